@@ -16,8 +16,8 @@ from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
 from cli.errors import CliError
 from cli.interrupts import unwound
-from cluster.observe.logs import Clock
-from cluster.observe.moment import at
+from cluster.observe.logs import LineClock
+from cluster.observe.moment import parse_moment
 from cluster.platforms.observer import Access, ControllerResult, LogRequest, Observer, StatusReport, Table
 from scripts.node.slurm.hostlist import compress
 
@@ -95,7 +95,7 @@ class LogPrinter:
     def __init__(self, names: list[str], *, reformat: Callable[[str], str] = str) -> None:
         """`reformat` returns a line as it is printed."""
         self._reformat = reformat
-        self._clocks = {name: Clock(name) for name in names}
+        self._clocks = {name: LineClock(name) for name in names}
         width = max(map(len, names))
         self._prefix = {name: f"{name:<{width}} | " if len(names) > 1 else "" for name in names}
 
@@ -117,7 +117,7 @@ def print_logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked
 
     def in_utc(text: str) -> str:
         """Return a point in time in RFC 3339, as kubectl takes it. Pods have no time zone, so a time of day is UTC."""
-        return at(text, dt.datetime.now(dt.timezone.utc)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return parse_moment(text, dt.datetime.now(dt.timezone.utc)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     from_outputs(stack, outputs)
     with unwound(), ExitStack() as files:

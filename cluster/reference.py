@@ -14,7 +14,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import texts
 from cluster.config.section import Section
 from cluster.findings import ROOT
-from cluster.impact.table import possible
+from cluster.impact.table import possible_effects
 from cluster.load import cluster_model
 from cluster.platforms import registry
 
@@ -206,7 +206,7 @@ def _row(key: str, field: dict[str, Any], effect: str, *, required: bool) -> str
 
 def _effect(model: type[ClusterConfig], path: str, key: str) -> str:
     place = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
-    found = {effect for below in ("", ".*") for effect in possible(place + below, model)}
+    found = {effect for below in ("", ".*") for effect in possible_effects(place + below, model)}
     return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
 
 

@@ -12,7 +12,7 @@ from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.findings import ConfigError, Level
 from cluster.impact import upgrade
-from cluster.impact.table import FieldChange, effects, made_with, refusal, refused
+from cluster.impact.table import FieldChange, deployed_config, effects, refusal, refused
 from cluster.load import find_warnings, parse, provider_keys
 from cluster.platforms import registry
 from cluster.slurm.script_tree import Tree, tree
@@ -68,11 +68,11 @@ def accept_edits(config: ClusterConfig) -> tuple[ClusterConfig, upgrade.Step]:
     Raises RunError with every field that can't be changed, before anything is registered.
     """
     last = _last_outputs()
-    was = made_with(last.get("config"))
+    was = deployed_config(last.get("config"))
     kept = registry.get(config.platform).keep(was, config)
     changes = effects(was, config, pulumi.get_stack()) if was else []
     found, new = _boots(last, was, config)
-    step = upgrade.step(found, new)
+    step = upgrade.next_step(found, new)
     if why := refusal(changes, pulumi.get_stack()):
         fields = "; ".join(change.shown for change in refused(changes))
         _refuse(why, f"`up` refuses this edit, which can't be made on a running cluster: {fields}")
@@ -93,7 +93,7 @@ def _boots(
         # A file that it names may be gone: then it counts as the same image.
         with suppress(pulumi.RunError):
             old = upgrade.Boot(was.slurm_version, machine_image(was))
-    return upgrade.boots(last, old), new
+    return upgrade.current_boots(last, old), new
 
 
 def _refuse(why: str, warning: str) -> None:

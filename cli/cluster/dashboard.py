@@ -27,8 +27,8 @@ from cli import console
 from cli.access.remote import driver_of
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
+from cluster.monitoring.dashboards import Page
 from cluster.monitoring.files import PROMETHEUS_PORT
-from cluster.monitoring.page import Page
 from scripts.node.monitoring.tls import pinned
 
 PATHS = ("api/v1/query", "api/v1/query_range")

@@ -16,7 +16,7 @@ from cli.access.target import Target
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
 from cluster.jobs.nccl import LOGS
-from cluster.jobs.script import BODIES, FOLDER, Option, words
+from cluster.jobs.script import BODIES, FOLDER, Option, option_words
 from cluster.printable import printable
 
 _COLUMNS = {"ArrayJobID": 16, "State": 20, "exit_code": 12, "TimeUsed": 20, "Reason": 60, "NodeList": 4000}
@@ -163,7 +163,7 @@ class Jobs:
         text = script if script.startswith("#!") else ""
         if text and arguments:
             raise ValueError("arguments need a script that is a file")
-        command = ["sbatch", "--parsable", *words(options or {}), *([] if text else [script, *arguments])]
+        command = ["sbatch", "--parsable", *option_words(options or {}), *([] if text else [script, *arguments])]
         printed = self.run(shlex.join(command), stdin=text)
         match = _SUBMITTED.fullmatch(printed.strip().rpartition("\n")[2])
         if not match:

@@ -12,7 +12,7 @@ from cli import console
 from cli.access import remote
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
-from cluster.observe.nodes import NODES, Job, Node, chosen, jobs_asked, parse_jobs, parse_nodes
+from cluster.observe.nodes import NODES_COMMAND, Job, Node, jobs_command, parse_jobs, parse_nodes, select_nodes
 from scripts.node.slurm.hostlist import compress
 
 _SECONDS = 60
@@ -37,7 +37,7 @@ class Scheduler:
             CliError: slurmctld does not answer.
         """
         mark = secrets.token_hex(8)
-        nodes, _, jobs = self.run(f"{NODES} && echo {mark} && {jobs_asked(mark)}").partition(f"{mark}\n")
+        nodes, _, jobs = self.run(f"{NODES_COMMAND} && echo {mark} && {jobs_command(mark)}").partition(f"{mark}\n")
         return parse_nodes(nodes, parse_jobs(jobs, mark))
 
     def nodes_with_retries(self) -> dict[str, Node]:
@@ -66,7 +66,7 @@ class Scheduler:
         """
         nodes = self.nodes()
         try:
-            named, unknown = chosen(hostlists, nodes, self.cluster.name)
+            named, unknown = select_nodes(hostlists, nodes, self.cluster.name)
         except ValueError as error:
             raise CliError(str(error)) from None
         if unknown:

@@ -54,7 +54,7 @@ def dashboard(
     if grafana:
         _write_for_grafana(cluster.name, dashboards, grafana)
     else:
-        from cluster.monitoring.page import page
+        from cluster.monitoring.dashboards import page
 
         html = page(cluster.name, stack, config.monitoring.interval_seconds, dashboards)
         _serve(cluster, html, stack, port, job)
@@ -63,10 +63,10 @@ def dashboard(
 def _write_for_grafana(cluster: str, dashboards: Sequence[Any], folder: Path) -> None:
     import yaml
 
-    from cluster.monitoring.dashboards import grafana
+    from cluster.monitoring.dashboards import grafana_files
     from hostfiles import write_atomically
 
-    for name, content in grafana(cluster, dashboards).items():
+    for name, content in grafana_files(cluster, dashboards).items():
         text = yaml.safe_dump(content, sort_keys=False) if name.endswith(".yaml") else json.dumps(content, indent=2)
         write_atomically(folder / name, text.rstrip("\n") + "\n")
         console.line(str(folder / name))
@@ -74,7 +74,7 @@ def _write_for_grafana(cluster: str, dashboards: Sequence[Any], folder: Path) ->
 
 
 def _serve(cluster: Cluster, html: Any, stack: str, port: int, job: str) -> None:  # noqa: ANN401 - of a later import
-    """Serve the page (cluster.monitoring.page) until Ctrl-C."""
+    """Serve the page (cluster.monitoring.dashboards) until Ctrl-C."""
     from cli.cluster.dashboard import Prometheus, Server
     from cli.interrupts import unwound
 

@@ -18,7 +18,7 @@ from cli.errors import CliError
 from cli.stack import outputs, project
 from cluster.config import ClusterConfig
 from cluster.load import parse_output
-from cluster.observe.drift import Wanted, differences, key_id, starting, unseen
+from cluster.observe.drift import ExpectedCluster, differences, key_id, starting_machines, unread_parts
 from cluster.observe.observation import ClusterObservation, Difference
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
@@ -79,8 +79,8 @@ def drift(
                     found = differences(_expected_state(config, values, seen), seen)
                 if not incomplete:
                     break
-    _print(stack, found, unseen(seen), json=json)
-    raise Exit(1 if found or unseen(seen) else 0)
+    _print(stack, found, unread_parts(seen), json=json)
+    raise Exit(1 if found or unread_parts(seen) else 0)
 
 
 def _config_of_last_up(stack: str, values: Mapping[str, Any]) -> ClusterConfig:
@@ -94,12 +94,12 @@ def _config_of_last_up(stack: str, values: Mapping[str, Any]) -> ClusterConfig:
     return parse_output(values["config"]).with_nodes_release(values["place"].get("nodes_release") or "")
 
 
-def _expected_state(config: ClusterConfig, values: Mapping[str, Any], seen: ClusterObservation) -> Wanted:
+def _expected_state(config: ClusterConfig, values: Mapping[str, Any], seen: ClusterObservation) -> ExpectedCluster:
     """Return the stack in the form in which machines report what they have."""
     # Every machine that can read the cluster state reports the same set-up there.
     setups = ((machine.part("cluster_state", "newest") or {}).get("setup") for machine in seen.machines)
     admin_key = key_id(str(values.get("admin_key") or ""))
-    return Wanted(
+    return ExpectedCluster(
         files=payload.slurm_files(config, values["place"].get("addresses") or {}),
         users=payload.users(config),
         groups=payload.groups(config),
@@ -203,9 +203,9 @@ def _observe_after_mending(stack: str, values: Mapping[str, Any], timeout: float
     a difference. Nodes join again by themselves when the controller publishes its configuration again."""
     deadline = time.monotonic() + _SECONDS
     seen = observe(stack, values, seconds=timeout)
-    if names := starting(seen):
+    if names := starting_machines(seen):
         console.note(f"{compress(names)}: waiting for what starts there")
-    while starting(seen) and time.monotonic() < deadline:
+    while starting_machines(seen) and time.monotonic() < deadline:
         time.sleep(1)
         seen = observe(stack, values, seconds=timeout)
     return seen

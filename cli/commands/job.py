@@ -10,7 +10,7 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
 from cli.stack import outputs
-from cluster.observe.topology import DISTANCES, TopologyError, read, script
+from cluster.observe.topology import DISTANCES, TopologyError, parse_topology, topology_command
 from cluster.platforms.capability import Capability
 from scripts.node.slurm.job_report import ALLOWED, ID, JobError, lines, report
 
@@ -66,7 +66,7 @@ def topology(
     cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.NODES)
     mark = secrets.token_hex(12)
     try:
-        tree = read(Scheduler(cluster, stack).run(script(mark, job)), mark, job)
+        tree = parse_topology(Scheduler(cluster, stack).run(topology_command(mark, job)), mark, job)
     except TopologyError as error:
         raise CliError(f"{cluster.name}: {error}.") from None
     if json:

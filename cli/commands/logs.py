@@ -54,8 +54,8 @@ def logs(
     and operator; or a check, a job, or NAMESPACE/POD. Times of day are UTC there.
     """
     from cli import observers
-    from cluster.observe.logs import DEFAULT_LINES, LOG, script
-    from cluster.observe.moment import on_machine
+    from cluster.observe.logs import DEFAULT_LINES, LOGS_BY_NAME, script
+    from cluster.observe.moment import machine_time
     from cluster.platforms.observer import LogRequest, observer_of
 
     values = outputs.read(stack, show_secrets=True)
@@ -66,7 +66,7 @@ def logs(
         asked = LogRequest(what=what, on=on or (), lines=lines, since=since or "", follow=follow)
         raise Exit(observers.print_logs(observer, stack, values, asked))
     log, machines = _choose(cluster, what, on or [])
-    begin = options.read_time("--since", since, on_machine) if since else ""
+    begin = options.read_time("--since", since, machine_time) if since else ""
     line = script(log, lines=lines, since=begin, follow=follow)
     printer = observers.LogPrinter([machine.name for machine in machines])
     if follow:
@@ -83,24 +83,24 @@ def logs(
         elif notes:
             printer.notes({name: notes})
         elif not done.out and lines != 0:
-            printer.notes({name: [f"nothing{when} in {log.place if what in LOG else 'its journal'}"]})
+            printer.notes({name: [f"nothing{when} in {log.place if what in LOGS_BY_NAME else 'its journal'}"]})
     raise Exit(0 if any(done.reached for done in answers.values()) else 1)
 
 
 def _choose(cluster: Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a module that is imported late
     """Return a log, and the machines that have it: those named in `on`, if any. Raises CliError: there is neither a log
     nor a machine of that name, or a machine in `on` does not have the log."""
-    from cluster.observe.logs import JOURNAL, LOG
+    from cluster.observe.logs import JOURNAL, LOGS_BY_NAME
 
     chosen = [cluster.target(name) for name in on]
-    if what not in LOG:
+    if what not in LOGS_BY_NAME:
         if chosen:
             raise CliError(f"--on narrows {KINDS}; {what} is none of them.")
         try:
             return JOURNAL, [cluster.target(what)]
         except CliError as error:
             raise CliError(f"{error} Or one of: {KINDS}.") from None
-    log = LOG[what]
+    log = LOGS_BY_NAME[what]
     having = [machine for machine in cluster.targets.values() if set(machine.roles) & set(log.roles)]
     if without := [machine.name for machine in chosen if machine not in having]:
         names = ", ".join(machine.name for machine in having) or "none"

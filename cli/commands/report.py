@@ -29,16 +29,16 @@ from cli.stack import outputs
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS, RUN_NAME
 from cluster.load import parse_output
-from cluster.observe.health.check_results import findings as health_findings
-from cluster.observe.health.findings import findings
-from cluster.observe.moment import expression, on_machine
+from cluster.observe.health import findings
+from cluster.observe.health_results import findings as health_findings
+from cluster.observe.moment import date_expression, machine_time
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import Observer, observer_of
 from cluster.report.html import MARK
 from cluster.report.mlperf_report import MlperfReport
-from cluster.report.nccl.compare import Entry
-from cluster.report.nccl.log import NotALogError, read_text
-from cluster.report.nccl.result import check
+from cluster.report.nccl_compare import Entry
+from cluster.report.nccl_log import NotALogError, read_text
+from cluster.report.nccl_result import check
 from hostfiles import write_atomically
 
 _NCCL_RUNS, _MLPERF_RUNS = 40, 10
@@ -68,7 +68,7 @@ def report(
     usage, efficiency, reliability, versions. Nothing is changed. Parts that can't be read are named in the page. The
     page has names of users, jobs and machines.
     """
-    begin = options.read_time("--since", since, expression)
+    begin = options.read_time("--since", since, date_expression)
     path = output or Path(f"{stack}-report.html")
     try:
         _require_report(path, force=force)
@@ -108,7 +108,7 @@ def _read_report(stack: str, values: Mapping[str, Any], cluster: Cluster, since:
     parts: dict[str, tuple[Capability, Callable[[], Any]]] = {
         "status": (Capability.STATUS, lambda: _status(stack, values, observer)),
         "health": (Capability.NODES, lambda: _health(stack, values, cluster, config, observer)),
-        "usage": (Capability.USAGE, lambda: usage.read_usage(cluster, stack, on_machine(since), on_machine("now"))),
+        "usage": (Capability.USAGE, lambda: usage.read_usage(cluster, stack, machine_time(since), machine_time("now"))),
         "reliability": (Capability.USAGE, lambda: usage.read_faults(cluster, stack, begin, "now")),
         "nccl": (Capability.RUN, lambda: _nccl(cluster, stack, runs.result())),
         "mlperf": (Capability.RUN, lambda: _mlperf(cluster, stack, runs.result())),

@@ -17,7 +17,7 @@ from cluster.load import parse_output
 from cluster.observe import reliability as measured
 from cluster.observe import usage as used
 from cluster.observe.moment import SECONDS as UNITS
-from cluster.observe.moment import expression, on_machine
+from cluster.observe.moment import date_expression, machine_time
 from cluster.platforms.capability import Capability
 
 _SECONDS = 600
@@ -53,8 +53,8 @@ def usage(
     CPU BUSY is the share of the held processor time that jobs used, of those that began and ended within the time; GPU
     BUSY that of GPUs, where Slurm measures them (gres/gpuutil).
     """
-    begin = options.read_time("--since", since, on_machine)
-    end = options.read_time("--until", until, on_machine)
+    begin = options.read_time("--since", since, machine_time)
+    end = options.read_time("--until", until, machine_time)
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.USAGE)
     since, until, accounted = read_usage(cluster, stack, begin, end)
@@ -65,7 +65,7 @@ def usage(
     configured = parse_output(values["config"]).accounting.accounts if values.get("config") else ()
     _require_known("account", account, {record.account for record in records}, [row.name for row in configured])
     records = [record for record in records if user in (None, record.user) and account in (None, record.account)]
-    keys: tuple[used.By, ...] = (by.value,) if by else used.EACH
+    keys: tuple[used.GroupKey, ...] = (by.value,) if by else used.GROUP_KEYS
     rows, total = used.table(records, keys), used.total(records)
     if json:
         document = {
@@ -86,7 +86,7 @@ def usage(
     console.note(f"From {since} to {until}, the controller's time.")
 
 
-def read_usage(cluster: Cluster, stack: str, since: str, until: str) -> tuple[str, str, used.Found]:
+def read_usage(cluster: Cluster, stack: str, since: str, until: str) -> tuple[str, str, used.UsageRecords]:
     """Return two moments in the controller's time, and what was used between them. The moments are passed as words of
     its shell. Raises CliError: the controller does not answer, or the first moment is not before the second."""
     line = (
@@ -97,7 +97,7 @@ def read_usage(cluster: Cluster, stack: str, since: str, until: str) -> tuple[st
     first, _, text = Scheduler(cluster, stack).run(line, seconds=_SECONDS).partition("\n")
     try:
         start, end = first.split()
-        return start, end, used.records(text, start, end)
+        return start, end, used.parse_records(text, start, end)
     except ValueError as error:
         raise CliError(f"{cluster.controller.name}: {error}") from None
 
@@ -145,8 +145,8 @@ def reliability(
     assumed = measured.Assumptions(
         checkpoint=_seconds("--checkpoint", checkpoint), restart=_seconds("--restart", restart)
     )
-    begin = options.read_time("--since", since, expression)
-    end = options.read_time("--until", until, expression)
+    begin = options.read_time("--since", since, date_expression)
+    end = options.read_time("--until", until, date_expression)
     cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.USAGE)
     figures = measured.reliability(read_faults(cluster, stack, begin, end), assumed)
     if json:
@@ -174,7 +174,7 @@ def read_faults(cluster: Cluster, stack: str, since: str, until: str) -> measure
         start, end = map(int, first.split())
         if start >= end:
             raise CliError(f"--since ({since}) is not before --until ({until}).")
-        return measured.read(text, mark, since=start, until=end)
+        return measured.parse_facts(text, mark, since=start, until=end)
     except ValueError as error:
         raise CliError(f"{cluster.controller.name}: {error}") from None
 

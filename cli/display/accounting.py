@@ -7,7 +7,7 @@ from cluster.observe import reliability as measured
 from cluster.observe import usage as used
 
 
-def runaway_note(found: used.Found) -> str:
+def runaway_note(found: used.UsageRecords) -> str:
     there = "sacctmgr show runawayjobs (on the controller) lists them and offers to end them"
     return f"{found.runaways} jobs whose end the database does not know are left out: {there}."
 

@@ -21,8 +21,8 @@ from cluster.platforms import registry
 from cluster.report import svg
 from cluster.report.html import Html, Section, element, page, paragraph, table, text
 from cluster.report.mlperf_report import MlperfReport
-from cluster.report.nccl.compare import Entry, Folder
-from cluster.report.nccl.table import X_LABEL, Y_LABEL, curves_of
+from cluster.report.nccl_compare import Entry, Folder
+from cluster.report.nccl_result import X_LABEL, Y_LABEL, report_curves
 from cluster.report.plot import Curve
 from cluster.roster import monitoring_machine, node_names, nodeset_gpu, nodeset_type
 from scripts.node.slurm.hostlist import compress
@@ -86,7 +86,7 @@ class Report:
     config: ClusterConfig | None
     status: Status | Unread
     health: Health | Unread
-    usage: tuple[str, str, used.Found] | Unread
+    usage: tuple[str, str, used.UsageRecords] | Unread
     reliability: measured.Facts | Unread
     nccl: Sequence[Benchmark] | Unread
     mlperf: Sequence[Benchmark] | Unread
@@ -406,7 +406,7 @@ def _nccl(report: Report, given: Sequence[Benchmark]) -> list[Html]:
     latest = {entry.result.subject.kind: (run, entry) for run, entry in reversed(runs)}
     found: list[Html] = []
     for number, (run, entry) in enumerate(list(latest.values())[:_MOST_KINDS], 1):
-        curves, ticks = curves_of(entry.result)
+        curves, ticks = report_curves(entry.result)
         if any(len(curve.points) > 1 for curve in curves):
             title = f"{entry.kind}: the last run, job {run.job}, {entry.result.outcome.value}"
             parts = {"x_label": X_LABEL, "y_label": Y_LABEL, "x_ticks": ticks}
@@ -452,7 +452,7 @@ def _mlperf(report: Report, given: Sequence[Benchmark]) -> list[Html]:
 # -- accounting --------------------------------------------------------------------------------------------------------
 
 
-def _usage(_: Report, given: tuple[str, str, used.Found]) -> list[Html]:
+def _usage(_: Report, given: tuple[str, str, used.UsageRecords]) -> list[Html]:
     since, until, read = given
     total = used.total(read.records)
     if not read.records:
@@ -477,7 +477,7 @@ def _usage(_: Report, given: tuple[str, str, used.Found]) -> list[Html]:
         svg.bars("usage-users", title, f"{unit} hours held{shares}.{more}", bars, unit="h"),
         paragraph(f"{unit} hours held{shares}.{more}", class_="muted"),
     ]
-    keys: tuple[used.By, ...] = ("user", "account", "partition")
+    keys: tuple[used.GroupKey, ...] = ("user", "account", "partition")
     for key in keys:
         rows = accounting.usage_table(used.table(read.records, [key]), total, [key])
         body = [*rows[: MOST_ROWS + 1], rows[-1]] if len(rows) > MOST_ROWS + 2 else rows
@@ -510,7 +510,7 @@ def _efficiency(report: Report, _: measured.Facts) -> list[Html]:
     if hours["capacity"]:
         bars = [svg.Bar(name=words, value=hours[key]) for key, words in _HOURS]
         bars += [svg.Bar(name="waiting in the queue", value=hours["waiting"])]
-        title = f"{unit} hours of the cluster's {svg.number_of(hours['capacity'])}"
+        title = f"{unit} hours of the cluster's {svg.format_number(hours['capacity'])}"
         description = f"What became of {unit} hours; hours that jobs waited for are beside them."
         found += [element("h3", title), svg.bars("hours", title, description, bars, unit="h")]
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from cli import console
 from cluster.findings import ClusterFinding
-from cluster.observe.health.machines import bytes_used, inodes_used
+from cluster.observe.health_machines import bytes_used, inodes_used
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from scripts.node.slurm.hostlist import compress

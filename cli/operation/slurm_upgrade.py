@@ -14,7 +14,7 @@ from cli.operation.run_options import RunOptions
 from cli.stack import outputs
 from cli.stack.stackfile import StackFile
 from cluster.impact import upgrade
-from cluster.impact.table import made_with
+from cluster.impact.table import deployed_config
 
 SECONDS = 60
 _ASK = "cat /var/lib/hpc/controller/upgrade/release.json; slurmctld -V"
@@ -26,7 +26,7 @@ def goes_on(stack: str, chosen: RunOptions) -> bool:
     """Return whether an `up` has moved some machines to another image, and leaves others to the next."""
     if not _whole(chosen):
         return False
-    found = upgrade.boots(outputs.read(stack, show_secrets=False), upgrade.Boot("", ""))
+    found = upgrade.current_boots(outputs.read(stack, show_secrets=False), upgrade.Boot("", ""))
     return not upgrade.is_complete(found)
 
 
@@ -40,7 +40,7 @@ def put_back(file: StackFile, chosen: RunOptions, release: str) -> str:
     from cli.cluster.cluster import from_outputs
 
     found = outputs.read(file.stack, show_secrets=True)
-    was = made_with(found.get("config"))
+    was = deployed_config(found.get("config"))
     if was is None or was.slurm_version == release or not found.get("releases"):
         return ""
     reached = from_outputs(file.stack, found)
@@ -53,7 +53,7 @@ def put_back(file: StackFile, chosen: RunOptions, release: str) -> str:
 @contextmanager
 def as_before(file: StackFile, chosen: RunOptions) -> Generator[RunOptions]:
     """Options for an `up` of the stack file with the image and Slurm's settings that the cluster runs with."""
-    was = made_with(outputs.read(file.stack, show_secrets=False).get("config"))
+    was = deployed_config(outputs.read(file.stack, show_secrets=False).get("config"))
     if was is None:
         raise CliError(f"stack {file.stack} has no output of its configuration.")
     document = yaml.safe_load(file.path.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from cli.stack import project, pulumi_program, state_dir
 from cluster import roster
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
-from cluster.impact.table import WAY_OUT, FieldChange, effects, made_with, refusal, todo, worst
+from cluster.impact.table import WAY_OUT, FieldChange, deployed_config, effects, refusal, todo, worst_effect
 from cluster.platforms import registry
 
 Line = tuple[str, str]
@@ -33,7 +33,7 @@ class Effects:
     @property
     def worst(self) -> Effect:
         """The effect that harms running jobs most."""
-        return worst(list(self.changes))
+        return worst_effect(list(self.changes))
 
     @property
     def waits(self) -> bool:
@@ -76,7 +76,7 @@ class Effects:
 def of(stack: str, now: ClusterConfig, pulumi: str | None) -> Effects | None:
     """Return what the stack file's edit does; None where nothing is known of what the cluster runs with: a new stack,
     or one that an older version of this program made. `pulumi` is the CLI, where that runs the stack."""
-    was = made_with(_exported(stack, pulumi))
+    was = deployed_config(_exported(stack, pulumi))
     if was is None:
         return None
     machines = not registry.get(now.platform).observer  # else there are pods, which have no state here

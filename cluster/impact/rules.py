@@ -1,5 +1,5 @@
-"""Impacts that depend on the edit, wherever the machines are. The impact of every other edit stands at its field, in
-cluster/config: `LINE` in partitions.py, for example."""
+"""Impacts that depend on the edit, on all platforms. The impact of every other edit is an annotation of its field in
+cluster/config."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -21,44 +21,46 @@ starts (job_resources.c, valid_job_resources), so the set-up empties the node fi
 
 @rule(Effect.RESTART, Effect.DRAIN)
 def nodeset(edit: Edit) -> Impact:
-    """A nodeset that came or went."""
+    """Return the impact of adding or removing a nodeset."""
     if edit.old is None:
         return Restart("its nodes join; slurmctld restarts to know them, and jobs elsewhere run on")
-    return _leave(roster.node_names(edit.before, edit.name))
+    return _remove_nodes(roster.node_names(edit.before, edit.name))
 
 
 @rule(Effect.RESTART, Effect.DRAIN)
 def count(edit: Edit) -> Impact:
-    if moves(edit):
-        return _leave(roster.node_names(edit.before, edit.name))
+    """Return the impact of another number of nodes, static or elastic."""
     old, new = (roster.node_names(config, edit.name) for config in (edit.before, edit.after))
-    was, now = (roster.elastic_names(config, edit.name) for config in (edit.before, edit.after))
-    if fixed := roster.newly_static(edit.before, edit.after, edit.name):
+    if is_moved(edit):
+        return _remove_nodes(old)
+    old_elastic, new_elastic = (roster.elastic_names(config, edit.name) for config in (edit.before, edit.after))
+    if to_static := roster.newly_static(edit.before, edit.after, edit.name):
         return Drain(
-            f"{names(fixed)} becomes static: no new jobs start there, `./hpc up` waits for those that run, has the "
+            f"{names(to_static)} becomes static: no new jobs start there, `./hpc up` waits for those that run, has the "
             "machine that Slurm asked for deleted, and creates one that stays",
-            show_jobs(fixed),
+            show_jobs(to_static),
         )
-    if freed := [name for name in old if name in now and name not in was]:
+    if to_elastic := [name for name in old if name in new_elastic and name not in old_elastic]:
         return Drain(
-            f"{names(freed)} becomes elastic: no new jobs start there, `up` waits for those that run before it removes "
-            "the machine, and Slurm has it created again when jobs need it",
-            show_jobs(freed),
+            f"{names(to_elastic)} becomes elastic: no new jobs start there, `up` waits for those that run before it "
+            "removes the machine, and Slurm has it created again when jobs need it",
+            show_jobs(to_elastic),
         )
     if len(new) < len(old):
-        return _leave(old[len(new) :])
+        return _remove_nodes(old[len(new) :])
     joins = f"{names(new[len(old) :])} joins" if len(new) > len(old) else f"{names(new)} is as before"
     return Restart(f"{joins}; slurmctld restarts to know it, and jobs elsewhere run on")
 
 
 @rule(Effect.DRAIN)
 def nodes_on(edit: Edit) -> Impact:
-    """The nodeset moves to the controller, or away from it."""
-    return _leave(roster.node_names(edit.before, edit.name))
+    """Return the impact of moving a nodeset to the controller, or away from it."""
+    return _remove_nodes(roster.node_names(edit.before, edit.name))
 
 
 @rule(Effect.RESTART, Effect.DRAIN)
 def node_conf(edit: Edit) -> Impact:
+    """Return the impact of a parameter of a NodeName line."""
     if NODE.canonical(edit.path[-1]) in SHAPE:
         return reshape_nodes(roster.node_names(edit.after, edit.name))
     return Restart("slurmctld and the nodeset's slurmd restart; jobs run on")
@@ -66,7 +68,7 @@ def node_conf(edit: Edit) -> Impact:
 
 @rule(Effect.RECONFIGURE, Effect.DRAIN)
 def partition(edit: Edit) -> Impact:
-    """A partition that came or went."""
+    """Return the impact of adding or removing a partition."""
     if edit.old is None:
         return Reconfigure("jobs can be sent there from then on")
     return Drain(
@@ -77,6 +79,7 @@ def partition(edit: Edit) -> Impact:
 
 @rule(Effect.RECONFIGURE, Effect.RESTART)
 def extra(edit: Edit) -> Impact:
+    """Return the impact of a parameter of slurm.conf: whether a reconfigure is enough."""
     name = CONF.canonical(edit.path[-1]) or edit.path[-1]
     if name.lower() in FOLLOWS_RECONFIGURE:
         return Reconfigure(f"{name} follows `scontrol reconfigure`")
@@ -85,20 +88,19 @@ def extra(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def logins(edit: Edit) -> Impact:
-    """Login machines that come or go."""
+    """Return the impact of adding or removing login machines."""
     old, new = (
         {machine.name for machine in roster.machines(config) if "login" in machine.roles}
         for config in (edit.before, edit.after)
     )
-    gone = sorted(old - new)
-    if not gone:
-        return NoEffect("jobs and people who are logged in are left alone")
-    return end_sessions(gone, "is removed")
+    if removed := sorted(old - new):
+        return end_sessions(removed, "is removed")
+    return NoEffect("jobs and people who are logged in are left alone")
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def monitoring_machine(edit: Edit) -> Impact:
-    """The machine of Prometheus comes or goes."""
+    """Return the impact of adding or removing the machine of Prometheus."""
     old, new = map(roster.monitoring_name, (edit.before, edit.after))
     moves = f"Prometheus and Alertmanager move from {old} to {new}"
     begins = f"they begin there without metrics, and what {old} has of them is deleted; Slurm and jobs are not affected"
@@ -108,18 +110,18 @@ def monitoring_machine(edit: Edit) -> Impact:
 
 
 def unless_moved(then: Rule) -> Rule:
-    """A rule for a nodeset's machines, and what it does in place of that to move to the controller or away from it."""
+    """Return the rule `then`, but with the impact of `nodes_on` if the nodeset moves to or from the controller."""
     possible = dict.fromkeys((*then.possible, Effect.DRAIN))
-    return Rule(lambda edit: nodes_on(edit) if moves(edit) else then(edit), tuple(possible))
+    return Rule(lambda edit: nodes_on(edit) if is_moved(edit) else then(edit), tuple(possible))
 
 
-def moves(edit: Edit) -> bool:
-    """Return whether the nodeset moves to the controller, or away from it: then its other fields have that impact
-    too."""
+def is_moved(edit: Edit) -> bool:
+    """Return whether the nodeset of the edit moves to the controller, or away from it."""
     return edit.before.nodesets[edit.name].on != edit.after.nodesets[edit.name].on
 
 
-def _leave(nodes: tuple[str, ...]) -> Impact:
+def _remove_nodes(nodes: tuple[str, ...]) -> Impact:
+    """Return the impact on nodes that leave the cluster."""
     return Drain(
         f"{names(nodes)} leaves: no new jobs start there, and `up` waits for those that run before it removes the "
         "machine",
@@ -128,7 +130,7 @@ def _leave(nodes: tuple[str, ...]) -> Impact:
 
 
 def reshape_nodes(nodes: tuple[str, ...]) -> Impact:
-    """Nodes that have another size in Slurm from then on."""
+    """Return the impact on nodes that get another size in Slurm."""
     return Drain(
         f"{names(nodes)} gets other sockets, cores, threads or GPUs: Slurm would end jobs there, so `up` lets them "
         "finish first and starts no new ones",
@@ -137,7 +139,7 @@ def reshape_nodes(nodes: tuple[str, ...]) -> Impact:
 
 
 def recreate_nodes(edit: Edit) -> Impact:
-    """The nodes of the nodeset that are there before and after, whose machines can't be changed in place."""
+    """Return the impact on the remaining nodes of a nodeset whose machines can't be changed in place."""
     after = roster.node_names(edit.after, edit.name)
     nodes = tuple(name for name in roster.node_names(edit.before, edit.name) if name in after)
     elastic = {*roster.elastic_names(edit.before, edit.name), *roster.elastic_names(edit.after, edit.name)}
@@ -153,27 +155,27 @@ def recreate_nodes(edit: Edit) -> Impact:
     return Replace("; ".join([*([text] if static else []), *([later] if elastic else [])]), show_jobs(nodes))
 
 
-def end_sessions(gone: list[str], how: str) -> Impact:
-    """Login machines that people may be on."""
+def end_sessions(logins: list[str], how: str) -> Impact:
+    """Return the impact on login machines that end the sessions of their users."""
     return Replace(
-        f"{names(gone)} {how}: sessions there end, with the interactive jobs (srun, salloc) begun in them; batch "
+        f"{names(logins)} {how}: sessions there end, with the interactive jobs (srun, salloc) begun in them; batch "
         "jobs run on",
-        f"./hpc ssh {{stack}} {gone[0]} -- who",
+        f"./hpc ssh {{stack}} {logins[0]} -- who",
     )
 
 
 def names(machines: Iterable[str]) -> str:
-    """Names of machines as Slurm writes them in one: lab-cpu-[0-3]."""
+    """Return names of machines as a host list of Slurm: lab-cpu-[0-3]."""
     return hostlist.compress(machines)
 
 
 def show_jobs(nodes: Iterable[str]) -> str:
-    """The command that shows whose jobs run on nodes."""
+    """Return the command that shows the jobs on nodes."""
     return f"./hpc ssh {{stack}} controller -- squeue --nodelist='{names(nodes)}'"
 
 
 def recreate_controller(edit: Edit, stays: str, how: str = "the controller is recreated") -> Impact:
-    """The controller's machine is replaced; `stays` says what is not lost with it."""
+    """Return the impact of replacing the controller's machine; `stays` says what is kept."""
     hosted = any(section.on for section in edit.before.nodesets.values())
     return Replace(f"{how}: {stays}" + ("; jobs on the controller itself end" if hosted else ""))
 
@@ -185,40 +187,42 @@ _REST = (
 )
 
 
-def recreate_all(edit: Edit, stays: str, how: str = ALL_RECREATED) -> Impact:
-    """Every machine gets another image, in the order of cluster/impact/upgrade.py."""
-    how = f"{how}, in three steps: the controller first, and Slurm's commands fail meanwhile"
-    found = recreate_controller(edit, stays, how)
-    return replace(found, reason=f"{found.reason}. {_REST}", by_image=True)
+def recreate_all(edit: Edit, stays: str, how: str) -> Impact:
+    """Return the impact of another image on every machine, in the order of cluster/impact/upgrade.py."""
+    return _in_three_steps(edit, stays, f"{how}, in three steps: the controller first")
+
+
+def _in_three_steps(edit: Edit, stays: str, how: str) -> Impact:
+    controller = recreate_controller(edit, stays, f"{how}, and Slurm's commands fail meanwhile")
+    return replace(controller, reason=f"{controller.reason}. {_REST}", by_image=True)
 
 
 def release(recreate: Callable[[Edit], Impact]) -> Rule:
-    """A rule for another release of Slurm, or a system that may have one: an upgrade, or what it does besides, unless
-    it is refused."""
+    """Return the rule for another release of Slurm, or a system that may have one: refused, an upgrade, or what
+    `recreate` returns where the release stays the same."""
     possible = (Effect.NOTHING, Effect.REPLACE, Effect.REFUSED)
     return Rule(lambda edit: _refused_release(edit) or _upgrade(edit) or recreate(edit), possible)
 
 
 def _upgrade(edit: Edit) -> Impact | None:
-    """Another release that Slurm allows, in the order in which it is gone to (cluster/impact/upgrade.py)."""
+    """Return the impact of an upgrade that Slurm allows; None if the release stays the same."""
     old, new = edit.before.slurm_version, edit.after.slurm_version
     if old == new:
         return None
-    found = recreate_controller(
+    return _in_three_steps(
         edit,
         "the accounting database is dumped, slurmdbd converts it, and slurmctld takes over the queue and the jobs that "
         "run on other machines; if one of them fails, both are put back",
-        f"Slurm goes from {old} to {new}, which Slurm allows, in three steps: the controller is recreated, and Slurm's "
-        "commands fail meanwhile",
+        f"Slurm goes from {old} to {new}, which Slurm allows, in three steps: the controller is recreated",
     )
-    return replace(found, reason=f"{found.reason}. {_REST}", by_image=True)
 
 
 slurm_release = release(lambda _: NoEffect("it is the release that the image has anyway"))
 
 
 def _refused_release(edit: Edit) -> Impact | None:
-    """The refusal of a release that can't take over from the one before: slurmdbd would not start on its database."""
+    """Return the refusal of a release that can't take over from the old one: slurmdbd would not start on its
+    database."""
     old, new = edit.before.slurm_version, edit.after.slurm_version
     if takes_over(new, old):
         return None
@@ -226,18 +230,18 @@ def _refused_release(edit: Edit) -> Impact | None:
     steps = upgrade_path(old, new)
     if not steps:
         return Refuse(f"Slurm can't go back: {new} does not read the database and the state of {old}: {back}")
-    there = {
+    images = {
         release: image.name
         for image in IMAGES.values()
         if image.name in registry.get(edit.after.platform).images
         for release in image.slurm_versions
     }
     between = steps[1:-1]
-    known = f"Slurm {new} takes over from {listing(UPGRADES[new])} only: the way from {old} is {' -> '.join(steps)}"
-    if missing := [release for release in between if release not in there]:
-        return Refuse(f"{known}, and no image of platform {edit.after.platform} has {listing(missing)}: {back}")
-    first = f'`image: {{base: {there[between[0]]}}}`, `slurm: {{version: "{between[0]}"}}`'
-    return Refuse(f"{known}; begin with {first}", command="./hpc up {stack}")
+    path = f"Slurm {new} takes over from {listing(UPGRADES[new])} only: the way from {old} is {' -> '.join(steps)}"
+    if missing := [release for release in between if release not in images]:
+        return Refuse(f"{path}, and no image of platform {edit.after.platform} has {listing(missing)}: {back}")
+    first = f'`image: {{base: {images[between[0]]}}}`, `slurm: {{version: "{between[0]}"}}`'
+    return Refuse(f"{path}; begin with {first}", command="./hpc up {stack}")
 
 
 _PREEMPTION = Restart(
@@ -248,7 +252,7 @@ _PREEMPTION = Restart(
 
 @rule(Effect.NOTHING)
 def user(edit: Edit) -> Impact:
-    """A user who came or went."""
+    """Return the impact of adding or removing a user."""
     if edit.old is None:
         return NoEffect("the user is created on every machine; nobody else is affected")
     return NoEffect(
@@ -259,6 +263,7 @@ def user(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def gid(edit: Edit) -> Impact:
+    """Return the impact of another primary group of a user."""
     old, new = (
         next(user.primary_gid for user in config.users if user.name == edit.name)
         for config in (edit.before, edit.after)
@@ -270,7 +275,7 @@ def gid(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def group(edit: Edit) -> Impact:
-    """A Unix group that came or went, or its number."""
+    """Return the impact of adding or removing a Unix group, or of another gid."""
     if edit.old is None or edit.new is None:
         return NoEffect("created on, or removed from, every machine; files keep their numbers")
     return Refuse(f"files of the group belong to the number {edit.old}: put it back")
@@ -278,7 +283,7 @@ def group(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING)
 def account(edit: Edit) -> Impact:
-    """An account that came or went."""
+    """Return the impact of adding or removing an account."""
     if edit.old is None:
         return NoEffect("known to the database from then on")
     return NoEffect(
@@ -289,7 +294,7 @@ def account(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.RESTART)
 def preempt(edit: Edit) -> Impact:
-    """Return what a QOS may preempt."""
+    """Return the impact of another list of QOS that a QOS may preempt."""
     if people.preempts(edit.before) != people.preempts(edit.after):
         return _PREEMPTION
     return NoEffect("Slurm's database takes it over; jobs of the QOS named may be stopped then")
@@ -297,7 +302,7 @@ def preempt(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.RESTART)
 def qos(edit: Edit) -> Impact:
-    """A QOS that came or went."""
+    """Return the impact of adding or removing a QOS."""
     if people.preempts(edit.before) != people.preempts(edit.after):
         return _PREEMPTION
     if edit.old is None:

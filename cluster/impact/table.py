@@ -1,8 +1,8 @@
-"""The impact of every edit: from the field's own annotations, and from what the stack's platform adds to them.
+"""The impact of every edit: annotations of fields, and what the stack's platform adds to them.
 
-It is found before an `up`; on the machine, the text of the rendered files decides
-(scripts/node/slurm/conf_changes.py). A test compares the two, and the impacts with the models.
-`./hpc up` asks for refused edits before it starts an engine, and the program itself for whoever runs `pulumi up`.
+The impact is known before an `up`. On the machine, the text of the rendered files decides
+(scripts/node/slurm/conf_changes.py). A test compares the two, and the impacts with the models. `./hpc up` looks for
+refused edits before it starts an engine; with `pulumi up` the program itself does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ from cluster.impact.edits import Edit, Rule, edits
 from cluster.load import parse_output
 from cluster.platforms import registry
 
-RULES = {name: one for name, one in vars(rules).items() if isinstance(one, Rule)}
-"""Rules by the name that ByRule has."""
+RULES = {name: value for name, value in vars(rules).items() if isinstance(value, Rule)}
+"""Rules by the name that annotations refer to (ByRule)."""
 
 
 @cache
-def declared(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | ByRule]:
-    """The impacts that fields declare, by pattern: of all platforms."""
+def declared_impacts(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | ByRule]:
+    """Return the impacts that fields declare, on all platforms, by pattern."""
     found: dict[str, Impact | ByRule] = {}
     for pattern, info in patterns(model):
         for note in info.metadata:
@@ -36,56 +36,58 @@ def declared(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | ByRu
 
 
 def find_rule(pattern: str, platform: str | None, model: type[Section] = ClusterConfig) -> Impact | Rule | None:
-    """Find the impact or rule at a pattern, else nearest above it; at each the platform's own before the field's."""
-    tables = (*([registry.get(platform).impacts()] if platform else ()), declared(model))
-    at = pattern
-    while at:
-        # What adding or removing a member does is not what an edit of its fields does.
-        if at == pattern or not at.endswith(MEMBER):
+    """Return the impact or rule of a pattern, else the nearest one above it. At each level the platform's own comes
+    before the field's."""
+    tables = (*([registry.get(platform).impacts()] if platform else ()), declared_impacts(model))
+    level = pattern
+    while level:
+        # The impact of adding or removing a member is not that of an edit of its fields.
+        if level == pattern or not level.endswith(MEMBER):
             for table in tables:
-                if at in table:
-                    return _named(table[at], platform)
-        at = at.rpartition(".")[0]
+                if level in table:
+                    return _resolve(table[level], platform)
+        level = level.rpartition(".")[0]
     return None
 
 
-def _named(found: Impact | Rule | ByRule, platform: str | None) -> Impact | Rule | None:
-    if not isinstance(found, ByRule):
-        return found
-    return RULES.get(found.name) or (registry.get(platform).rules().get(found.name) if platform else None)
+def _resolve(impact: Impact | Rule | ByRule, platform: str | None) -> Impact | Rule | None:
+    """Return the rule that an annotation names; any other impact as it is."""
+    if not isinstance(impact, ByRule):
+        return impact
+    return RULES.get(impact.name) or (registry.get(platform).rules().get(impact.name) if platform else None)
 
 
-def possible(pattern: str, model: type[Section] = ClusterConfig) -> tuple[Effect, ...]:
-    """List the effects that an edit can have on any platform, mildest first; none of what holds no value itself."""
-    if pattern not in editable(model):
+def possible_effects(pattern: str, model: type[Section] = ClusterConfig) -> tuple[Effect, ...]:
+    """Return the effects that an edit of a field can have on any platform, mildest first; none for a section."""
+    if pattern not in editable_patterns(model):
         return ()
     found: set[Effect] = set()
     for platform in registry.names():
-        one = find_rule(pattern, platform, model)
-        found |= set() if one is None else {one.effect} if isinstance(one, Impact) else {*one.possible}
+        rule = find_rule(pattern, platform, model)
+        found |= set() if rule is None else {rule.effect} if isinstance(rule, Impact) else {*rule.possible}
     return tuple(sorted(found, key=lambda effect: effect.harm))
 
 
 @cache
-def editable(model: type[Section] = ClusterConfig) -> frozenset[str]:
-    """Patterns of all edits that there can be."""
+def editable_patterns(model: type[Section] = ClusterConfig) -> frozenset[str]:
+    """Return the patterns of all possible edits."""
     return frozenset(edit_patterns(model))
 
 
 def impact(edit: Edit) -> Impact | None:
-    """The impact of one edit; None of one that changes nothing."""
-    found = find_rule(edit.pattern, edit.before.platform, type(edit.before))
-    if found is None:
+    """Return the impact of an edit; None if it changes nothing."""
+    rule = find_rule(edit.pattern, edit.before.platform, type(edit.before))
+    if rule is None:
         return Replace(f"platform {edit.before.platform} does not say what this does: read the steps above")
-    return found if isinstance(found, Impact) else found(edit)
+    return rule if isinstance(rule, Impact) else rule(edit)
 
 
-_NOTHING, _THERE = "nothing", "(as written)"
+_NOTHING, _SECTION = "nothing", "(as written)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
-    """An edit with its impact, as text to be shown."""
+    """An edit with its impact, as text."""
 
     path: str
     """Dotted, such as `partitions.cpu.max_time`."""
@@ -95,60 +97,57 @@ class FieldChange:
     reason: str
     command: str
     """The command to type."""
-    by_image: bool = False
+    by_image: bool
     """True if machines get another image for it."""
 
     @property
     def shown(self) -> str:
         """Path and values on one line."""
-        if self.old == _NOTHING and self.new == _THERE:
+        if self.old == _NOTHING and self.new == _SECTION:
             return f"{self.path}: added"
-        if self.old == _THERE and self.new == _NOTHING:
+        if self.old == _SECTION and self.new == _NOTHING:
             return f"{self.path}: removed"
         return f"{self.path}: {self.old} -> {self.new}"
 
 
 def effects(before: ClusterConfig, after: ClusterConfig, stack: str) -> list[FieldChange]:
-    """Return what leads from one configuration to another does to running jobs: worst first, then in the order of the
-    file.
-
-    `before` is what the cluster runs with; `stack` its stack's name, for the commands.
-    """
+    """Return the edits between the configuration that a cluster runs with and another one, with their effects on
+    running jobs: worst first, then in the order of the file. Commands name `stack`."""
     keep = registry.get(before.platform).keep
     before, after = keep(None, before), keep(before, after)
-    found = [
+    changes = [
         FieldChange(
             path=edit.dotted,
-            old=_shown(edit.old),
-            new=_shown(edit.new),
-            effect=one.effect,
-            reason=one.reason,
-            command=one.command.format(stack=stack),
-            by_image=one.by_image,
+            old=_text(edit.old),
+            new=_text(edit.new),
+            effect=found.effect,
+            reason=found.reason,
+            command=found.command.format(stack=stack),
+            by_image=found.by_image,
         )
         for edit in edits(before, after)
-        if (one := impact(edit))
+        if (found := impact(edit))
     ]
-    return sorted(found, key=lambda change: -change.effect.harm)
+    return sorted(changes, key=lambda change: -change.effect.harm)
 
 
-def worst(changes: list[FieldChange]) -> Effect:
-    """The effect that harms running jobs most; of no change, none."""
+def worst_effect(changes: list[FieldChange]) -> Effect:
+    """Return the effect that harms running jobs most; NOTHING without changes."""
     return max((change.effect for change in changes), key=lambda effect: effect.harm, default=Effect.NOTHING)
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - a field may be anything
+def _text(value: Any) -> str:  # noqa: ANN401 - a field may be anything
     if isinstance(value, Section):
-        return show(value.model_dump(exclude_none=True)) if value.one_value else _THERE
+        return show(value.model_dump(exclude_none=True)) if value.one_value else _SECTION
     return show(value)
 
 
 WAY_OUT = "Put the old value back; or, if the cluster may go with all its data: ./hpc destroy {0} && ./hpc up {0}"
 
 
-def made_with(exported: Any) -> ClusterConfig | None:  # noqa: ANN401 - an output may be anything
-    """Return what a cluster runs with, from the stack's output `config`; None where nothing is known of it: a new
-    stack, or one that an older version of this program made."""
+def deployed_config(exported: Any) -> ClusterConfig | None:  # noqa: ANN401 - an output may be anything
+    """Return the configuration that a cluster runs with, from the stack's output `config`; None for a new stack and for
+    one that an older version of this program created."""
     if exported is None:
         return None
     try:
@@ -158,21 +157,18 @@ def made_with(exported: Any) -> ClusterConfig | None:  # noqa: ANN401 - an outpu
 
 
 def refused(changes: Sequence[FieldChange]) -> list[FieldChange]:
-    """The edits that a running cluster can't take."""
+    """Return the changes that a running cluster can't take."""
     return [change for change in changes if change.effect is Effect.REFUSED]
 
 
 def refusal(changes: Sequence[FieldChange], stack: str) -> str:
-    """Return which fields can't be changed, why, and the way out; empty if all can."""
-    found = refused(changes)
-    if not found:
-        return ""
-    body = [f"  {change.shown}\n    {change.reason}{todo(change, stack)}" for change in found]
-    return "\n".join([Effect.REFUSED.sentence, *body, WAY_OUT.format(stack)])
+    """Return a message about the fields that can't be changed, why, and the way out; empty if there are none."""
+    body = [f"  {change.shown}\n    {change.reason}{todo(change, stack)}" for change in refused(changes)]
+    return "\n".join([Effect.REFUSED.sentence, *body, WAY_OUT.format(stack)]) if body else ""
 
 
 def todo(change: FieldChange, stack: str) -> str:
-    """The command, on a line of its own, where it is another one than the `up` that follows every preview, or than the
-    way out that stands below all that is refused."""
-    plain = (f"./hpc up {stack}", f"./hpc destroy {stack} && ./hpc up {stack}")
-    return "" if change.command in plain else f"\n      to do: {change.command}"
+    """Return the line with a change's command; empty for `up`, which follows every preview, and for the way out, which
+    stands below all refused changes."""
+    usual = (f"./hpc up {stack}", f"./hpc destroy {stack} && ./hpc up {stack}")
+    return "" if change.command in usual else f"\n      to do: {change.command}"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators import minutes
-from cluster.jobs.nccl import LOGS, NcclRun, run_script, way
+from cluster.jobs.nccl import LOGS, NcclRun, launcher, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.script import BODIES, ENV, FOLDER, JobScript, Option, environment, source
+from cluster.jobs.script import BODIES, ENV, FOLDER, JobScript, Option, read_body, render_environment
 from cluster.platforms import registry
 
 EXAMPLES = f"{FOLDER}/examples"
@@ -127,7 +127,7 @@ def examples(config: ClusterConfig) -> Examples:
             scripts.append(_script(kind, config, row, packaged="pytorch" in there))
             programs |= {name: source_of_program(name) for name in kind.files}
     row = next((row for row in rows if row.gpu and row.nodes), None)
-    if row and way(config) in {"installed", *there}:
+    if row and launcher(config) in {"installed", *there}:
         scripts.append(_nccl(config, row))
     else:
         left_out[NCCL] = PROGRAMS["nccl"]
@@ -139,7 +139,7 @@ def _nccl(config: ClusterConfig, row: PartitionFacts) -> JobScript:
     most = min(len(row.nodes), config.partitions[row.name].max_nodes or len(row.nodes))
     nodes = max(min(2, most), config.partitions[row.name].min_nodes or 1)
     script = run_script(config, NcclRun(partition=row, nodes=nodes, collective=row.fabric.collective))
-    built = "" if way(config) == "installed" else ", after `./hpc nccl build` for the same user"
+    built = "" if launcher(config) == "installed" else ", after `./hpc nccl build` for the same user"
     return replace(
         script,
         name=NCCL,
@@ -194,7 +194,7 @@ def _script(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts, *, pa
     bodies = kind.bodies
     if packaged and bodies[0] in PYTHON:
         bodies = ("libuv.sh", *bodies)
-    text = "\n".join(_LINT.sub("", source(f"examples/{body}")).strip("\n") + "\n" for body in bodies)
+    text = "\n".join(_LINT.sub("", read_body(f"examples/{body}")).strip("\n") + "\n" for body in bodies)
     asked = {name: value for name, value in options.items() if value is not False}
     return JobScript(name=f"{kind.name}.sh", title=kind.title, options=asked, body=text)
 
@@ -206,10 +206,10 @@ def example_files(config: ClusterConfig, found: Examples | None = None) -> dict[
     return {"README": readme(config, found), **scripts, **dict(sorted(found.programs.items()))}
 
 
-def on_cluster(config: ClusterConfig, found: Examples | None = None) -> dict[str, str]:
+def installed_files(config: ClusterConfig, found: Examples | None = None) -> dict[str, str]:
     """Return the files by absolute path, with the environment that the scripts source."""
     files = {f"{EXAMPLES}/{name}": text for name, text in example_files(config, found).items()}
-    return {ENV: environment(config), **files}
+    return {ENV: render_environment(config), **files}
 
 
 def readme(config: ClusterConfig, found: Examples) -> str:
@@ -224,7 +224,7 @@ def readme(config: ClusterConfig, found: Examples) -> str:
         "folder": EXAMPLES,
         "env": ENV,
         "first": next((script.name for script in found.scripts), "SCRIPT"),
-        "table": _columns([(script.name, needs(script), script.title) for script in found.scripts]),
+        "table": _columns([(script.name, describe_request(script), script.title) for script in found.scripts]),
         "nodes": _columns(_node_rows(config)),
         "containers": f"\n{containers}" if pyxis else "",
     }
@@ -233,7 +233,7 @@ def readme(config: ClusterConfig, found: Examples) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def needs(script: JobScript) -> str:
+def describe_request(script: JobScript) -> str:
     """Return what a script asks for, in words: 2 nodes, 8 h100 each."""
     nodes, gpus = script.options["nodes"], script.options.get("gpus-per-node")
     kind, _, count = gpus.partition(":") if isinstance(gpus, str) else ("", "", "")

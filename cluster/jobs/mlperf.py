@@ -11,8 +11,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.validators import minutes
 from cluster.findings import Finding, Level, listing, suggest
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.script import ENV, JobScript, Option, source
-from cluster.jobs.script import source as body_of
+from cluster.jobs.script import ENV, JobScript, Option, read_body
 
 _FOLDER = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _IMAGE = re.compile(r"[A-Za-z0-9._:/#@+-]+")
@@ -383,7 +382,7 @@ def _script(
         "dependency": "singleton",
     }
     body = variables({"DATA": wanted.data, **values}) + "".join(
-        f"\n{body_of(f'mlperf/{body}')}" for body in ("begin.sh", *bodies)
+        f"\n{read_body(f'mlperf/{body}')}" for body in ("begin.sh", *bodies)
     )
     return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=body)
 
@@ -476,4 +475,4 @@ def _options(wanted: Training, name: str, limit: int) -> dict[str, Option]:
 
 
 def _body(values: dict[str, str | int], path: str) -> str:
-    return variables(values) + "".join(f"\n{source(f'mlperf/{name}')}" for name in ("pyxis.sh", path))
+    return variables(values) + "".join(f"\n{read_body(f'mlperf/{name}')}" for name in ("pyxis.sh", path))

@@ -15,7 +15,7 @@ from cluster.catalog.nccl import NCCL_TESTS, ContainerImage
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators import minutes
 from cluster.jobs.partition_facts import PartitionFacts
-from cluster.jobs.script import ENV, JobScript, Option, source
+from cluster.jobs.script import ENV, JobScript, Option, read_body
 from cluster.slurm.paths import SPOOL
 
 FOLDER = "nccl"
@@ -26,10 +26,10 @@ BUILD_NAME = "hpc-nccl-build"
 RUN_NAME = "hpc-nccl"
 BUILD_MINUTES, RUN_MINUTES = 60, 30
 """Longest run times that the jobs ask for; a build takes 15 minutes, a run of all sizes on A3 Mega 3."""
-Over = Literal["nvlink", "fabric"]
-Way = Literal["pyxis", "apptainer", "installed"]
-_ENDINGS: Mapping[Way, str] = {"pyxis": "sqsh", "apptainer": "sif"}
-_MPI: Mapping[Way, str] = {"pyxis": "pmi2", "apptainer": "pmix", "installed": "pmix"}
+Transport = Literal["nvlink", "fabric"]
+Launcher = Literal["pyxis", "apptainer", "installed"]
+_ENDINGS: Mapping[Launcher, str] = {"pyxis": "sqsh", "apptainer": "sif"}
+_MPI: Mapping[Launcher, str] = {"pyxis": "pmi2", "apptainer": "pmix", "installed": "pmix"}
 _FORCED = "export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_ALGO=Ring\n"
 """Settings by which the NICs carry what NVLink and shared memory would."""
 SLOW = 0.9
@@ -56,13 +56,13 @@ class NcclRun:
     """Timed iterations for each size. Default: 200 on the references of A3 Mega, else nccl-tests' own."""
     check: bool = False
     """True if results are checked."""
-    over: Over | None = None
+    over: Transport | None = None
     """On one node: `fabric` forces what NVLink would carry through the NICs. Default: NCCL decides."""
     binaries: str = ""
     """Folder with programs of nccl-tests on the nodes, used instead of the built or installed ones."""
 
 
-def way(config: ClusterConfig, binaries: str = "") -> Way:
+def launcher(config: ClusterConfig, binaries: str = "") -> Launcher:
     """Return how the programs are run: installed ones as they are, others in the container they were built in. An image
     of which nothing is known is taken for one with pyxis, as it stands for production's in a rehearsal."""
     image = IMAGES[config.image.base]
@@ -76,14 +76,14 @@ def tests_folder(image: ContainerImage) -> str:
     return f"{FOLDER}/nccl-tests-{NCCL_TESTS.version}-{image.tag}"
 
 
-def image_file(kind: Way, image: ContainerImage) -> str:
+def image_file(kind: Launcher, image: ContainerImage) -> str:
     """Return where the build leaves the image, below the user's home."""
     return f"{FOLDER}/{image.file_name}.{_ENDINGS[kind]}"
 
 
 def build_script(config: ClusterConfig, partition: PartitionFacts) -> JobScript:
     """The job that imports the image and builds nccl-tests. Raises ValueError where they are installed."""
-    kind, image = way(config), partition.fabric.container
+    kind, image = launcher(config), partition.fabric.container
     if kind == "installed":
         raise ValueError(f"nccl-tests is installed on images {config.image.base}")
     options = {
@@ -108,7 +108,7 @@ def build_script(config: ClusterConfig, partition: PartitionFacts) -> JobScript:
 
 def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
     """The job that measures one collective."""
-    kind, gpu, image = way(config, run.binaries), run.partition.gpu, run.partition.fabric.container
+    kind, gpu, image = launcher(config, run.binaries), run.partition.gpu, run.partition.fabric.container
     if gpu is None:
         raise ValueError(f"partition {run.partition.name} has no GPUs")
     # One process has all GPUs of a node: installed programs need no MPI then, and a node may have fewer CPUs than GPUs.
@@ -174,7 +174,7 @@ def _limit(partition: PartitionFacts, wanted: int) -> int:
     return max(1, int(min(wanted, minutes(partition.max_time))))
 
 
-def _container(kind: Way, image: ContainerImage) -> dict[str, object]:
+def _container(kind: Launcher, image: ContainerImage) -> dict[str, object]:
     """Return the variables that pyxis.sh and apptainer.sh run a container with."""
     found: dict[str, object] = {"folder": f"$HOME/{FOLDER}", "image": f"$HOME/{image_file(kind, image)}"}
     return found | ({"spool": SPOOL} if kind == "apptainer" else {})
@@ -192,11 +192,11 @@ def _value(value: object) -> str:
 
 
 def _bodies(*names: str) -> str:
-    return "\n".join([f"\n. {ENV}\n", *(source(f"nccl/{name}.sh") for name in names)])
+    return "\n".join([f"\n. {ENV}\n", *(read_body(f"nccl/{name}.sh") for name in names)])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class PairResult:
     """The result of a pair of nodes."""
 
     round: int
@@ -209,11 +209,11 @@ class Measured:
 
 
 @dataclass
-class Pairs:
+class PairSearch:
     """The measurements of some nodes, and what they say."""
 
     nodes: Sequence[str]
-    measured: list[Measured] = field(default_factory=list)
+    measured: list[PairResult] = field(default_factory=list)
 
     @property
     def best(self) -> float:
@@ -224,7 +224,7 @@ class Pairs:
     def rounds(self) -> int:
         return max((pair.round for pair in self.measured), default=0)
 
-    def is_slow(self, pair: Measured) -> bool:
+    def is_slow(self, pair: PairResult) -> bool:
         return bool(pair.failure) or pair.busbw < SLOW * self.best
 
     @property
@@ -247,7 +247,7 @@ class Pairs:
         return [node for node in self.nodes if node not in known]
 
     @property
-    def odd(self) -> list[Measured]:
+    def odd(self) -> list[PairResult]:
         """Slow pairs of two sound nodes: the way between them."""
         sound = set(self.sound)
         return [pair for pair in self.measured if self.is_slow(pair) and sound.issuperset(pair.nodes)]
@@ -257,7 +257,7 @@ class Pairs:
         """True if every node is sound, and every pair was fast."""
         return not (self.slow or self.open or self.odd)
 
-    def of(self, node: str) -> list[Measured]:
+    def of(self, node: str) -> list[PairResult]:
         """Return what was measured with a node."""
         return [pair for pair in self.measured if node in pair.nodes]
 

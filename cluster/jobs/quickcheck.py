@@ -32,7 +32,7 @@ _GPUS_ALLOCATED = re.compile(r"(?:^|,)gres/gpu=([0-9]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class NodeResources:
     """CPUs, memory and GPUs of a node."""
 
     cpus: int = 0
@@ -68,7 +68,7 @@ class CheckJob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotChecked:
+class SkippedNode:
     """A node without any result."""
 
     node: str
@@ -96,7 +96,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class ExpectedNode:
     """The facts that jobs on a node must report."""
 
     node: str
@@ -152,9 +152,9 @@ class CheckPlan:
     """The jobs of a check, the results that it expects, and the nodes that it leaves out."""
 
     jobs: tuple[CheckJob, ...]
-    expected: Mapping[str, Expected]
+    expected: Mapping[str, ExpectedNode]
     """Expectations by node."""
-    not_checked: tuple[NotChecked, ...]
+    not_checked: tuple[SkippedNode, ...]
     options: Options
 
     def spec(self) -> str:
@@ -170,22 +170,22 @@ class CheckPlan:
 def plan(
     facts: Sequence[PartitionFacts],
     nodes: Mapping[str, Node],
-    rooms: Mapping[str, Room],
+    rooms: Mapping[str, NodeResources],
     options: Options,
     *,
     only: frozenset[str] | None = None,
 ) -> CheckPlan:
     """Jobs for the nodes of these partitions; `only` names the nodes to check, all if None."""
-    expected: dict[str, Expected] = {}
-    missing: dict[str, NotChecked] = {}
+    expected: dict[str, ExpectedNode] = {}
+    missing: dict[str, SkippedNode] = {}
     together: dict[str, list[str]] = {}
     for row in facts:
         for name in row.nodes:
             if only is not None and name not in only:
                 continue
             if name not in expected and name not in missing:
-                found = _expected(row, name, nodes.get(name), rooms.get(name, Room()), options)
-                if isinstance(found, NotChecked):
+                found = _expected(row, name, nodes.get(name), rooms.get(name, NodeResources()), options)
+                if isinstance(found, SkippedNode):
                     missing[name] = found
                 else:
                     expected[name] = found
@@ -198,25 +198,27 @@ def plan(
     return CheckPlan(jobs=tuple(jobs), expected=expected, not_checked=tuple(missing.values()), options=options)
 
 
-def _expected(row: PartitionFacts, name: str, node: Node | None, room: Room, options: Options) -> Expected | NotChecked:
+def _expected(
+    row: PartitionFacts, name: str, node: Node | None, room: NodeResources, options: Options
+) -> ExpectedNode | SkippedNode:
     if node is None:
         todo = "run ./hpc up, or add it to slurmctld"
-        return NotChecked(node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True)
+        return SkippedNode(node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True)
     if node.fine and (node.asleep or node.booting):
         state = "off until a job needs it" if node.asleep else "booting"
         todo = f"srun --partition={row.name} --nodelist={name} true has it started; check it then"
-        return NotChecked(node=name, partition=row.name, why=f"{node.word}: {state}", todo=todo, unavailable=False)
+        return SkippedNode(node=name, partition=row.name, why=f"{node.word}: {state}", todo=todo, unavailable=False)
     if why := _why_unusable(node):
         todo = f"./hpc status STACK; once it is mended ./hpc nodes STACK resume {name}"
-        return NotChecked(node=name, partition=row.name, why=why, todo=todo, unavailable=True)
+        return SkippedNode(node=name, partition=row.name, why=why, todo=todo, unavailable=True)
     whole = options.exclusive or row.exclusive
     cpus, gpus = (room.cpus, room.gpus) if whole else (1, 0)
     busy = _why_busy(node, room, cpus=cpus, memory=LEAST_MEMORY, gpus=gpus)
     if busy and not options.wait:
-        return NotChecked(node=name, partition=row.name, why=busy, todo="--wait waits for these jobs to end")
+        return SkippedNode(node=name, partition=row.name, why=busy, todo="--wait waits for these jobs to end")
     free = replace(room, free_cpus=room.cpus, free_memory=room.memory, free_gpus=room.gpus) if options.wait else room
     promised = row.gpu.count if row.gpu else 0
-    return Expected(
+    return ExpectedNode(
         node=name,
         partition=row.name,
         tasks=min(TASKS, max(1, free.free_cpus)),
@@ -230,7 +232,7 @@ def _expected(row: PartitionFacts, name: str, node: Node | None, room: Room, opt
     )
 
 
-def _jobs_of_each(expected: Mapping[str, Expected], options: Options) -> list[CheckJob]:
+def _jobs_of_each(expected: Mapping[str, ExpectedNode], options: Options) -> list[CheckJob]:
     """Return a job of each kind for nodes that get the same request."""
     kinds: dict[CheckJob, list[str]] = {}
     for node in expected.values():
@@ -239,7 +241,7 @@ def _jobs_of_each(expected: Mapping[str, Expected], options: Options) -> list[Ch
     return [replace(job, nodes=compress(nodes)) for job, nodes in kinds.items()]
 
 
-def _jobs_of(node: Expected, options: Options) -> Iterator[CheckJob]:
+def _jobs_of(node: ExpectedNode, options: Options) -> Iterator[CheckJob]:
     exclusive = ("--exclusive",) if options.exclusive else ()
 
     def job(key: str, tasks: int, memory: int, *gres: str, program: tuple[str, ...], seconds: int = 0) -> CheckJob:
@@ -264,7 +266,7 @@ def _jobs_of(node: Expected, options: Options) -> Iterator[CheckJob]:
 
 
 def _jobs_of_all(
-    partitions: Mapping[str, list[str]], expected: Mapping[str, Expected], options: Options
+    partitions: Mapping[str, list[str]], expected: Mapping[str, ExpectedNode], options: Options
 ) -> Iterator[CheckJob]:
     """Return one job over all nodes of each partition, or several where the partition limits the nodes of a job."""
     for name, every in partitions.items():
@@ -285,16 +287,16 @@ def _jobs_of_all(
                 )
 
 
-def parse_rooms(text: str) -> dict[str, Room]:
+def parse_resources(text: str) -> dict[str, NodeResources]:
     """Return what `scontrol --oneliner show node` prints, by the node's name."""
     return {row["NodeName"]: _room(row) for row in parse_rows(text) if "NodeName" in row}
 
 
-def _room(row: Mapping[str, str]) -> Room:
+def _room(row: Mapping[str, str]) -> NodeResources:
     cpus, memory = _number(row.get("CPUEfctv") or row.get("CPUTot")), _number(row.get("RealMemory"))
     gpus = sum(int(count) for count in _GPUS.findall(row.get("Gres", "")))
     used = _GPUS_ALLOCATED.search(row.get("AllocTRES", ""))
-    return Room(
+    return NodeResources(
         cpus=cpus,
         free_cpus=max(0, cpus - _number(row.get("CPUAlloc"))),
         memory=memory,
@@ -317,7 +319,7 @@ def _why_unusable(node: Node) -> str:
     return f"{node.word}{reason}"
 
 
-def _why_busy(node: Node, room: Room, *, cpus: int = 0, memory: int = 0, gpus: int = 0) -> str:
+def _why_busy(node: Node, room: NodeResources, *, cpus: int = 0, memory: int = 0, gpus: int = 0) -> str:
     """Say why a job of this size can't start on a node now; empty if it can."""
     if gpus > room.gpus:
         return f"slurmctld has {room.gpus} GPUs of {node.name}"
@@ -353,12 +355,12 @@ _REFUSED = (
 """Messages of slurmctld for a job that this user can't have (slurm_errno.c)."""
 
 
-def found_no_room(event: Event | None) -> bool:
+def was_busy(event: Event | None) -> bool:
     """Return whether a job did not begin, because others have its nodes."""
     return event is not None and bool(event["code"]) and any(text in str(event["err"]) for text in _BUSY)
 
 
-def tasks_of(event: Event | None) -> list[dict[str, Any]]:
+def parse_tasks(event: Event | None) -> list[dict[str, Any]]:
     """Return what the tasks of a job printed."""
     found: list[dict[str, Any]] = []
     for line in str(event["out"]).splitlines() if event else ():
@@ -372,7 +374,7 @@ def tasks_of(event: Event | None) -> list[dict[str, Any]]:
     return found
 
 
-def output_of(event: Event | None) -> str:
+def job_output(event: Event | None) -> str:
     """Return what a job printed, without what is for this module."""
     if event is None:
         return ""
@@ -381,15 +383,15 @@ def output_of(event: Event | None) -> str:
 
 
 def _node_results(
-    plan: CheckPlan, expected: Expected, events: Mapping[str, Event], last: Mapping[str, Event]
+    plan: CheckPlan, expected: ExpectedNode, events: Mapping[str, Event], last: Mapping[str, Event]
 ) -> Iterator[CheckResult]:
     """Results of a node. `events`: how its jobs ended, by their keys; `last`: what the driver found on the login
     machine."""
     job, result = events.get(NODE), expected.result
-    tasks = tasks_of(job)
+    tasks = parse_tasks(job)
     if wrong := _hello(expected, job, tasks):
         todo = f"./hpc logs STACK slurmd --on {expected.node}, and ./hpc nodes STACK drain it while it is looked after"
-        yield result("hello", FAIL, wrong, output_of(job), todo)
+        yield result("hello", FAIL, wrong, job_output(job), todo)
         return
     cpus = max(int(task.get("cpus", 0)) for task in tasks)
     yield result("hello", PASS, f"{len(tasks)} tasks, {cpus} CPUs")
@@ -410,7 +412,7 @@ def _node_results(
     yield _accounting(expected, last.get("accounting"))
 
 
-def _hello(expected: Expected, event: Event | None, tasks: list[dict[str, Any]]) -> str:
+def _hello(expected: ExpectedNode, event: Event | None, tasks: list[dict[str, Any]]) -> str:
     """Say what is wrong with a node's answer; empty if nothing is."""
     if event is None:
         return "the check ended before this node's job did"
@@ -425,7 +427,7 @@ def _hello(expected: Expected, event: Event | None, tasks: list[dict[str, Any]])
     return f"exit code {event['code']}" if event["code"] else ""
 
 
-def _home(plan: CheckPlan, expected: Expected, full: Mapping[str, Any], event: Event | None) -> CheckResult:
+def _home(plan: CheckPlan, expected: ExpectedNode, full: Mapping[str, Any], event: Event | None) -> CheckResult:
     if not plan.options.shared_home:
         return expected.result("home", SKIP, "root's home is not shared: name a user with --as")
     there = full.get("home") or {}
@@ -443,7 +445,7 @@ def _home(plan: CheckPlan, expected: Expected, full: Mapping[str, Any], event: E
     return expected.result("home", PASS)
 
 
-def _memory(expected: Expected, full: Mapping[str, Any]) -> CheckResult:
+def _memory(expected: ExpectedNode, full: Mapping[str, Any]) -> CheckResult:
     limit, wanted = full.get("memory"), expected.memory * _MIB
     if limit is None:
         return expected.result("memory", SKIP, "the job sees no memory cgroup")
@@ -455,7 +457,7 @@ def _memory(expected: Expected, full: Mapping[str, Any]) -> CheckResult:
     return expected.result("memory", PASS, f"{expected.memory} MiB")
 
 
-def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None) -> Iterator[CheckResult]:
+def _gpus(expected: ExpectedNode, seen: Mapping[str, Any], whole: Event | None) -> Iterator[CheckResult]:
     """Check that there are as many GPUs as promised, and that a job sees and opens its own only."""
     count = seen["driver"] if seen.get("driver") is not None else len(seen.get("devices", ()))
     source = "the driver" if seen.get("driver") is not None else "device files"
@@ -464,14 +466,14 @@ def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None) -> I
     output, skipped = "", expected.all_gpus
     if whole is None and not skipped:
         problems.append(f"the job with all {expected.gpus} GPUs did not end")
-    elif found_no_room(whole):
+    elif was_busy(whole):
         skipped = "other jobs took GPUs of the node meanwhile"
     elif whole is not None:
-        tasks = tasks_of(whole)
+        tasks = parse_tasks(whole)
         full = (tasks[0].get("gpus") if tasks else None) or {}
         if not tasks:
             problems.append(f"a job with all {expected.gpus} GPUs gave no answer, exit code {whole['code']}")
-            output = output_of(whole)
+            output = job_output(whole)
         for name, what in (("open", "can be opened"), ("visible", "in CUDA_VISIBLE_DEVICES"), ("smi", "by nvidia-smi")):
             if name in full and len(full[name]) != expected.gpus:
                 problems.append(f"{len(full[name])} of {expected.gpus} GPUs {what} in a job that has all")
@@ -486,7 +488,7 @@ def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None) -> I
     yield _confined(expected, seen)
 
 
-def _confined(expected: Expected, seen: Mapping[str, Any]) -> CheckResult:
+def _confined(expected: ExpectedNode, seen: Mapping[str, Any]) -> CheckResult:
     if expected.held_gpus:
         return expected.result("confined", SKIP, expected.held_gpus)
     counts = {
@@ -501,18 +503,18 @@ def _confined(expected: Expected, seen: Mapping[str, Any]) -> CheckResult:
     return expected.result("confined", PASS, "a job with 1 GPU opens that one only")
 
 
-def _container(expected: Expected, event: Event | None) -> CheckResult:
+def _container(expected: ExpectedNode, event: Event | None) -> CheckResult:
     todo = "start one manually on the node, with ./hpc run STACK -- srun; docs/guides/quickcheck.md has the commands"
-    if event is None or found_no_room(event):
+    if event is None or was_busy(event):
         status, text = (SKIP, "other jobs took the node meanwhile") if event else (FAIL, "its job did not end")
         return expected.result("container", status, text, todo="" if event else todo)
-    seen = next(iter(tasks_of(event)), None)
+    seen = next(iter(parse_tasks(event)), None)
     if seen is None:
         # pyxis: what the container printed comes as it is.
         if event["code"] == 0 and "ID=" in event["out"]:
             return expected.result("container", PASS, "pyxis")
         late = "no end in time" if event.get("late") else f"exit code {event['code']}"
-        return expected.result("container", FAIL, f"no container started, {late}", output_of(event), todo)
+        return expected.result("container", FAIL, f"no container started, {late}", job_output(event), todo)
     runtime = seen.get("runtime")
     if not runtime or "skip" in seen:
         return expected.result(
@@ -523,7 +525,7 @@ def _container(expected: Expected, event: Event | None) -> CheckResult:
     return expected.result("container", PASS, str(runtime))
 
 
-def _accounting(expected: Expected, event: Event | None) -> CheckResult:
+def _accounting(expected: ExpectedNode, event: Event | None) -> CheckResult:
     todo = "./hpc logs STACK slurmdbd; sacctmgr show runaway"
     if event is None or event.get("error"):
         return expected.result("accounting", FAIL, "sacct gave no answer", str((event or {}).get("error", "")), todo)
@@ -544,7 +546,7 @@ class CheckReport:
     """The results of all checks."""
 
     results: tuple[CheckResult, ...]
-    not_checked: tuple[NotChecked, ...]
+    not_checked: tuple[SkippedNode, ...]
 
     @property
     def passed(self) -> bool:
@@ -592,20 +594,20 @@ def results(
     return CheckReport(results=tuple(found), not_checked=tuple(missing))
 
 
-def _lost(expected: Expected, event: Event | None, now: Node | None) -> NotChecked | None:
+def _lost(expected: ExpectedNode, event: Event | None, now: Node | None) -> SkippedNode | None:
     """A node on which no job could begin, because others were faster or the user may not use it."""
     if event is None or event["code"] == 0 or MARK in event["out"]:
         return None
     why = " ".join(str(event["err"]).split())
-    if found_no_room(event):
+    if was_busy(event):
         jobs = [f"{job.number}{'' if job.running else ' (completing)'}" for job in now.jobs] if now else []
         busy = f"busy with jobs {', '.join(jobs)}" if jobs else why
         text = f"no room on {expected.node}: {busy}"
         todo = "run it again, or with --wait"
-        return NotChecked(node=expected.node, partition=expected.partition, why=text, todo=todo)
+        return SkippedNode(node=expected.node, partition=expected.partition, why=text, todo=todo)
     if any(text in why for text in _REFUSED):
         todo = "choose a user who may with --as USER, or other nodes with --partition or --nodes"
-        return NotChecked(node=expected.node, partition=expected.partition, why=why, todo=todo, unavailable=True)
+        return SkippedNode(node=expected.node, partition=expected.partition, why=why, todo=todo, unavailable=True)
     return None
 
 
@@ -621,7 +623,7 @@ def _of_partitions(plan: CheckPlan, ended: Mapping[tuple[str, tuple[str, ...]], 
                 status=status,
                 partition=partition,
                 text=text,
-                output=output_of(event) if failed else "",
+                output=job_output(event) if failed else "",
                 todo="srun over these nodes manually; nodes must reach each other's slurmd" if failed else "",
             )
 
@@ -630,9 +632,9 @@ def _together(tasks: int, event: Event | None) -> tuple[str, str]:
     if event is None:
         return SKIP, "fewer than two nodes answered alone"
     nodes = list(event["nodes"])
-    found = {(str(task.get("node")), task.get("task")) for task in tasks_of(event)}
+    found = {(str(task.get("node")), task.get("task")) for task in parse_tasks(event)}
     silent = [node for node in nodes if sum(name == node for name, _ in found) < tasks]
-    if found_no_room(event):
+    if was_busy(event):
         return SKIP, f"no room on all {len(nodes)} nodes at once"
     if silent or event["code"]:
         late = f"no end within {event['seconds']:.0f} s" if event.get("late") else f"exit code {event['code']}"

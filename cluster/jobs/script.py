@@ -36,12 +36,12 @@ class JobScript:
 
     def text(self) -> str:
         """The whole file. Raises ValueError for an option that can't stand in an #SBATCH line."""
-        options = "".join(f"#SBATCH {word}\n" for word in map(_quoted, words(self.options)))
+        options = "".join(f"#SBATCH {word}\n" for word in map(_quoted, option_words(self.options)))
         title = " ".join(self.title.split())
         return f"#!/bin/bash\n# {title}\n{options}\nset -euo pipefail\n\n{self.body.strip(chr(10))}\n"
 
 
-def words(options: Mapping[str, Option]) -> list[str]:
+def option_words(options: Mapping[str, Option]) -> list[str]:
     """Options as words of a command line: --nodes=2, --exclusive. Raises ValueError for a name that is none, and for a
     value of more than one line."""
     found: list[str] = []
@@ -55,7 +55,7 @@ def words(options: Mapping[str, Option]) -> list[str]:
     return found
 
 
-def source(path: str) -> str:
+def read_body(path: str) -> str:
     """A body from scripts/jobs, without the comments for shellcheck that it begins with. Raises ValueError: the first
     line is not MARK."""
     text = (BODIES / path).read_text(encoding="utf-8")
@@ -83,7 +83,7 @@ _DIGITS = re.compile(r"[0-9]+$")
 _DEFINED = re.compile(r"^([a-z_]+)\(\)", re.MULTILINE)
 
 
-def environment(config: ClusterConfig) -> str:
+def render_environment(config: ClusterConfig) -> str:
     """Text of env.sh."""
     by_partition: dict[str, list[PartitionFacts]] = {}
     for row in partition_facts(config):
@@ -94,7 +94,7 @@ def environment(config: ClusterConfig) -> str:
     fabrics = (row.fabric for rows in by_partition.values() for row in rows)
     own = [name for fabric in fabrics for name in fabric.environment if f"_hpc_{fabric.environment[-1]} " in cases]
     bodies = dict.fromkeys(["sockets", *own, "job"])
-    functions = "\n".join(source(f"environment/{name}.sh") for name in bodies)
+    functions = "\n".join(read_body(f"environment/{name}.sh") for name in bodies)
     return f"""\
 # Environment of jobs on the cluster {config.name}, by partition. In a job script: . {ENV}
 # Written from the stack's configuration: a change here is lost.

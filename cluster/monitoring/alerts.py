@@ -1,4 +1,4 @@
-"""Alerts: Prometheus' rules are made from alerts.yml, beside this file."""
+"""Alerts, read from alerts.yml beside this file, and Prometheus' rules for them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from typing import Any
 import yaml
 
 from cluster.findings import OLDEST_KERNEL, Actor
-from cluster.observe.health.check_results import ADVICE
+from cluster.observe.health_results import ADVICE
 from scripts.node.health.kinds import KINDS, MACHINE
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILE = Path(__file__).with_suffix(".yml")
 IDLE = 'count by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m]) == 0)'
-"""GPUs that did nothing within the last minute, by job."""
+"""PromQL: the number of GPUs without any load in the last minute, by job."""
 IDLE_LONG = f'{IDLE} and on (hpc_job) ALERTS{{alertname="GpusIdle",alertstate="firing"}}'
-"""Those of jobs whose alert fires."""
+"""The same for jobs whose alert fires."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,50 +34,46 @@ class Alert:
 
 def _alerts() -> Iterator[Alert]:
     text = _FILE.read_text(encoding="utf-8")
-    known = {"KERNEL_DAYS": str(OLDEST_KERNEL), "KERNEL_SECONDS": str(OLDEST_KERNEL * 86_400), "IDLE_GPUS": IDLE}
-    for name, value in known.items():
+    values = {"KERNEL_DAYS": str(OLDEST_KERNEL), "KERNEL_SECONDS": str(OLDEST_KERNEL * 86_400), "IDLE_GPUS": IDLE}
+    for name, value in values.items():
         text = text.replace(name, value)
     rows: list[dict[str, Any]] = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe one
     for row in rows:
         if "health" in row:
-            yield from map(_health, KINDS)
+            for kind in KINDS:
+                yield Alert(
+                    name="Health" + "".join(word.capitalize() for word in kind.split("-")),
+                    expression=f'hpc_health_check_failed{{kind="{kind}"}} == 1',
+                    what=f"The health check {kind} of {{{{ $labels.node }}}} fails",
+                    **_advice(kind, "node"),
+                )
         elif "check" in row:
-            kind = row.pop("check")
-            yield Alert(**row, **_as_check(kind, "instance"))
+            yield Alert(**_advice(row.pop("check"), "instance"), **row)
         else:
             yield Alert(**row | {"actor": Actor[row.get("actor", "ADMIN")]})
 
 
-def _as_check(kind: str, label: str) -> dict[str, Any]:
-    """Return how bad it is, who acts and how, as `./hpc health` has it of a failed check; `label` has the node."""
+def _advice(kind: str, label: str) -> dict[str, Any]:
+    """Return severity, actor and command for a failed health check, as `./hpc health` has them. The label `label` has
+    the node's name."""
     advice = ADVICE[kind]
     todo = advice.todo.replace("NODE", f"{{{{ $labels.{label} }}}}")
     return {"severity": "critical" if kind in MACHINE else "warning", "actor": advice.actor, "todo": todo}
-
-
-def _health(kind: str) -> Alert:
-    """A failed health check of one kind."""
-    return Alert(
-        name="Health" + "".join(word.capitalize() for word in kind.split("-")),
-        expression=f'hpc_health_check_failed{{kind="{kind}"}} == 1',
-        what=f"The health check {kind} of {{{{ $labels.node }}}} fails",
-        **_as_check(kind, "node"),
-    )
 
 
 ALERTS = tuple(_alerts())
 
 
 def rules(alerts: Iterable[Alert] = ALERTS, machine: str = "controller") -> dict[str, Any]:
-    """Prometheus' rules file; `machine` is its machine's role."""
-    return {"groups": [{"name": "hpc", "rules": [_rule(alert, machine) for alert in alerts]}]}
-
-
-def _rule(alert: Alert, machine: str) -> dict[str, Any]:
-    return {
-        "alert": alert.name,
-        "expr": alert.expression,
-        "for": f"{alert.minutes}m",
-        "labels": {"severity": alert.severity, "actor": alert.actor.value},
-        "annotations": {"summary": alert.what, "todo": alert.todo.replace("PROMETHEUS", machine)},
-    }
+    """Return Prometheus' rules file; `machine` is the role of Prometheus' machine."""
+    rows = [
+        {
+            "alert": alert.name,
+            "expr": alert.expression,
+            "for": f"{alert.minutes}m",
+            "labels": {"severity": alert.severity, "actor": alert.actor.value},
+            "annotations": {"summary": alert.what, "todo": alert.todo.replace("PROMETHEUS", machine)},
+        }
+        for alert in alerts
+    ]
+    return {"groups": [{"name": "hpc", "rules": rows}]}

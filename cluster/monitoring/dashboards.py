@@ -1,21 +1,25 @@
-"""The table of dashboards: what each panel shows, and who has data for it. Grafana's files and the page of
-`./hpc dashboard` are made from it. Pure functions.
+"""Dashboards: the table of panels, and from it Grafana's files and the page of `./hpc dashboard`. Pure functions.
 
-Queries have Grafana's variables: `$nodes` and `$job`, regular expressions of machines and of the job's number on GPUs,
-and `$__rate_interval`, four times the interval of collection or more.
+Queries use variables of Grafana: `$nodes` and `$job` are regular expressions for machines and for the id of the job on
+GPUs; `$__rate_interval` is at least four times the interval of collection.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal
 
 from cluster.monitoring.files import PROMETHEUS_PORT
+from cluster.report import palette
 
 Kind = Literal["lines", "bars", "value"]
-"""Curves over time, values of now by label, or one value of now."""
+"""Curves over time; current values by label; one current value."""
 
 SHARE, BYTES, RATE, SECONDS, CELSIUS, WATT = "share", "bytes", "bytes/s", "seconds", "°C", "watts"
-"""Units; any other is what is counted, such as `jobs`."""
+"""Units. Any other unit is the noun that is counted, such as `jobs`."""
 GRAFANA_UNITS = {SHARE: "percentunit", BYTES: "bytes", RATE: "Bps", SECONDS: "s", CELSIUS: "celsius", WATT: "watt"}
 
 GPUS = "nodes with GPUs, and Slurm 26.05 or one before 25.11"
@@ -34,11 +38,11 @@ class Panel:
     kind: Kind = "lines"
     unit: str
     queries: tuple[tuple[str, str], ...]
-    """PromQL, and the name of its series, where `{{label}}` is a label's value."""
+    """PromQL, and the name of its series, in which `{{label}}` stands for a label's value."""
     needs: str = ""
-    """What a cluster must have for data; empty where each has them."""
+    """What a cluster must have for the panel to have data; empty if every cluster has it."""
     none: str = ""
-    """What it means that there are no series, where that is no lack of data."""
+    """The meaning of no series; empty if it means that there is no data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +53,7 @@ class Dashboard:
     title: str
     panels: tuple[Panel, ...]
     of_nodes: bool = False
-    """True if its machines can be chosen ($nodes)."""
+    """True if the user can select machines ($nodes)."""
 
 
 def _lines(title: str, unit: str, *queries: tuple[str, str], needs: str = "", none: str = "") -> Panel:
@@ -65,7 +69,7 @@ def _value(title: str, unit: str, query: str, *, needs: str = "") -> Panel:
 
 
 def _spread(expression: str) -> tuple[tuple[str, str], ...]:
-    """Queries of the greatest, the middle and the least value among machines."""
+    """Return queries of maximum, median and minimum over machines."""
     return (
         (f"max({expression})", "greatest"),
         (f"quantile(0.5, {expression})", "median"),
@@ -83,12 +87,12 @@ _SHARED_FULL = "1 - hpc_shared_filesystem_free_bytes / (hpc_shared_filesystem_si
 
 
 def _sum(metric: str, *, by: str = "") -> str:
-    """The rate of a counter, of all its devices together."""
+    """Return the rate of a counter, summed over its devices."""
     return f"sum{f' by ({by})' if by else ''} (rate({metric}{{{_CHOSEN}}}[$__rate_interval]))"
 
 
 def _gpu(name: str, chosen: str = _CHOSEN) -> str:
-    """A metric of DCGM by GPU, which has a series for each job on it."""
+    """Return a metric of DCGM by GPU. A GPU has a series for each job on it."""
     return f"max by (instance, gpu) (DCGM_FI_{name}{{{chosen}}})"
 
 
@@ -391,16 +395,14 @@ DASHBOARDS = (
 )
 
 
-def expanded(expression: str, *, nodes: str = ".*", job: str = ".*", seconds: int = 120) -> str:
-    """A query as Prometheus takes it."""
+def expand_query(expression: str, *, nodes: str = ".*", job: str = ".*", seconds: int = 120) -> str:
+    """Return a query with values in place of Grafana's variables."""
     return expression.replace("$nodes", nodes).replace("$job", job).replace("$__rate_interval", f"{seconds}s")
 
 
-def grafana(cluster: str, dashboards: Iterable[Dashboard] = DASHBOARDS) -> dict[str, dict[str, Any]]:
-    """Files for /etc/grafana by their path in it: the dashboards, and what has Grafana read them and Prometheus.
-
-    Dashboards are as Grafana 10 and later import them.
-    """
+def grafana_files(cluster: str, dashboards: Iterable[Dashboard] = DASHBOARDS) -> dict[str, dict[str, Any]]:
+    """Return files for /etc/grafana by their path in it: dashboards for Grafana 10 and later, and the provisioning of
+    dashboards and data source."""
     source = {
         "name": cluster,
         "uid": f"hpc-{cluster}"[:40],
@@ -415,22 +417,22 @@ def grafana(cluster: str, dashboards: Iterable[Dashboard] = DASHBOARDS) -> dict[
         },
         f"provisioning/dashboards/hpc-{cluster}.yaml": {"apiVersion": 1, "providers": [{**provider, "type": "file"}]},
         **{
-            f"dashboards/{cluster}/{dashboard.name}.json": document(dashboard, cluster, source["uid"])
+            f"dashboards/{cluster}/{dashboard.name}.json": grafana_dashboard(dashboard, cluster, source["uid"])
             for dashboard in dashboards
         },
     }
 
 
-def document(dashboard: Dashboard, cluster: str, source: str) -> dict[str, Any]:
-    """A dashboard of Grafana's, whose data source has this uid."""
+def grafana_dashboard(dashboard: Dashboard, cluster: str, source: str) -> dict[str, Any]:
+    """Return a dashboard of Grafana; `source` is the uid of its data source."""
     panels: list[dict[str, Any]] = []
-    x = y = row = 0
+    x = y = row_height = 0
     for number, panel in enumerate(dashboard.panels, 1):
-        wide, high = (4, 4) if panel.kind == "value" else (12, 8)
-        if x + wide > 24 or (x and high != row):
-            x, y = 0, y + row
-        panels.append({"id": number, "gridPos": {"x": x, "y": y, "w": wide, "h": high}, **_panel(panel, source)})
-        x, row = x + wide, high
+        width, height = (4, 4) if panel.kind == "value" else (12, 8)
+        if x + width > 24 or (x and height != row_height):
+            x, y = 0, y + row_height
+        panels.append({"id": number, "gridPos": {"x": x, "y": y, "w": width, "h": height}, **_panel(panel, source)})
+        x, row_height = x + width, height
     return {
         "uid": f"hpc-{dashboard.name}-{cluster}"[:40],
         "title": f"{cluster}: {dashboard.title}",
@@ -465,15 +467,15 @@ _TYPES: dict[Kind, tuple[str, dict[str, Any]]] = {
 
 def _panel(panel: Panel, source: str) -> dict[str, Any]:
     kind, options = _TYPES[panel.kind]
-    now = panel.kind != "lines"
-    reduced = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}} if now else {}
+    instant = panel.kind != "lines"
+    reduced = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}} if instant else {}
     targets = [
-        {"refId": chr(65 + number), "expr": expression, "legendFormat": legend, "instant": now, "range": not now}
-        for number, (expression, legend) in enumerate(panel.queries)
+        {"refId": chr(65 + at), "expr": expression, "legendFormat": legend, "instant": instant, "range": not instant}
+        for at, (expression, legend) in enumerate(panel.queries)
     ]
     unit = GRAFANA_UNITS.get(panel.unit, "short")
     limits = {"min": 0, **({"max": 1} if panel.unit == SHARE else {})}
-    axis = {} if now or panel.unit in GRAFANA_UNITS else {"custom": {"axisLabel": panel.unit}}
+    axis = {} if instant or panel.unit in GRAFANA_UNITS else {"custom": {"axisLabel": panel.unit}}
     return {
         "type": kind,
         "title": panel.title,
@@ -512,3 +514,49 @@ def _nodes(source: str) -> dict[str, Any]:
         "allValue": ".*",
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
     }
+
+
+# -- the page of `./hpc dashboard` -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Page:
+    """An HTML document with its HTTP headers."""
+
+    text: str
+    headers: Mapping[str, str]
+
+
+def page(cluster: str, stack: str, interval_seconds: int, dashboards: Iterable[Dashboard] = DASHBOARDS) -> Page:
+    """Return the page of a cluster, one document without references to others.
+
+    Its script requests the panels' data from Prometheus' API below the page's path, which must end with a slash.
+    """
+    data = {
+        "cluster": cluster,
+        "stack": stack,
+        "interval": interval_seconds,
+        "dashboards": [asdict(dashboard) for dashboard in dashboards],
+        "colours": len(palette.SERIES),
+        "dashes": palette.DASHES,
+    }
+    style, script = palette.stylesheet() + _read("dashboard.css"), _read("dashboard.js")
+    # No name may end the script element or begin a comment in it.
+    table = json.dumps(data).replace("<", "\\u003c")
+    text = _read("dashboard.html")
+    for mark, content in (("@STYLE@", style), ("@TABLE@", table), ("@SCRIPT@", script)):
+        text = text.replace(mark, content)
+    # The script sets widths of bars. The policy does not count that as inline style.
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return Page(text, {"Content-Security-Policy": policy})
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,6 +1,6 @@
-"""Files and arguments of Prometheus, Alertmanager and node_exporter, for scripts/node/monitoring/service.py.
+"""Files and arguments of Prometheus, Alertmanager and the exporters, for scripts/node/monitoring/service.py.
 
-They are for the releases that machines have: Prometheus 2.31 (Ubuntu 22.04), 2.42 (Debian 12), 2.45 (Ubuntu 24.04),
+They are valid for the releases on machines: Prometheus 2.31 (Ubuntu 22.04), 2.42 (Debian 12), 2.45 (Ubuntu 24.04),
 2.53 (Debian 13).
 """
 
@@ -12,7 +12,7 @@ import yaml
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.monitoring import Monitoring, Receivers
-from cluster.monitoring import alerts, gpus
+from cluster.monitoring import alerts
 from cluster.platforms import registry
 from cluster.roster import (
     controller_name,
@@ -24,17 +24,17 @@ from cluster.roster import (
 )
 from cluster.slurm import paths
 from cluster.slurm.slurm_conf import has_own_metrics, private_data
-from scripts.node.interface import ROLES, Role
+from scripts.node.interface import ROLES, GpuExporter, Role
 from scripts.node.interface import Monitoring as Payload
 
-PROMETHEUS_PORT, ALERTMANAGER_PORT, NODE_EXPORTER_PORT = 9090, 9093, 9100
+PROMETHEUS_PORT, ALERTMANAGER_PORT, NODE_EXPORTER_PORT, GPU_EXPORTER_PORT = 9090, 9093, 9100, 9400
 TARGETS, GPU_TARGETS, RULES = "targets/hpc.json", "targets/hpc-gpus.json", "rules/hpc.yml"
 ETC = "/etc/prometheus"
 UNITS = (
     *"munge slurmd slurmctld slurmdbd slurmrestd mariadb ssh".split(),
     *"hpc-node hpc-watch hpc-reconcile hpc-metrics nvidia-persistenced nvidia-fabricmanager nvidia-dcgm".split(),
 )
-"""Units whose states node_exporter reports, where a machine has them."""
+"""systemd units whose states node_exporter reports."""
 COLLECTORS = (
     *"cpu diskstats edac filesystem infiniband loadavg meminfo netdev pressure stat systemd textfile".split(),
     *"time timex uname vmstat".split(),
@@ -45,21 +45,59 @@ ENDPOINTS = ("nodes", "partitions", "jobs", "scheduler", "jobs-users-accts")
 _WITHOUT_GPUS = tuple(
     f"slurm_{name}" for name in "nodes node_c node_m jobs partition_j partition_n partition_c user a s bf".split()
 )
-"""Beginnings of all names of Slurm's but those of GPUs."""
+"""Prefixes of the names of slurmctld's metrics, but for those of GPUs."""
 _OTHER_MODES = "iowait|irq|nice|softirq|steal|system|user"
 _NO_DISKS = (
     *"autofs binfmt_misc bpf cgroup2? configfs debugfs devpts devtmpfs erofs fuse([.].+)? fusectl hugetlbfs".split(),
     *"iso9660 mqueue nsfs overlay proc procfs pstore rpc_pipefs securityfs selinuxfs squashfs sysfs tracefs".split(),
 )
-"""Types of file systems without series: those that node_exporter itself leaves out, and FUSE, where a mount of a user's
-has any name and may not answer."""
+"""Types of file systems without metrics: those that node_exporter leaves out by default, and FUSE, as mounts of users
+can have any name and may not answer."""
 _NO_MOUNTS = "dev|proc|sys|run/(credentials|host|user)/.+|var/lib/(docker|containers/storage|kubelet)/.+"
-"""Mount points without series: they come and go with users who log in, and with containers."""
+"""Mount points without metrics: they exist only while a user is logged in or a container runs."""
+
+GPU_FIELDS: tuple[tuple[str, str, str], ...] = (
+    ("DCGM_FI_DEV_GPU_UTIL", "gauge", "Share of time with a kernel on the GPU (%)"),
+    ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Share of time with the graphics or compute engine active (0 to 1)"),
+    ("DCGM_FI_PROF_SM_ACTIVE", "gauge", "Share of cycles with a warp on a multiprocessor (0 to 1)"),
+    ("DCGM_FI_PROF_SM_OCCUPANCY", "gauge", "Warps on a multiprocessor as a share of the most (0 to 1)"),
+    ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "Share of cycles with the tensor pipe active (0 to 1)"),
+    ("DCGM_FI_PROF_DRAM_ACTIVE", "gauge", "Share of cycles with the memory interface active (0 to 1)"),
+    ("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", "Bytes sent over PCIe in a second"),
+    ("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "Bytes received over PCIe in a second"),
+    ("DCGM_FI_PROF_NVLINK_TX_BYTES", "gauge", "Bytes sent over NVLink in a second"),
+    ("DCGM_FI_PROF_NVLINK_RX_BYTES", "gauge", "Bytes received over NVLink in a second"),
+    ("DCGM_FI_DEV_FB_USED", "gauge", "Memory in use (MiB)"),
+    ("DCGM_FI_DEV_FB_FREE", "gauge", "Memory that is free (MiB)"),
+    ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power (W)"),
+    ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Energy since the driver was loaded (mJ)"),
+    ("DCGM_FI_DEV_GPU_TEMP", "gauge", "Temperature of the GPU (C)"),
+    ("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Temperature of the memory (C)"),
+    ("DCGM_FI_DEV_SM_CLOCK", "gauge", "Clock of the multiprocessors (MHz)"),
+    ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gauge", "Why clocks are low (bit mask)"),
+    ("DCGM_FI_DEV_POWER_VIOLATION", "counter", "Time with lower clocks because of power (ns)"),
+    ("DCGM_FI_DEV_THERMAL_VIOLATION", "counter", "Time with lower clocks because of heat (ns)"),
+    ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Number of the last Xid"),
+    ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "counter", "Corrected ECC errors since the driver was loaded"),
+    ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", "Uncorrectable ECC errors since the driver was loaded"),
+    ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "Rows remapped because of uncorrectable errors"),
+    ("DCGM_FI_DEV_ROW_REMAP_PENDING", "gauge", "Whether a row waits for the next reset to be remapped"),
+    ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", "Whether a row could not be remapped"),
+    ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Repeated transfers over PCIe"),
+    ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "counter", "Checksum errors of NVLinks"),
+    ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "counter", "Repeated transfers over NVLinks"),
+    ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "counter", "Recoveries of NVLinks"),
+)
+"""Fields of dcgm-exporter: name, kind for Prometheus, and a help text without a comma.
+
+Names are DCGM's own (dcgmlib/dcgm_fields.h), in the form that DCGM 4.5 and releases before have; later ones keep them
+as aliases. Units are those of DCGM: MiB, W, mJ, degrees Celsius, nanoseconds.
+"""
 
 
 def node_exporter(config: ClusterConfig) -> str:
-    """Arguments of node_exporter on every machine; empty without the section. No machine of another network reaches its
-    port: the cluster's own is closed to these."""
+    """Return node_exporter's arguments; empty without the section `monitoring`. It may listen on all addresses, as
+    machines of other networks can't reach the cluster's network."""
     if config.monitoring is None:
         return ""
     return " ".join(
@@ -77,35 +115,53 @@ def node_exporter(config: ClusterConfig) -> str:
     )
 
 
-def monitoring(config: ClusterConfig, role: Role = "controller") -> Payload | None:
-    """The part of the controller, or of Prometheus' own machine; None without the section."""
-    wanted = config.monitoring
-    if wanted is None:
+def gpu_exporter(config: ClusterConfig) -> GpuExporter | None:
+    """Return arguments and fields of dcgm-exporter; None where the stack has no metrics or no GPUs.
+
+    It uses the host engine that `dcgmi` uses, as profiling fields have one reader at a time. Without --no-hostname it
+    would label metrics with that engine's host, localhost.
+    """
+    if config.monitoring is None or not has_gpus(config):
         return None
-    found: Payload = {
-        "interval_seconds": wanted.interval_seconds,
-        "leave_out": _left_out(config),
+    interval = config.monitoring.interval_seconds * 1000
+    return {
+        "arguments": f"--address :{GPU_EXPORTER_PORT} --remote-hostengine-info localhost:5555 --no-hostname "
+        f"--collect-interval {interval}",
+        "fields": [f"{name}, {kind}, {text}" for name, kind, text in GPU_FIELDS],
+    }
+
+
+def monitoring(config: ClusterConfig, role: Role = "controller") -> Payload | None:
+    """Return the settings of monitoring for the controller, or for Prometheus' own machine; None without the section
+    `monitoring`."""
+    section = config.monitoring
+    if section is None:
+        return None
+    settings: Payload = {
+        "interval_seconds": section.interval_seconds,
+        "leave_out": _excluded_metrics(config),
         "idle": alerts.IDLE_LONG if has_gpus(config) else "",
     }
-    if wanted.machine:
-        found["prometheus_on"] = monitoring_name(config)
-    return {**found, **_servers(config, wanted)} if role == server(wanted) else found
+    if section.machine:
+        settings["prometheus_on"] = monitoring_name(config)
+    return {**settings, **_servers(config, section)} if role == server_role(section) else settings
 
 
-def server(wanted: Monitoring) -> Role:
-    """The role of the machine that runs Prometheus and Alertmanager."""
-    return "monitoring" if wanted.machine else "controller"
+def server_role(section: Monitoring) -> Role:
+    """Return the role of the machine that runs Prometheus and Alertmanager."""
+    return "monitoring" if section.machine else "controller"
 
 
-def _servers(config: ClusterConfig, wanted: Monitoring) -> Any:  # noqa: ANN401 - a part of Payload
-    web = wanted.web
+def _servers(config: ClusterConfig, section: Monitoring) -> Any:  # noqa: ANN401 - a part of Payload
+    """Return the settings of Prometheus and Alertmanager."""
+    web = section.web
     found: dict[str, Any] = {
         "prometheus": " ".join(
             (
                 "--config.file=/etc/prometheus/prometheus.yml",
                 "--storage.tsdb.path=/var/lib/prometheus/metrics2",
-                f"--storage.tsdb.retention.time={wanted.retention_days}d",
-                f"--storage.tsdb.retention.size={wanted.disk_gb}GB",
+                f"--storage.tsdb.retention.time={section.retention_days}d",
+                f"--storage.tsdb.retention.size={section.disk_gb}GB",
                 f"--web.listen-address={'' if web else '127.0.0.1'}:{PROMETHEUS_PORT}",
                 *((f"--web.config.file={ETC}/web.yml",) if web else ()),
             )
@@ -118,11 +174,11 @@ def _servers(config: ClusterConfig, wanted: Monitoring) -> Any:  # noqa: ANN401 
                 "--cluster.listen-address=",
             )
         ),
-        "secrets": {mark(name): secret_file(name) for name in wanted.receivers.secrets},
-        "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, wanted).items()},
+        "secrets": {secret_placeholder(name): secret_file(name) for name in section.receivers.secrets},
+        "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, section).items()},
     }
-    if wanted.ops_agent:
-        lines = _yaml(config, _ops_agent(config, wanted)).removesuffix("\n").split("\n")
+    if section.ops_agent:
+        lines = _yaml(config, _ops_agent(config, section)).removesuffix("\n").split("\n")
         unit, file = registry.get(config.platform).ops_agent
         found["ops_agent"] = {"unit": unit, "file": file, "lines": lines}
     if web:
@@ -131,41 +187,42 @@ def _servers(config: ClusterConfig, wanted: Monitoring) -> Any:  # noqa: ANN401 
     return found
 
 
-def _left_out(config: ClusterConfig) -> list[str]:
-    """Return what slurmctld gives itself, and what it is not to give: every user reaches node_exporter's port."""
+def _excluded_metrics(config: ClusterConfig) -> list[str]:
+    """Return prefixes of metrics that the textfile exporter leaves out: those that slurmctld exports itself, and those
+    with private data, as every user can reach node_exporter's port."""
     if has_own_metrics(config):
-        # 25.11 has none of GPUs.
+        # Slurm 25.11 has no metrics of GPUs.
         return ["slurm_"] if config.slurm_version >= "26.05" else list(_WITHOUT_GPUS)
     return ["slurm_user_", "slurm_account_"] if private_data(config) else []
 
 
-def render(config: ClusterConfig, wanted: Monitoring) -> dict[str, str]:
-    """Text of each file, by its path below /etc/prometheus."""
+def render(config: ClusterConfig, section: Monitoring) -> dict[str, str]:
+    """Return the text of each file, by its path below /etc/prometheus."""
     return {
-        "prometheus.yml": _yaml(config, _prometheus(config, wanted)),
-        "alertmanager.yml": _yaml(config, alertmanager(wanted.receivers)),
-        RULES: _yaml(config, alerts.rules(machine=server(wanted))),
+        "prometheus.yml": _yaml(config, _prometheus(config, section)),
+        "alertmanager.yml": _yaml(config, alertmanager_config(section.receivers)),
+        RULES: _yaml(config, alerts.rules(machine=server_role(section))),
         TARGETS: _targets(config, NODE_EXPORTER_PORT),
-        GPU_TARGETS: _targets(config, gpus.PORT, with_gpus(config)),
+        GPU_TARGETS: _targets(config, GPU_EXPORTER_PORT, gpus_only=True),
     }
 
 
-def _prometheus(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
-    interval = wanted.interval_seconds
+def _prometheus(config: ClusterConfig, section: Monitoring) -> dict[str, Any]:
+    interval = section.interval_seconds
     local: list[dict[str, Any]] = [
         {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": {"instance": name}}]}
         for name, port in (("prometheus", PROMETHEUS_PORT), ("alertmanager", ALERTMANAGER_PORT))
     ]
-    if wanted.web:
+    if section.web:
         local[0] |= {
             "scheme": "https",
-            "basic_auth": {"username": wanted.web.user, "password_file": f"{ETC}/web.password"},
-            # Prometheus itself, by the loopback address, which a certificate of a site's own does not name.
+            "basic_auth": {"username": section.web.user, "password_file": f"{ETC}/web.password"},
+            # Prometheus collects its own metrics by the loopback address, which a site's certificate does not name.
             "tls_config": {"insecure_skip_verify": True},
         }
     node = {
-        **_of_machines("node", TARGETS),
-        # A node of 208 threads has 1,664 series of these otherwise: usage is what is not idle.
+        **_scrape_machines("node", TARGETS),
+        # The mode `idle` is enough to compute usage. All modes of a node with 208 threads are 1,664 series.
         "metric_relabel_configs": [
             {
                 "source_labels": ["__name__", "mode"],
@@ -175,7 +232,7 @@ def _prometheus(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
         ],
         "sample_limit": 200_000,
     }
-    gpu = {**_of_machines("gpu", GPU_TARGETS), "sample_limit": 20_000}
+    gpu = {**_scrape_machines("gpu", GPU_TARGETS), "sample_limit": 20_000}
     return {
         "global": {
             "scrape_interval": f"{interval}s",
@@ -190,27 +247,27 @@ def _prometheus(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
 
 
 OWN_JOBS = ("prometheus", "alertmanager")
-"""Jobs of Prometheus' own daemons, which are of no use elsewhere."""
+"""Scrape jobs of Prometheus' own daemons, which the Ops Agent leaves out."""
 
 
-def _ops_agent(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
-    """The Ops Agent collects what Prometheus does, from its machine.
+def _ops_agent(config: ClusterConfig, section: Monitoring) -> dict[str, Any]:
+    """Return the Ops Agent's configuration: on Prometheus' machine it collects the same metrics.
 
-    Its receiver takes static targets alone, no honor_labels, 10 s or more between two collections, and sets location,
-    namespace and cluster of each series by itself (ops-agent's confgenerator/prometheus.go).
+    Its receiver accepts only static targets, no honor_labels, and intervals of 10 s or more. It sets location,
+    namespace and cluster of each series itself (ops-agent's confgenerator/prometheus.go).
     """
-    prometheus = _prometheus(config, wanted)
+    prometheus = _prometheus(config, section)
     jobs, every = [], {key: prometheus["global"][key] for key in ("scrape_interval", "scrape_timeout")}
     groups = {
         "node": json.loads(_targets(config, NODE_EXPORTER_PORT)),
-        "gpu": json.loads(_targets(config, gpus.PORT, with_gpus(config))),
+        "gpu": json.loads(_targets(config, GPU_EXPORTER_PORT, gpus_only=True)),
     }
     for job in prometheus["scrape_configs"]:
         name = job["job_name"]
         if name in OWN_JOBS or groups.get(name) == []:
             continue
         static = groups.get(name) or job["static_configs"]
-        labelled = [{**one, "labels": {**one["labels"], "slurm_cluster": config.name}} for one in static]
+        labelled = [{**group, "labels": {**group["labels"], "slurm_cluster": config.name}} for group in static]
         kept = {key: value for key, value in job.items() if key != "file_sd_configs"}
         jobs.append({**kept, **every, "static_configs": labelled})
     receiver = {"type": "prometheus", "config": {"scrape_configs": jobs}}
@@ -218,8 +275,8 @@ def _ops_agent(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
     return {"metrics": {"receivers": {"slurm_cluster": receiver}, "service": {"pipelines": pipelines}}}
 
 
-def _of_machines(name: str, targets: str) -> dict[str, Any]:
-    """A job of machines, by a file that Prometheus reads again by itself."""
+def _scrape_machines(name: str, targets: str) -> dict[str, Any]:
+    """Return a scrape job of machines in a file of targets, which Prometheus reads again when it changes."""
     return {
         "job_name": name,
         "file_sd_configs": [{"files": [f"/etc/prometheus/{targets}"]}],
@@ -230,7 +287,7 @@ def _of_machines(name: str, targets: str) -> dict[str, Any]:
 
 
 def _slurm(config: ClusterConfig) -> list[dict[str, Any]]:
-    """slurmctld's own endpoints. Of users and accounts, running and pending jobs alone are kept."""
+    """Return scrape jobs of slurmctld's endpoints. Of users and accounts, only running and pending jobs are kept."""
     target = f"{controller_name(config)}:{paths.SLURMCTLD_PORT}"
     found: list[dict[str, Any]] = [
         {
@@ -245,18 +302,19 @@ def _slurm(config: ClusterConfig) -> list[dict[str, Any]]:
     return found
 
 
-def mark(setting: str) -> str:
-    """Return what stands for a secret in alertmanager.yml; scripts/node/monitoring/service.py puts it in its place."""
+def secret_placeholder(setting: str) -> str:
+    """Return the placeholder of a secret in alertmanager.yml, which scripts/node/monitoring/service.py replaces."""
     return f"@{setting.removeprefix('hpc:')}@"
 
 
 def secret_file(setting: str) -> str:
-    """Path of a secret on Alertmanager's machine."""
+    """Return the path of a secret on Alertmanager's machine."""
     return f"/etc/hpc/alerts/{setting.removeprefix('hpc:')}"
 
 
-def alertmanager(receivers: Receivers) -> dict[str, Any]:
-    """Nobody, or all of the section's: each gets every alert, and a message when it is over. Secrets are marks."""
+def alertmanager_config(receivers: Receivers) -> dict[str, Any]:
+    """Return Alertmanager's configuration: every receiver gets each alert, and a message when it ends. Secrets are
+    placeholders."""
     text = "{{ range .Alerts }}{{ .Annotations.summary }}. {{ .Labels.actor }}: {{ .Annotations.todo }}\n{{ end }}"
     found: dict[str, Any] = {"name": "cluster"}
     if mail := receivers.mail:
@@ -267,21 +325,28 @@ def alertmanager(receivers: Receivers) -> dict[str, Any]:
                 "smarthost": mail.smarthost,
                 "send_resolved": True,
                 **(
-                    {"auth_username": mail.username, "auth_password": mark("hpc:mailPassword")} if mail.username else {}
+                    {"auth_username": mail.username, "auth_password": secret_placeholder("hpc:mailPassword")}
+                    if mail.username
+                    else {}
                 ),
                 "html": "",
                 "text": text,
             }
         ]
     if receivers.slack:
-        row = {"channel": receivers.slack, "api_url": mark("hpc:slackUrl"), "send_resolved": True, "text": text}
+        row = {
+            "channel": receivers.slack,
+            "api_url": secret_placeholder("hpc:slackUrl"),
+            "send_resolved": True,
+            "text": text,
+        }
         found["slack_configs"] = [row]
     if receivers.webhook:
-        found["webhook_configs"] = [{"url": mark("hpc:webhookUrl"), "send_resolved": True}]
+        found["webhook_configs"] = [{"url": secret_placeholder("hpc:webhookUrl"), "send_resolved": True}]
     return {
         "route": {"receiver": "cluster", "group_by": ["alertname"], "group_wait": "30s", "repeat_interval": "12h"},
         "receivers": [found],
-        # Of machines that are away nothing else is worth a message.
+        # While a machine is unreachable, its other alerts are not worth a message.
         "inhibit_rules": [
             {
                 "source_matchers": ['alertname = "MachineUnreachable"'],
@@ -292,14 +357,9 @@ def alertmanager(receivers: Receivers) -> dict[str, Any]:
     }
 
 
-def with_gpus(config: ClusterConfig) -> set[str]:
-    """Nodesets with GPUs."""
-    return {name for name, section in config.nodesets.items() if nodeset_gpu(config, section)}
-
-
-def _targets(config: ClusterConfig, port: int, nodesets: set[str] | None = None) -> str:
-    """Return all machines, or those of some nodesets, a group a line. Elastic ones come and go: `up` of these is 0
-    while they are off."""
+def _targets(config: ClusterConfig, port: int, *, gpus_only: bool = False) -> str:
+    """Return a file of targets, with a group on each line: all machines, or the nodes with GPUs. Elastic nodes are
+    included; their metric `up` is 0 while they are off."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for machine in machines(config):
         role = next(role for role in ROLES if role in machine.roles)
@@ -307,8 +367,9 @@ def _targets(config: ClusterConfig, port: int, nodesets: set[str] | None = None)
     for name, section in config.nodesets.items():
         if section.elastic:
             groups["node", name, "yes"] = list(elastic_names(config, name))
-    if nodesets is not None:
-        groups = {key: names for key, names in groups.items() if key[1] in nodesets}
+    if gpus_only:
+        with_gpus = {name for name, section in config.nodesets.items() if nodeset_gpu(config, section)}
+        groups = {key: names for key, names in groups.items() if key[1] in with_gpus}
     lines = [
         json.dumps(
             {

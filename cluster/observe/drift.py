@@ -18,7 +18,7 @@ from scripts.node.slurm.output import same_limit, seconds_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ExpectedCluster:
     """The cluster as its stack has it, in the form in which machines report what they have."""
 
     files: Mapping[str, str]
@@ -40,40 +40,40 @@ class Wanted:
     """Version that the last `up` brought; None where that is not known."""
 
 
-def differences(wanted: Wanted, seen: ClusterObservation) -> list[Difference]:
+def differences(wanted: ExpectedCluster, cluster: ClusterObservation) -> list[Difference]:
     """Every difference, one for the same thing on many machines; empty when nothing differs."""
     return _together(
         [
-            *_gone(seen),
-            *_setups(wanted, seen),
-            *_cluster_states(seen),
-            *_daemons(seen),
-            *_controller_files(wanted, seen),
-            *_running_values(wanted, seen),
-            *_partitions(wanted, seen),
-            *_nodes(wanted, seen),
-            *_copies(wanted, seen),
-            *script_differences(wanted, seen),
-            *_people(wanted, seen),
-            *_keys(wanted, seen),
-            *_guarded(wanted, seen),
-            *_accounting(wanted, seen),
+            *_gone(cluster),
+            *_setups(wanted, cluster),
+            *_cluster_states(cluster),
+            *_daemons(cluster),
+            *_controller_files(wanted, cluster),
+            *_running_values(wanted, cluster),
+            *_partitions(wanted, cluster),
+            *_nodes(wanted, cluster),
+            *_copies(wanted, cluster),
+            *script_differences(wanted, cluster),
+            *_people(wanted, cluster),
+            *_keys(wanted, cluster),
+            *_guarded(wanted, cluster),
+            *_accounting(wanted, cluster),
         ]
     )
 
 
-def unseen(seen: ClusterObservation) -> list[str]:
+def unread_parts(cluster: ClusterObservation) -> list[str]:
     """List what could not be compared, and why: an empty list of differences says nothing about it."""
     found: list[str] = []
-    for machine in seen.machines:
+    for machine in cluster.machines:
         found += [f"{machine.name}: all of it: {machine.why}"] if machine.late else []
         names = ("unix", "keys", "files", "guarded")
         found += [f"{machine.name}: {name}: {why}" for name in names if (why := machine.error(name))]
     for group, names in (("slurm", ("config", "partitions", "nodes")), ("accounting", ("associations", "qos"))):
         found += [
-            f"{seen.controller.name}: {group} {name}: {why}"
+            f"{cluster.controller.name}: {group} {name}: {why}"
             for name in names
-            if (why := seen.controller.error(group, name))
+            if (why := cluster.controller.error(group, name))
         ]
     return found
 
@@ -92,38 +92,38 @@ def _on(
     return Difference(id=kind, where=(machine.name,), what=what, stack=stack, there=there, mends=mends)
 
 
-def _gone(seen: ClusterObservation) -> Iterator[Difference]:
+def _gone(cluster: ClusterObservation) -> Iterator[Difference]:
     """Machines that do not answer: nothing can be said of what is on them."""
-    for machine in seen.machines:
+    for machine in cluster.machines:
         if not machine.reached and not machine.late:
             yield _on(machine, "machine-gone", "the machine", "running", f"no answer: {machine.why}", mends="up")
 
 
-def _daemons(seen: ClusterObservation) -> Iterator[Difference]:
-    for machine in seen.machines:
+def _daemons(cluster: ClusterObservation) -> Iterator[Difference]:
+    for machine in cluster.machines:
         for name, unit in machine.daemons.items():
             if unit["state"] not in ("active", "reloading"):
                 text = unit["state"] if unit["state"] == unit["sub"] else f"{unit['state']} ({unit['sub']})"
                 yield _on(machine, "daemon-stopped", name, "running", text)
 
 
-def starting(seen: ClusterObservation) -> list[str]:
+def starting_machines(cluster: ClusterObservation) -> list[str]:
     """Machines with a daemon that is starting: a node that joins again has hpc-node, for some seconds."""
     return [
         machine.name
-        for machine in seen.machines
+        for machine in cluster.machines
         if any((unit["state"], unit["sub"]) == ("activating", "start") for unit in machine.daemons.values())
     ]
 
 
-def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+def _setups(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
     """Machines whose set-up is not the one that the stack was made with, or that this program would bring."""
     stack = wanted.setup_of_stack
     if stack and stack != wanted.setup:
         # Not drift of the cluster's, but nothing can be mended with another set-up than its own.
         brings, brought = f"{wanted.setup}, which this program brings", f"{stack}, which the last `up` brought"
-        yield _on(seen.controller, "setup-old", "version of the set-up", brings, brought, mends="up")
-    for machine in seen.machines:
+        yield _on(cluster.controller, "setup-old", "version of the set-up", brings, brought, mends="up")
+    for machine in cluster.machines:
         if machine.reached and not machine.has_facts:
             kind, mends = ("setup-old", "up") if machine.old else ("setup-damaged", "mend")
             yield _on(machine, kind, "the set-up", wanted.setup, machine.why, mends=mends)
@@ -132,8 +132,8 @@ def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
             yield _on(machine, "setup-changed", "files of the set-up", stack or wanted.setup, there)
 
 
-def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
-    for machine in seen.machines:
+def _cluster_states(cluster: ClusterObservation) -> Iterator[Difference]:
+    for machine in cluster.machines:
         if why := machine.part("cluster_state", "damaged"):
             stack = "the config version, and a report of every machine"
             yield _on(machine, "cluster-state-damaged", "the cluster state", stack, why)
@@ -142,20 +142,20 @@ def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
 _TOPOLOGY = "topology.conf"
 
 
-def _controller_files(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    texts = seen.controller.part("files", "texts")
+def _controller_files(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
+    texts = cluster.controller.part("files", "texts")
     if texts is None:
         return
     for name, text in sorted(wanted.files.items()):
         if name not in texts:
-            yield _on(seen.controller, "file-missing", name, "a file", "no such file")
+            yield _on(cluster.controller, "file-missing", name, "a file", "no such file")
             continue
         for number, said, found in _lines(text, texts[name]):
-            yield _on(seen.controller, "file-changed", f"{name}, line {number}", said, found)
+            yield _on(cluster.controller, "file-changed", f"{name}, line {number}", said, found)
     # From the places of nodes: the right one is what slurmctld was given.
-    etc, applied = ((seen.controller.part("files", side) or {}).get(_TOPOLOGY) for side in ("etc", "applied"))
+    etc, applied = ((cluster.controller.part("files", side) or {}).get(_TOPOLOGY) for side in ("etc", "applied"))
     if applied and etc != applied:
-        yield _on(seen.controller, "file-changed", _TOPOLOGY, f"hash {applied}", f"hash {etc}" if etc else NOTHING)
+        yield _on(cluster.controller, "file-changed", _TOPOLOGY, f"hash {applied}", f"hash {etc}" if etc else NOTHING)
 
 
 def _lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:
@@ -167,9 +167,9 @@ def _lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:
             yield from ((i + offset + 1, said, there) for offset, (said, there) in enumerate(pairs))
 
 
-def _copies(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+def _copies(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
     """Files that slurmd fetched, and the one that machines without it read, as far as they are other ones."""
-    for machine in seen.machines:
+    for machine in cluster.machines:
         there: Mapping[str, str] = machine.part("files", "cache") or {}
         title, names = "slurmd's copy of ", sorted(set(wanted.files) - CONTROLLER_FILES)
         if not {"controller", "node"} & set(machine.roles) and (etc := machine.part("files", "etc")) is not None:
@@ -188,9 +188,9 @@ _LISTS = {"nodename", "nodeset", "partitionname", "slurmctldhost", "downnodes", 
 _UNLIMITED = {"unlimited", "infinite", "none", "n/a", "(null)", "(null type)", ""}
 
 
-def _running_values(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+def _running_values(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
     """Parameters of slurm.conf that have another value in slurmctld."""
-    config = seen.slurm("config")
+    config = cluster.slurm("config")
     if not config:
         return
     known = {name.lower(): (name, value) for name, value in config.items()}
@@ -200,13 +200,13 @@ def _running_values(wanted: Wanted, seen: ClusterObservation) -> Iterator[Differ
         if not equals or name.startswith("#") or name in _LISTS or name not in known:
             continue
         shown, value = known[name]
-        if not alike(said.strip(), value):
-            yield _value(seen, f"running value of {shown}", said.strip(), value)
+        if not is_same_value(said.strip(), value):
+            yield _value(cluster, f"running value of {shown}", said.strip(), value)
 
 
-def _partitions(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+def _partitions(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
     """Partitions that are not there, are too many, or were changed with `scontrol update`."""
-    found = seen.slurm("partitions")
+    found = cluster.slurm("partitions")
     if found is None:
         return
     lines = [line for line in wanted.files["slurm.conf"].split("\n") if line.startswith("PartitionName=")]
@@ -216,21 +216,21 @@ def _partitions(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference
     ours.pop("DEFAULT", None)
     for name, row in ours.items():
         if name not in found:
-            yield _value(seen, f"partition {name}", "a partition", _UNKNOWN)
+            yield _value(cluster, f"partition {name}", "a partition", _UNKNOWN)
             continue
         there: Mapping[str, str] = {key.lower(): value for key, value in found[name].items()}
         for key, said in row.items():
             value = there.get(key.lower())
-            if value is not None and key.lower() != "nodes" and not alike(said, value):
-                yield _value(seen, f"partition {name}: {key}", said, value)
+            if value is not None and key.lower() != "nodes" and not is_same_value(said, value):
+                yield _value(cluster, f"partition {name}: {key}", said, value)
         if there.get("state", "UP").upper() != row.get("State", "UP").upper() and "State" not in row:
-            yield _value(seen, f"partition {name}: State", "UP", there["state"])
+            yield _value(cluster, f"partition {name}: State", "UP", there["state"])
     for name in found.keys() - ours.keys():
-        yield _value(seen, f"partition {name}", "no such partition", "a partition")
+        yield _value(cluster, f"partition {name}", "no such partition", "a partition")
 
 
-def _nodes(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    found = seen.slurm("nodes")
+def _nodes(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
+    found = cluster.slurm("nodes")
     if found is None:
         return
     for name in wanted.nodes:
@@ -241,11 +241,11 @@ def _nodes(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
         yield Difference(id="node-unknown", where=(name,), what=f"node {name}", stack="no such node", there=there)
 
 
-def _value(seen: ClusterObservation, what: str, stack: str, there: str) -> Difference:
-    return _on(seen.controller, "value-changed", what, stack, there)
+def _value(cluster: ClusterObservation, what: str, stack: str, there: str) -> Difference:
+    return _on(cluster.controller, "value-changed", what, stack, there)
 
 
-def alike(said: str, shown: str) -> bool:
+def is_same_value(said: str, shown: str) -> bool:
     """Return whether Slurm shows for `said` what it shows here: it adds units, names and what a value implies."""
     ours, theirs = _plain(said), _plain(shown)
     if ours == theirs:
@@ -274,9 +274,9 @@ def _plain(text: str) -> str:
 SCRIPT_TREE = "/opt/apps/adm/slurm"
 
 
-def script_differences(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+def script_differences(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
     """Every file and link of the tree that is gone or another one; what others put there is theirs."""
-    found = seen.controller.part("scripts")
+    found = cluster.controller.part("scripts")
     if found is None:
         return
     for path, said in wanted.scripts.items():
@@ -288,15 +288,15 @@ def script_differences(wanted: Wanted, seen: ClusterObservation) -> Iterator[Dif
         else:
             continue
         shown = "no such file" if there is None else _link_or_hash(there)
-        yield _on(seen.controller, kind, f"{SCRIPT_TREE}/{path}", _link_or_hash(said) or "as it was staged", shown)
+        yield _on(cluster.controller, kind, f"{SCRIPT_TREE}/{path}", _link_or_hash(said) or "as it was staged", shown)
 
 
 def _link_or_hash(text: str) -> str:
     return text if text.startswith("-> ") or len(text) != 64 else f"hash {text[:16]}"
 
 
-def _people(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    for machine in seen.machines:
+def _people(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
+    for machine in cluster.machines:
         found = machine.part("unix")
         if found is None:
             continue
@@ -336,9 +336,9 @@ def _unix_user(
             yield _on(machine, "user-changed", f"user {name}: {key}", str(right).lower(), str(found[key]).lower())
 
 
-def _keys(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
+def _keys(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
     """SSH keys that the stack gives and that are not what is there; those that users added are theirs."""
-    for machine in seen.machines:
+    for machine in cluster.machines:
         found = machine.part("keys") or {}
         for user in wanted.users:
             there = found.get(user["name"])
@@ -353,16 +353,16 @@ def keys_digest(lines: list[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _guarded(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    own = {*wanted.root_keys, seen.controller.part("guarded", "cluster_key")}
-    for machine in seen.machines:
+def _guarded(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
+    own = {*wanted.root_keys, cluster.controller.part("guarded", "cluster_key")}
+    for machine in cluster.machines:
         found = machine.part("guarded")
         if found is None:
             continue
         for path, row in found["modes"].items():
             yield _on(machine, "mode-changed", f"{path}: mode and owner", row["wanted"], row["there"])
         # The controller has a key of its own, which it reports.
-        if wanted.root_keys and seen.controller.part("guarded") is not None:
+        if wanted.root_keys and cluster.controller.part("guarded") is not None:
             for key in sorted(set(found["root"]) - own):
                 what = "a key that may log in as root"
                 yield _on(machine, "root-key", what, "no such key", found["root"][key], mends="hand")
@@ -393,11 +393,11 @@ NOT_LIMITS = {"account", "user", "parentname", "share", "defaultqos", "qos"}
 """Fields of an association that are no limits."""
 
 
-def _accounting(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    found = {name: seen.controller.part("accounting", name) for name in ("accounts", "associations", "users", "qos")}
+def _accounting(wanted: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
+    found = {name: cluster.controller.part("accounting", name) for name in ("accounts", "associations", "users", "qos")}
     if any(part is None for part in found.values()):
         return
-    ledger = seen.controller
+    ledger = cluster.controller
     for row in wanted.accounting["qos"]:
         yield from _qos(ledger, row, found["qos"].get(row["name"]))
     places = {association["account"]: association for association in found["associations"] if not association["user"]}

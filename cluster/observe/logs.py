@@ -29,7 +29,7 @@ class Log:
         return f"{self.file} and {journal}" if self.file and self.units else self.file or journal
 
 
-LOG: Final[Mapping[str, Log]] = {
+LOGS_BY_NAME: Final[Mapping[str, Log]] = {
     "slurmctld": Log(roles=("controller",), file=f"{LOGS}/slurmctld.log"),
     "slurmdbd": Log(roles=("controller",), file=f"{LOGS}/slurmdbd.log"),
     "slurmd": Log(roles=("node",), file=f"{LOGS}/slurmd.log"),
@@ -127,13 +127,13 @@ class Line:
     text: str
 
 
-def stamp(text: str) -> str:
+def parse_time(text: str) -> str:
     """The time that a line begins with, in a form that sorts; empty if it begins with none."""
     match = _TIME.match(text)
     return f"{match[1]}T{match[2]}.{(match[3] or '').ljust(6, '0')}" if match else ""
 
 
-class Clock:
+class LineClock:
     """Gives the lines of one machine their times: one without any belongs to the line before it."""
 
     def __init__(self, machine: str) -> None:
@@ -141,17 +141,17 @@ class Clock:
 
     def line(self, text: str) -> Line:
         # Never back: what a machine wrote later stays later, also where its clock was set.
-        self._time = max(self._time, stamp(text))
+        self._time = max(self._time, parse_time(text))
         self._place += 1
         return Line(self._time, self._place, self._machine, text)
 
 
-def merged(logs: Mapping[str, Iterable[str]]) -> list[Line]:
+def merge_logs(logs: Mapping[str, Iterable[str]]) -> list[Line]:
     """The lines of several machines in one order; those of each keep theirs."""
 
     def lines() -> Iterator[Line]:
         for machine, texts in logs.items():
-            clock = Clock(machine)
+            clock = LineClock(machine)
             yield from (clock.line(text) for text in texts)
 
     return sorted(lines())

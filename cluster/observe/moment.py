@@ -30,7 +30,7 @@ class MomentError(ValueError):
     """A text that is no point in time; the message says what is allowed."""
 
 
-def expression(given: str) -> str:
+def date_expression(given: str) -> str:
     """Return the same moment as `date --date=` on the machine reads it; letters, digits, blanks and `-:` only.
 
     Raises:
@@ -57,22 +57,22 @@ def expression(given: str) -> str:
     raise MomentError(f"{given!r} is no point in time. Allowed: {ALLOWED}.")
 
 
-def on_machine(given: str) -> str:
+def machine_time(given: str) -> str:
     """A shell word that is the moment in the machine's local time, `2026-11-21T05:30:00`.
 
     Raises:
         MomentError: as for `expression`.
     """
-    return f'"$(date --date="{expression(given)}" +%Y-%m-%dT%H:%M:%S)"'
+    return f'"$(date --date="{date_expression(given)}" +%Y-%m-%dT%H:%M:%S)"'
 
 
-def at(given: str, now: dt.datetime) -> dt.datetime:
+def parse_moment(given: str, now: dt.datetime) -> dt.datetime:
     """The moment that a text names, for logs whose times are in the zone of `now`.
 
     Raises:
         MomentError: as for `expression`.
     """
-    text = expression(given)
+    text = date_expression(given)
     if text == "now":
         return now
     if match := re.fullmatch(r"([0-9]+) seconds( ago)?", text):

@@ -11,7 +11,7 @@ from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import parse_rows, split_reason
 
 
-class Means(Flag):
+class StateMeaning(Flag):
     """Meanings of a state for its node."""
 
     FINE = auto()
@@ -32,35 +32,35 @@ class Means(Flag):
     """slurmctld will reboot it, or waits until it has booted."""
 
 
-_POWER = Means.FINE | Means.ASLEEP
-_SILENT = Means.DOWN | Means.SILENT
+_POWER = StateMeaning.FINE | StateMeaning.ASLEEP
+_SILENT = StateMeaning.DOWN | StateMeaning.SILENT
 NODE_STATES = {
-    "IDLE": Means.FINE | Means.UP,
-    "MIXED": Means.FINE | Means.UP | Means.BUSY,
-    "ALLOCATED": Means.FINE | Means.UP | Means.BUSY,
-    "COMPLETING": Means.BUSY,
+    "IDLE": StateMeaning.FINE | StateMeaning.UP,
+    "MIXED": StateMeaning.FINE | StateMeaning.UP | StateMeaning.BUSY,
+    "ALLOCATED": StateMeaning.FINE | StateMeaning.UP | StateMeaning.BUSY,
+    "COMPLETING": StateMeaning.BUSY,
     "PLANNED": _POWER,
-    "CLOUD": Means.FINE,
+    "CLOUD": StateMeaning.FINE,
     "POWERED_DOWN": _POWER,
     "POWERING_DOWN": _POWER,
     "POWER_DOWN": _POWER,
     "POWERING_UP": _POWER,
     "POWER_UP": _POWER,
-    "RESERVED": Means.FINE,
-    "MAINTENANCE": Means.FINE,
-    "DYNAMIC_NORM": Means.FINE,
-    "DYNAMIC_FUTURE": Means.FINE,
-    "REBOOT_REQUESTED": Means.REBOOTING,
-    "REBOOT_ISSUED": Means.REBOOTING | Means.ASLEEP,
-    "DRAIN": Means.HELD,
-    "DOWN": Means.DOWN | Means.HELD,
-    "FAIL": Means.DOWN | Means.HELD,
+    "RESERVED": StateMeaning.FINE,
+    "MAINTENANCE": StateMeaning.FINE,
+    "DYNAMIC_NORM": StateMeaning.FINE,
+    "DYNAMIC_FUTURE": StateMeaning.FINE,
+    "REBOOT_REQUESTED": StateMeaning.REBOOTING,
+    "REBOOT_ISSUED": StateMeaning.REBOOTING | StateMeaning.ASLEEP,
+    "DRAIN": StateMeaning.HELD,
+    "DOWN": StateMeaning.DOWN | StateMeaning.HELD,
+    "FAIL": StateMeaning.DOWN | StateMeaning.HELD,
     "NOT_RESPONDING": _SILENT,
     "NO_RESPOND": _SILENT,
-    "ERROR": Means.DOWN,
-    "INVALID_REG": Means.DOWN,
-    "UNKNOWN": Means.DOWN,
-    "FUTURE": Means.DOWN,
+    "ERROR": StateMeaning.DOWN,
+    "INVALID_REG": StateMeaning.DOWN,
+    "UNKNOWN": StateMeaning.DOWN,
+    "FUTURE": StateMeaning.DOWN,
 }
 """Base states and flags. A state that is not here means nothing to this program: its node is not fine and not down."""
 OFF, BOOTING = frozenset({"POWERED_DOWN", "POWERING_DOWN"}), frozenset({"POWERING_UP", "POWER_UP"})
@@ -77,14 +77,14 @@ def parse(text: str) -> frozenset[str]:
     return frozenset(re.sub(r"[^A-Z_]", "", word) for word in text.replace("*", "+NOT_RESPONDING").split("+"))
 
 
-class InStates:
+class NodeStates:
     """Properties that follow from a node's states; a base of classes that have `states`."""
 
     states: frozenset[str]
     """Base state and flags."""
 
-    def _any(self, meaning: Means) -> bool:
-        return any(meaning in NODE_STATES.get(state, Means(0)) for state in self.states)
+    def _any(self, meaning: StateMeaning) -> bool:
+        return any(meaning in NODE_STATES.get(state, StateMeaning(0)) for state in self.states)
 
     @property
     def fine(self) -> bool:
@@ -92,7 +92,9 @@ class InStates:
         # slurmctld does not ask machines that are off or start; a resumed `down~` keeps the flag.
         silent = {"NOT_RESPONDING", "NO_RESPOND"} if self.booting or self.asleep else set[str]()
         rest = self.states - silent
-        return self._any(Means.UP) and all(Means.FINE in NODE_STATES.get(state, Means(0)) for state in rest)
+        return self._any(StateMeaning.UP) and all(
+            StateMeaning.FINE in NODE_STATES.get(state, StateMeaning(0)) for state in rest
+        )
 
     @property
     def elastic(self) -> bool:
@@ -123,22 +125,22 @@ class InStates:
     def down(self) -> bool:
         """True if slurmctld has lost the node, or could not start its machine."""
         lost = "DOWN" in self.states and "REBOOT_ISSUED" not in self.states and "POWERING_DOWN" not in self.states
-        return lost or (self._any(Means.DOWN) and not self._any(Means.ASLEEP))
+        return lost or (self._any(StateMeaning.DOWN) and not self._any(StateMeaning.ASLEEP))
 
     @property
     def silent(self) -> bool:
         """True if the node does not answer slurmctld."""
-        return self._any(Means.SILENT)
+        return self._any(StateMeaning.SILENT)
 
     @property
     def rebooting(self) -> bool:
         """True if slurmctld will reboot the node, or waits until it has booted."""
-        return self._any(Means.REBOOTING)
+        return self._any(StateMeaning.REBOOTING)
 
     @property
     def held(self) -> bool:
         """True if RESUME has an effect."""
-        return self._any(Means.HELD)
+        return self._any(StateMeaning.HELD)
 
     @property
     def word(self) -> str:
@@ -147,7 +149,7 @@ class InStates:
         if "REBOOT_ISSUED" in self.states:
             return "reboot^"
         if self.drained:
-            word = "draining" if self._any(Means.BUSY) else "drained"
+            word = "draining" if self._any(StateMeaning.BUSY) else "drained"
             word = f"down, {word}" if "DOWN" in self.states else word
         else:
             named = ("DOWN", "FAIL", "COMPLETING", "MIXED", "ALLOCATED", "IDLE")
@@ -156,7 +158,7 @@ class InStates:
         return word + "".join(marks[:1]) + ("@" if "REBOOT_REQUESTED" in self.states else "")
 
 
-NODES = "scontrol --oneliner --all show node"
+NODES_COMMAND = "scontrol --oneliner --all show node"
 SPARE = "hpc-spare-"
 """Begins the name of a spare node's reservation (scripts/node/slurm/reservations.py)."""
 _FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")
@@ -189,7 +191,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node(InStates):
+class Node(NodeStates):
     """A node as slurmctld sees it."""
 
     name: str
@@ -238,7 +240,7 @@ class Node(InStates):
         return tuple(job for job in self.jobs if job.running)
 
 
-def jobs_asked(mark: str) -> str:
+def jobs_command(mark: str) -> str:
     """The line that asks for jobs that hold nodes, `mark` behind every field.
 
     A job's name may hold anything, line ends and whole rows of other jobs among it: so the mark is one that nobody
@@ -266,7 +268,7 @@ def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
     return {node.name: replace(node, jobs=tuple(job for job in jobs if node.name in job.nodes)) for node in found}
 
 
-def chosen(given: Iterable[str], nodes: Mapping[str, Node], cluster: str) -> tuple[list[Node], list[str]]:
+def select_nodes(given: Iterable[str], nodes: Mapping[str, Node], cluster: str) -> tuple[list[Node], list[str]]:
     """The nodes that host lists name, with or without the cluster's name in front, and the names that are of none."""
     found: dict[str, Node] = {}
     unknown: list[str] = []

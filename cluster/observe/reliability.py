@@ -129,7 +129,7 @@ class _Failure:
 def reliability(facts: Facts, given: Assumptions | None = None) -> dict[str, Any]:
     """Every figure, as JSON has it."""
     assumed = given or Assumptions()
-    failures = failures_of(facts)
+    failures = find_failures(facts)
     for failure in failures:
         failure.lost = min(failure.run.seconds, assumed.checkpoint / 2) * failure.run.units
     node_days = sum(run.seconds * len(run.nodes) for run in facts.runs) / DAY
@@ -177,12 +177,12 @@ def reliability(facts: Facts, given: Assumptions | None = None) -> dict[str, Any
         "mttr_hours": _rounded(sum(repaired) / len(repaired) / HOUR if repaired else None),
         "hours": {name: _rounded(value / HOUR if value is not None else None) for name, value in hours.items()},
         "measured_share": _rounded(sum(r.seconds * r.units for r in measured) / allocated if allocated else None),
-        "lemons": lemons(facts, failures),
+        "lemons": find_lemons(facts, failures),
         "assumed": {"checkpoint_seconds": assumed.checkpoint, "restart_seconds": assumed.restart},
     }
 
 
-def failures_of(facts: Facts) -> list[_Failure]:
+def find_failures(facts: Facts) -> list[_Failure]:
     """Runs that the infrastructure ended: of NODE_FAIL and BOOT_FAIL; and of FAILED, REQUEUED and cancelled by root
     those with a failed check, or a node out by a fault, on one of their nodes around their end."""
     troubles: dict[str, list[tuple[float, str]]] = defaultdict(list)
@@ -212,7 +212,7 @@ def failures_of(facts: Facts) -> list[_Failure]:
     return found
 
 
-def lemons(facts: Facts, failures: Iterable[_Failure]) -> list[dict[str, Any]]:
+def find_lemons(facts: Facts, failures: Iterable[_Failure]) -> list[dict[str, Any]]:
     """Nodes that failed far more often than others in the last 28 days, in two of the paper's signals that Slurm and
     the set-up have; worst first."""
     since = facts.until - LEMON_DAYS * DAY
@@ -395,7 +395,7 @@ echo {mark}-; cat {JOURNAL}.1 {JOURNAL} 2>/dev/null | grep -E '"action": "(reset
 :"""
 
 
-def read(text: str, mark: str, *, since: float, until: float) -> Facts:
+def parse_facts(text: str, mark: str, *, since: float, until: float) -> Facts:
     """The facts, from what `command` prints, clipped to the time that is asked for. Raises ValueError: sacct printed
     no records."""
     records, alive, events, history, journal = (text.split(f"{mark}-\n") + [""] * 4)[:5]
@@ -482,11 +482,11 @@ def _read_events(text: str, inside: _Window) -> tuple[list[_Registered], list[_O
             registered.append((span, tuple(expand(nodes)), parse_tres(held)))
         else:
             ended = bool(_number(end)) and _number(end) <= inside.until
-            outages.append((node, span, fault_of(state, reason), parse_tres(held), "POWER" in state.upper(), ended))
+            outages.append((node, span, fault_kind(state, reason), parse_tres(held), "POWER" in state.upper(), ended))
     return registered, outages
 
 
-def fault_of(state: str, reason: str) -> str:
+def fault_kind(state: str, reason: str) -> str:
     """The kind of fault for which Slurm did not use a node; empty where a person, an upgrade or the set-up has drained
     it."""
     text = split_reason(reason)[0]

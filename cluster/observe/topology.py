@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cluster.observe.nodes import NODES, Node, parse_nodes
+from cluster.observe.nodes import NODES_COMMAND, Node, parse_nodes
 from scripts.node.slurm.hostlist import compress, expand
 
 _RECORD = re.compile(r"^(SwitchName|BlockName|AggregatedBlock)=(\S+)")
@@ -102,7 +102,7 @@ class Topology:
         return self.states[name].word if name in self.states else "unknown"
 
 
-def script(mark: str, job: str = "") -> str:
+def topology_command(mark: str, job: str = "") -> str:
     """Return the line of sh whose output `read` takes; a job's nodes are asked of slurmctld, then of the database."""
     number = shlex.quote(job)
     asked = (
@@ -112,14 +112,14 @@ def script(mark: str, job: str = "") -> str:
     parts = [
         "scontrol show topology 2>&1",
         "grep '^# [bc]-' /etc/slurm/topology.conf 2>/dev/null",
-        NODES,
+        NODES_COMMAND,
         asked if job else ":",
         "cat /etc/hpc/topology-refused 2>/dev/null",
     ]
     return f"; echo {mark}; ".join(parts) + "; true"
 
 
-def read(text: str, mark: str, job: str = "") -> Topology:
+def parse_topology(text: str, mark: str, job: str = "") -> Topology:
     """Read the output of `script`. Raises TopologyError."""
     shown, titles, nodes, records, refused = (text.split(f"{mark}\n") + [""] * _PARTS)[:_PARTS]
     named = re.findall(r"^# (\S+) is (\S+)$", titles, re.MULTILINE)

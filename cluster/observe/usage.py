@@ -13,8 +13,8 @@ UNENDED = ("RUNNING", "SUSPENDED")
 """States (sacct(1)) of a job whose end the database does not know."""
 ALIVE = "alive"
 """States with which lines of jobs begin that slurmctld has."""
-By = Literal["user", "account", "partition"]
-EACH: tuple[By, ...] = ("user", "account", "partition")
+GroupKey = Literal["user", "account", "partition"]
+GROUP_KEYS: tuple[GroupKey, ...] = ("user", "account", "partition")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ def command(since: str, until: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class UsageRecords:
     """Usage according to sacct's records."""
 
     records: list[Record]
@@ -82,7 +82,7 @@ class Found:
     """Jobs that have no end in the database and that slurmctld does not know: they ended at an unknown time."""
 
 
-def records(text: str, since: str = "", until: str = "9") -> Found:
+def parse_records(text: str, since: str = "", until: str = "9") -> UsageRecords:
     """sacct's lines; jobs that never held anything, as those that wait, and runaways are left out. `since` and `until`
     are the moments of `command`, as sacct prints times.
 
@@ -122,10 +122,10 @@ def records(text: str, since: str = "", until: str = "9") -> Found:
             ))  # fmt: skip
         else:
             held = {}
-    return Found(records=found, runaways=len(runaways))
+    return UsageRecords(records=found, runaways=len(runaways))
 
 
-def table(found: Iterable[Record], by: Iterable[By] = EACH) -> list[Row]:
+def table(found: Iterable[Record], by: Iterable[GroupKey] = GROUP_KEYS) -> list[Row]:
     """Rows for each combination of `by`, the largest users of GPUs first, then of CPUs."""
     keys = tuple(by)
     groups: dict[tuple[str, ...], list[Record]] = {}

@@ -128,7 +128,7 @@ def _setup_differences(run: MlperfRun, target: Target) -> Iterable[str]:
         yield f"the log has a global batch size of {run.batch}, and {target.setup} has {gpus * target.batch}"
 
 
-def table(found: TargetComparison, unit: str) -> Iterator[str]:
+def table_lines(found: TargetComparison, unit: str) -> Iterator[str]:
     """Lines of the table; `unit` of its intervals."""
     yield f" interval |{unit:^15}|     duration     "
     yield _RULE
@@ -151,10 +151,10 @@ def _count(value: float) -> str:
 
 def heading(run: MlperfRun, number: int, runs: int) -> str:
     """A line above the table of each of several runs."""
-    return f"Run {number} of {runs}: {run.title}, from line {run.line}, {started(run)}"
+    return f"Run {number} of {runs}: {run.title}, from line {run.line}, {start_time(run)}"
 
 
-def started(run: MlperfRun) -> str:
+def start_time(run: MlperfRun) -> str:
     """The time of a run's first event."""
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=run.started_ms)
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -193,7 +193,10 @@ class MlperfReport:
         for number, (run, comparison) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
             if len(self.log.runs) > 1:
                 found += ([""] if number > 1 else []) + [heading(run, number, len(self.log.runs))]
-            found += [*(table(comparison, run.unit) if comparison else [" no training steps"]), *detail_lines(run)]
+            found += [
+                *(table_lines(comparison, run.unit) if comparison else [" no training steps"]),
+                *detail_lines(run),
+            ]
         return found
 
     def notes(self) -> list[str]:
@@ -230,7 +233,7 @@ class MlperfReport:
         return found, f"training {unit}", f"seconds for {per} {unit}" if per > 1 else f"seconds for one of the {unit}"
 
 
-def report_of(log: BinaryIO, setup: str = "") -> MlperfReport:
+def read_report(log: BinaryIO, setup: str = "") -> MlperfReport:
     """Report a log. `setup`: the name of a target. Raises NotAnMlperfLogError and UnknownSetupError."""
     found = read(log)
     return MlperfReport(found, tuple(compare(run, setup) for run in found.runs))
@@ -240,7 +243,7 @@ def _run_document(run: MlperfRun, found: TargetComparison | None) -> dict[str, A
     return {
         "benchmark": run.benchmark,
         "line": run.line,
-        "started": started(run),
+        "started": start_time(run),
         "global_batch_size": run.batch,
         "gpus": run.ranks,
         "unit": run.unit,

@@ -84,7 +84,7 @@ def save_png(
         if x_log:
             axes.set_xscale("log", base=2)
         xs = [x for line in lines for x, _ in line.points]
-        if ticks := fitting_ticks(x_ticks or {}, min(xs), max(xs), _CHARACTERS):
+        if ticks := select_ticks(x_ticks or {}, min(xs), max(xs), _CHARACTERS):
             axes.set_xticks(list(ticks), [one_line(text) for text in ticks.values()])
             axes.minorticks_off()
         if y_from_zero:
@@ -92,11 +92,11 @@ def save_png(
         axes.grid(visible=True, color=LIGHT.grid, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_title(cut(title, _TITLE), loc="left", fontweight="bold")
+        axes.set_title(shorten(title, _TITLE), loc="left", fontweight="bold")
         axes.set_xlabel(one_line(x_label))
         axes.set_ylabel(one_line(y_label))
         if len(lines) > 1:  # the legend leaves out names that begin with an underscore, so they are set afterwards
-            names = [cut(line.name, _NAME) for line in lines]
+            names = [shorten(line.name, _NAME) for line in lines]
             columns = min(3, len(lines), max(1, _CHARACTERS // (max(map(len, names)) + 8)))
             legend = figure.legend(loc="outside lower center", ncols=columns, frameon=False)
             for text, name in zip(legend.get_texts(), names, strict=True):
@@ -129,7 +129,7 @@ def print_plot(
     ys = [y for line in lines for _, y in line.points]
     values = round_values(min(0.0, *ys) if y_from_zero else min(ys), max(ys))
     texts = x_ticks or {x: f"{x:g}" for x in (xs if x_log else round_values(min(xs), max(xs)))}
-    texts = fitting_ticks(texts, min(xs), max(xs), width) or {min(xs): f"{min(xs):g}"}
+    texts = select_ticks(texts, min(xs), max(xs), width) or {min(xs): f"{min(xs):g}"}
     # plotext gets places between 0 and 1: its kernel ends the process where a line leaves the limits by far.
     x_of, y_of = scale(min(xs), max(xs), log=x_log), scale(values[0], values[-1])
     figure = plotext.figure
@@ -165,7 +165,7 @@ def print_plot(
     return "\n".join([*(text for text in head if text), *(row for row in rows if row), *([foot] if foot else [])])
 
 
-def cut(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     line = one_line(text)
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
@@ -191,7 +191,7 @@ def scale(low: float, high: float, *, log: bool = False) -> Callable[[float], fl
     return lambda value: min(1.0, max(0.0, (at(value) - at(low)) / length)) if length > 0 else 0.5
 
 
-def fitting_ticks(ticks: Mapping[float, str], low: float, high: float, width: int) -> dict[float, str]:
+def select_ticks(ticks: Mapping[float, str], low: float, high: float, width: int) -> dict[float, str]:
     """Every n-th tick of those between `low` and `high`, so that their texts do not touch, and the last one."""
     inside = {x: text for x, text in sorted(ticks.items()) if low <= x <= high}
     if not inside:

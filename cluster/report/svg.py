@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cluster.report.html import Html, element, figure
 from cluster.report.palette import DASHES, SERIES
-from cluster.report.plot import Curve, cut, drawable, fitting_ticks, round_values, scale
+from cluster.report.plot import Curve, drawable, round_values, scale, select_ticks, shorten
 
 _WIDTH = 760
 _LETTER = 7.4
@@ -49,7 +49,7 @@ def chart(
     ys = [y for line in lines for _, y in line.points]
     values = round_values(min(0.0, *ys), max(ys))
     texts = x_ticks or {x: f"{x:g}" for x in (xs if x_log else round_values(min(xs), max(xs)))}
-    texts = fitting_ticks(texts, min(xs), max(xs), _WIDTH // 8) or {min(xs): f"{min(xs):g}"}
+    texts = select_ticks(texts, min(xs), max(xs), _WIDTH // 8) or {min(xs): f"{min(xs):g}"}
     left, right, top, bottom = 16 + _LETTER * max(len(f"{y:g}") for y in values), _WIDTH - 40.0, 34.0, 280.0
     x_at, y_at = scale(min(xs), max(xs), log=x_log), scale(values[0], values[-1])
 
@@ -80,7 +80,7 @@ def chart(
             every = -(-len(places) // _MOST_MARKERS)
             drawn += [_marker(shape, colour, px, py) for px, py in places[::every]]
             sample.append(_marker(shape, colour, left + 17, y - 4))
-        parts += [*drawn, *sample, _label(left + 44, y, cut(line.name, _LONGEST_NAME))]
+        parts += [*drawn, *sample, _label(left + 44, y, shorten(line.name, _LONGEST_NAME))]
         y += 20
     ends = ", ".join(f"{line.name}: {line.points[-1][1]:.4g} at the right end" for line in lines[:12])
     return figure(name, title, f"{y_label} by {x_label}. {ends}.", _WIDTH, y - 8, *parts)
@@ -100,7 +100,7 @@ class Bar:
     """Share between 0 and 1, which is filled; None: the whole bar is."""
 
 
-def number_of(value: float) -> str:
+def format_number(value: float) -> str:
     """`12,345` or `1.234`."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
@@ -115,10 +115,10 @@ def bars(name: str, title: str, description: str, rows: Sequence[Bar], *, unit: 
         filled = width * min(1.0, max(0.0, 1 if row.part is None else row.part))
         share = "" if row.part is None else f" ({row.part:.0%})"
         parts += [
-            _label(left - 8, y + 14, cut(row.name, 38), "end"),
+            _label(left - 8, y + 14, shorten(row.name, 38), "end"),
             _path(f"M{left:.1f},{y}h{width:.1f}v18h{-width:.1f}z", "series-0", fill="var(--page)"),
             _path(f"M{left:.1f},{y}h{filled:.1f}v18h{-filled:.1f}z", "series-0", fill="var(--series-0)"),
-            _label(left + width + 8, y + 14, f"{number_of(row.value)} {unit}{share}"),
+            _label(left + width + 8, y + 14, f"{format_number(row.value)} {unit}{share}"),
         ]
     return figure(name, title, description, _WIDTH, 16 + 26 * len(rows), *parts)
 
@@ -234,8 +234,8 @@ def _links(
     for number, link in enumerate(links):
         at = y + 38 + _ROW * number
         parts += [
-            _label(0, at - 3, cut(link.name, 34)),
-            _label(0, at + 11, cut(link.detail, 44), class_="muted small"),
+            _label(0, at - 3, shorten(link.name, 34)),
+            _label(0, at + 11, shorten(link.detail, 44), class_="muted small"),
             _path(f"M{_LABELS - 20},{at - 2:.1f}H{width - 10:g}", colour),
         ]
         for name in (name for name in centre if name in link.on):
@@ -249,8 +249,8 @@ def _column(one: Machines, x: float, top: float, height: float) -> list[Html]:
     left = x - _COLUMN / 2 + 5
     parts = [
         _path(f"M{left:.1f},{top:g}h{_COLUMN - 10}v{height - 6:g}h{10 - _COLUMN}z", "line", fill="var(--page)"),
-        _label(x, top + 18, cut(one.name, 18), "middle"),
-        _label(x, top + 33, cut(one.kind, 22), "middle", "muted small"),
+        _label(x, top + 18, shorten(one.name, 18), "middle"),
+        _label(x, top + 33, shorten(one.kind, 22), "middle", "muted small"),
     ]
     if len(one.states) <= _MOST_SQUARES:
         for at, (name, state) in enumerate(one.states.items()):

@@ -15,7 +15,7 @@ from cluster.catalog.nccl import (
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.config.slurm import FabricTest, NcclTest, NetworkTest
-from cluster.jobs.nccl import LOGS, NcclRun, run_script, tests_folder, way
+from cluster.jobs.nccl import LOGS, NcclRun, launcher, run_script, tests_folder
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.people import admits_root
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
@@ -129,7 +129,7 @@ def _nccl(config: ClusterConfig, wanted: NcclTest, *, nodes: int) -> dict[str, A
                 "busbw_gbps": wanted.min_busbw_gbps or least(row.machine_type.name),
                 "script": run_script(config, NcclRun(partition=row, **run)).text(),
                 "log": f"{LOGS}/%j.log",
-                "built": "" if way(config) == "installed" else tests_folder(row.fabric.container),
+                "built": "" if launcher(config) == "installed" else tests_folder(row.fabric.container),
                 "over_fabric": bool(row.fabric.nics),
             }
             for row in _each_node_once(config)

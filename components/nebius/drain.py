@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cluster.findings import listing
-from cluster.observe.nodes import NODES, Node, jobs_asked, parse_jobs, parse_nodes
+from cluster.observe.nodes import NODES_COMMAND, Node, jobs_command, parse_jobs, parse_nodes
 from cluster.platforms.nebius.names import CONTROLLER_POD
 from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
@@ -160,8 +160,8 @@ def _running(kubectl: Kubectl) -> set[str]:
 
 def _nodes(kubectl: Kubectl) -> list[Node]:
     mark = f"|{secrets.token_hex(8)}|"
-    jobs = parse_jobs(LOGIN.run(kubectl, "sh", "-c", jobs_asked(mark)), mark)
-    return [*parse_nodes(LOGIN.run(kubectl, *NODES.split()), jobs).values()]
+    jobs = parse_jobs(LOGIN.run(kubectl, "sh", "-c", jobs_command(mark)), mark)
+    return [*parse_nodes(LOGIN.run(kubectl, *NODES_COMMAND.split()), jobs).values()]
 
 
 def _set_to_drain(kubectl: Kubectl, names: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.config import ClusterConfig
-from cluster.jobs.script import environment
+from cluster.jobs.script import render_environment
 from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
 from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.api.specs import whole
@@ -43,7 +43,7 @@ def people(config: ClusterConfig) -> dict[str, Any]:
     return {
         "users": payload.users(config),
         "groups": payload.groups(config),
-        "environment": environment(config).splitlines(),
+        "environment": render_environment(config).splitlines(),
         "accounting": json.loads(json.dumps(wanted := accounts(config))),
         "checks_user": CHECKS_USER if any(user["name"] == CHECKS_USER for user in wanted["users"]) else "",
     }

@@ -12,7 +12,7 @@ from typing import Any
 
 import pulumi
 
-from cluster.observe.nodes import NODES, Node, parse_nodes
+from cluster.observe.nodes import NODES_COMMAND, Node, parse_nodes
 from cluster.platforms.nebius.kubectl import LOGIN_NODES, login_address, selector, why_no_login_address
 from cluster.platforms.nebius.names import (
     AVAILABLE,
@@ -352,7 +352,7 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
     def check() -> Progress:
         if LOGIN.run(kubectl, "sh", "-c", f"test -e {SENTINEL} && echo yes || echo no").strip() != "yes":
             return Progress(f"the jail has no {SENTINEL}: it is not populated")
-        text = LOGIN.run(kubectl, *NODES.split())
+        text = LOGIN.run(kubectl, *NODES_COMMAND.split())
         nodes = parse_nodes(text)
         for name in sorted(name for name, node in nodes.items() if _has_left(node, members, spec["nodesets"])):
             report(f"{name} has left the cluster: deleting it from Slurm")

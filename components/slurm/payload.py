@@ -18,7 +18,7 @@ from cluster.catalog.slurm_releases import UPGRADES
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.validators import minutes
-from cluster.jobs.script import environment
+from cluster.jobs.script import render_environment
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.platforms import registry
 from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
@@ -213,7 +213,7 @@ def configure(
         if measured := measurements(config):
             payload["measure"] = measured
         payload["files"] = {name: text.removesuffix("\n").split("\n") for name, text in files.items()}
-        payload["environment"] = environment(config).splitlines()
+        payload["environment"] = render_environment(config).splitlines()
         _add_topology(payload, config)
         if state:
             payload["state"] = cast("StateDisk", dict(state))
@@ -227,13 +227,13 @@ def configure(
 
 
 def _add_monitoring(payload: Configure, config: ClusterConfig, roles: Sequence[Role]) -> None:
-    from cluster.monitoring import files, gpus  # noqa: PLC0415 - with the table of alerts
+    from cluster.monitoring import files  # noqa: PLC0415 - with the table of alerts
 
     payload["node_exporter"] = files.node_exporter(config)
     role: Role | None = "controller" if "controller" in roles else "monitoring" if "monitoring" in roles else None
     if role and (metrics := files.monitoring(config, role)):
         payload["monitoring"] = metrics
-    if role == "controller" and (of_gpus := gpus.exporter(config)):
+    if role == "controller" and (of_gpus := files.gpu_exporter(config)):
         payload["gpu_exporter"] = of_gpus
 
 

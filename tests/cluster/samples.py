@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.config.impact import Effect
-from cluster.impact.table import editable
+from cluster.impact.table import editable_patterns
 
 Cluster = dict[str, Any]
 
@@ -297,5 +297,5 @@ WARMED_SAMPLES: list[Sample] = [
     ("slurm.warm_up.containers", at(*_WARM_UP, containers=["nvcr.io/nvidia/pytorch:24.04-py3"]), Effect.NOTHING),
     ("slurm.warm_up.seconds", at(*_WARM_UP, seconds=600), Effect.NOTHING),
 ]
-ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm")}
+ONE_CHOICE = {one for one in editable_patterns() if one.startswith("slurm.rxdm")}
 """The prolog of machines that a rehearsal is no such."""

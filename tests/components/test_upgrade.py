@@ -5,7 +5,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from cluster.impact.upgrade import Boot, boots, is_complete
+from cluster.impact.upgrade import Boot, current_boots, is_complete
 from tests.clouds import settings as google
 from tests.harness import deploy
 
@@ -52,7 +52,7 @@ def test_three_steps_lead_to_the_end(stack: Any, old: str) -> None:
     assert found == [nodes, logins, set(), set()]
     # A key that only the new release knows comes when no node is of the old one.
     assert texts == [old == "26.05", old == "26.05", True, True]
-    assert is_complete(boots(made.outputs, Boot("", "")))
+    assert is_complete(current_boots(made.outputs, Boot("", "")))
 
 
 def test_templates_of_nodes_that_wait_keep_their_image_and_those_of_elastic_ones_do_not() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
-from cluster.impact.table import FieldChange, effects, worst
+from cluster.impact.table import FieldChange, effects, worst_effect
 from cluster.load import parse
 from components.gcp.deploy import GcpPlatform
 from components.gcp.identity import SETUP
@@ -136,7 +136,7 @@ def outcome(base: str, number: int) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(("base", "number"), SAMPLES)
 def test_what_is_told_is_what_the_provider_does(base: str, number: int):
     changes = told(base, number)
-    harm, words = worst(changes), " ".join(change.reason for change in changes)
+    harm, words = worst_effect(changes), " ".join(change.reason for change in changes)
     lost, machines = outcome(base, number)
     if lost:
         assert harm is Effect.REFUSED, f"{lost} would be lost"

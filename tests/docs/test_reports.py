@@ -9,8 +9,8 @@ from pathlib import Path
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.mlperf import DIFFUSION_CONFIGS, GPT3_SETTINGS, MINUTES, STORAGE, TARGETS
 from cluster.catalog.nccl import REFERENCES
-from cluster.report.nccl.result import FLOOR_NICS
-from cluster.report.nccl.run import text_of
+from cluster.report.nccl_result import FLOOR_NICS
+from cluster.report.nccl_run import format_size
 from tests.cluster.report.mlperf_logs import reference, text
 
 ROOT = Path(__file__).parents[2]
@@ -45,8 +45,8 @@ def test_the_references_are_those_of_the_catalog() -> None:
             reference.collective,
             f"{reference.nodes}{', without NVLink' if reference.network_only else ''}",
             "; ".join(
-                f"{minimum.busbw:g} at {text_of(minimum.low)}"
-                + ("" if minimum.low == minimum.high else f" to {text_of(minimum.high)}")
+                f"{minimum.busbw:g} at {format_size(minimum.low)}"
+                + ("" if minimum.low == minimum.high else f" to {format_size(minimum.high)}")
                 for minimum in reference.minimums
             ),
         )
@@ -69,7 +69,7 @@ def test_the_line_rates_are_those_of_the_catalog() -> None:
 
 def test_findings_are_those_of_the_code() -> None:
     named = set(re.findall(r"`(nccl-[a-z-]+)`", NCCL_PAGE.read_text("utf-8")))
-    code = "".join(path.read_text() for path in (ROOT / "cluster" / "report" / "nccl").glob("*.py"))
+    code = "".join(path.read_text() for path in (ROOT / "cluster" / "report").glob("nccl_*.py"))
     assert named
     assert named <= set(re.findall(r'"(nccl-[a-z-]+)"', code))
 

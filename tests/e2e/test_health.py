@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from cluster.monitoring.alerts import ALERTS
-from cluster.monitoring.dashboards import DASHBOARDS, expanded
+from cluster.monitoring.dashboards import DASHBOARDS, expand_query
 from tests.e2e.alerts import (
     AS_BEFORE,
     AT_ONCE,
@@ -299,7 +299,7 @@ def test_every_panel_of_the_dashboards_has_data(sick: Cluster):
             for dashboard in DASHBOARDS:
                 chosen = of_job if dashboard.name == "job" else {}
                 for panel in dashboard.panels:
-                    queries = [expanded(expression, **chosen, seconds=60) for expression, _ in panel.queries]
+                    queries = [expand_query(expression, **chosen, seconds=60) for expression, _ in panel.queries]
                     if not all(ask("api/v1/query_range", query=query, **moment)["data"]["result"] for query in queries):
                         found.setdefault(dashboard.name, set()).add(panel.title)
             return found

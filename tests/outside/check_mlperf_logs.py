@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.report.mlperf_report import report_of
+from cluster.report.mlperf_report import read_report
 from tests.outside.recorder import Recorder
 
 EXPECTED = {
@@ -34,7 +34,7 @@ def test_every_known_log_is_reported_with_its_figures(artifact: Path, outside: R
 def _reported(path: Path) -> list[str]:
     """What expected/mlperf_logs.txt has of a log."""
     with path.open("rb") as log:
-        report = report_of(log)
+        report = read_report(log)
     run, found = report.log.runs[-1], report.comparisons[-1]
     last = run.evaluations[-1] if run.evaluations else None
     return [

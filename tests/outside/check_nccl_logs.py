@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.report.nccl.compare import folder_of
-from cluster.report.nccl.log import NotALogError, read_file
-from cluster.report.nccl.result import subject_of
+from cluster.report.nccl_compare import read_folder
+from cluster.report.nccl_log import NotALogError, read_file
+from cluster.report.nccl_result import describe_run
 from tests.outside.recorder import Recorder
 
 EXPECTED = {
@@ -34,7 +34,7 @@ def test_every_known_log_is_reported_with_its_figures(artifact: Path, outside: R
 
 
 def test_no_node_is_named_slow_for_runs_of_another_kind(artifact: Path, outside: Recorder) -> None:
-    found = folder_of(_files(artifact))
+    found = read_folder(_files(artifact))
     for finding in found.findings():
         outside.differs("nccl-slow-node", f"{finding.where}: {finding.what}")
     outside.did(f"{len(found.entries)} logs as a folder: {len(found.document()['kinds'])} kinds, no slow node")
@@ -50,7 +50,7 @@ def _reported(path: Path) -> list[str]:
         run = (log := read_file(path)).last
     except NotALogError as error:
         return [error.finding.id]
-    subject = subject_of(run)
+    subject = describe_run(run)
     curve = run.curve()
     return [
         subject.collective or "-",

@@ -16,7 +16,7 @@ import pytest
 from cli.cluster.dashboard import PATHS, Response, Server
 from cli.errors import CliError
 from cluster.monitoring.dashboards import DASHBOARDS, Panel
-from cluster.monitoring.page import page as render
+from cluster.monitoring.dashboards import page as render
 from tests.pages.chromium import Browser, Page
 
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">"

@@ -22,7 +22,7 @@ from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.job_cluster import JobCluster, read_cluster
 from cli.commands.jobs.nccl import is_built, read_log
 from cli.errors import CliError
-from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, run_script, way
+from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, launcher, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.quickcheck import (
     FAIL,
@@ -35,17 +35,17 @@ from cluster.jobs.quickcheck import (
     Event,
     Options,
     parse_events,
-    parse_rooms,
+    parse_resources,
     plan,
     results,
 )
 from cluster.jobs.script import FOLDER
-from cluster.observe.nodes import NODES
+from cluster.observe.nodes import NODES_COMMAND
 from cluster.platforms.capability import Capability
 from cluster.printable import one_line
-from cluster.report.nccl.log import NotALogError, read_text
-from cluster.report.nccl.result import Outcome
-from cluster.report.nccl.result import check as check_log
+from cluster.report.nccl_log import NotALogError, read_text
+from cluster.report.nccl_result import Outcome
+from cluster.report.nccl_result import check as check_log
 from scripts.node.slurm.hostlist import compress, expand
 
 _ORDER = ("hello", "home", "shared", "memory", "gpus", "confined", "container", "nccl", "accounting")
@@ -219,7 +219,7 @@ def jobs(
             raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {names}.")
         facts = tuple(row for row in partition_facts(config) if not partition or row.name in partition)
         only = frozenset(node.name for node in scheduler.find_nodes(expand(nodes))) if nodes else None
-        rooms = parse_rooms(scheduler.run(NODES))
+        rooms = parse_resources(scheduler.run(NODES_COMMAND))
         suites = frozenset({"hello", "container"} if suite in (Suite.CONTAINER, Suite.ALL) else {"hello"})
         pyxis = "container" in suites and "--container-image" in user_jobs.run("srun --help 2>&1 || true")
         chosen = Options(
@@ -353,7 +353,7 @@ class NcclCheck:
             return [], []
         if self.cluster.is_rehearsal and not self.binaries:
             return [skip("GPUs of a rehearsal are device files, which compute nothing")], []
-        if way(self.cluster.config, self.binaries) != "installed" and not is_built(self.cluster, row):
+        if launcher(self.cluster.config, self.binaries) != "installed" and not is_built(self.cluster, row):
             user, stack = self.cluster.jobs.user, self.cluster.jobs.stack
             return [skip(f"{user} has no NCCL test yet: ./hpc nccl build {stack} --as {user}")], []
         busy = [skip(why, node.node) for node in expected if (why := node.all_gpus or node.shared)]

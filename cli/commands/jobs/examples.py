@@ -14,7 +14,16 @@ from cli.cluster.jobs import Jobs
 from cli.errors import CliError
 from cli.stack import outputs, project, stack_config
 from cluster.config import ClusterConfig
-from cluster.jobs.examples import EXAMPLES, RECORD, Examples, example_files, needs, on_cluster, parse_record, record
+from cluster.jobs.examples import (
+    EXAMPLES,
+    RECORD,
+    Examples,
+    describe_request,
+    example_files,
+    installed_files,
+    parse_record,
+    record,
+)
 from cluster.jobs.examples import examples as examples_of
 from cluster.jobs.script import ENV
 from cluster.load import parse_output
@@ -102,7 +111,7 @@ def examples(
     chosen = examples_of(config)
     if list_:
         return _print_list(chosen, json=json)
-    files = on_cluster(config, chosen)
+    files = installed_files(config, chosen)
     if dry_run and json:
         return console.json({"files": list(files), "left_out": chosen.left_out})
     if dry_run:
@@ -141,7 +150,7 @@ def _print_list(chosen: Examples, *, json: bool) -> None:
         rows = [{"name": row.name, "title": row.title, "options": dict(row.options)} for row in chosen.scripts]
         console.json({"examples": rows, "left_out": chosen.left_out})
         return
-    rows = [(script.name, needs(script), script.title) for script in chosen.scripts]
+    rows = [(script.name, describe_request(script), script.title) for script in chosen.scripts]
     console.table([("EXAMPLE", "NEEDS", "WHAT IT DOES"), *rows])
     _print_left_out(chosen)
 

@@ -14,7 +14,7 @@ from cli.cluster.jobs import Jobs
 from cli.errors import CliError
 from cli.stack import outputs, project, rehearsals, stack_config, stackfile
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.script import ENV, JobScript, environment
+from cluster.jobs.script import ENV, JobScript, render_environment
 from cluster.load import parse_output
 from cluster.platforms import registry
 from cluster.platforms.capability import Capability
@@ -40,7 +40,7 @@ class JobCluster:
 
     def prepare(self, *folders: str) -> None:
         """Write the file with the environment of jobs, and create folders for their logs and results."""
-        self.jobs.put({ENV: environment(self.config)})
+        self.jobs.put({ENV: render_environment(self.config)})
         self.jobs.run(shlex.join(["mkdir", "-p", *folders]))
 
 

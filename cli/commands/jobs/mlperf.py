@@ -28,7 +28,7 @@ from cluster.jobs.mlperf import (
 )
 from cluster.jobs.script import JobScript
 from cluster.report.mlperf_log import Interval, NotAnMlperfLogError
-from cluster.report.mlperf_report import report_of
+from cluster.report.mlperf_report import read_report
 
 
 class Benchmark(str, Enum):
@@ -278,7 +278,7 @@ def _train(cluster: JobCluster, script: JobScript, data: str, png: Path | None, 
         console.note(jobs.run(f"tail -n 15 -- {log} 2>/dev/null || true").rstrip())
     try:
         with mlperf_report.fetched_log(jobs, log) as file:
-            report = report_of(file)
+            report = read_report(file)
     except NotAnMlperfLogError as error:
         raise CliError(f"{log} {error}.") from None
     mlperf_report.show(report, log, png=png, plot=console.interactive(), json=False)
@@ -294,7 +294,7 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
     def read_intervals() -> tuple[Interval, ...]:
         try:
             with mlperf_report.fetched_log(jobs, log) as file:
-                return report_of(file).log.runs[-1].intervals
+                return read_report(file).log.runs[-1].intervals
         except NotAnMlperfLogError:
             return ()
 

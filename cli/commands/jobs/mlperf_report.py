@@ -18,7 +18,7 @@ from cli.errors import CliError
 from cluster.catalog.mlperf import STORAGE
 from cluster.regular_file import refuse_special
 from cluster.report.mlperf_log import PATTERNS, NotAnMlperfLogError
-from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, report_of
+from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, read_report
 
 _LOG_BYTES = 200_000_000
 """Bytes of lines that are read from a cluster: those of 400,000 intervals."""
@@ -112,7 +112,7 @@ def report(
 def of_log(file: BinaryIO, name: str, target: str) -> MlperfReport:
     """Report an open log. Raises CliError: it is no log of MLPerf, or there is no such target."""
     try:
-        return report_of(file, target)
+        return read_report(file, target)
     except NotAnMlperfLogError as error:
         raise CliError(f"{name} {error}.") from None
     except UnknownSetupError as error:

@@ -23,20 +23,20 @@ from cluster.findings import Level
 from cluster.jobs.nccl import (
     BUILD_NAME,
     LOGS,
-    Measured,
     NcclRun,
     Pair,
-    Pairs,
+    PairResult,
+    PairSearch,
     build_script,
     image_file,
+    launcher,
     run_script,
     tests_folder,
-    way,
 )
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.report.nccl.compare import level
-from cluster.report.nccl.log import NotALogError, read_text
-from cluster.report.nccl.result import NcclResult, Outcome, check
+from cluster.report.nccl_compare import mean_busbw
+from cluster.report.nccl_log import NotALogError, read_text
+from cluster.report.nccl_result import NcclResult, Outcome, check
 from scripts.node.slurm.hostlist import compress, expand
 
 _Partition = Annotated[
@@ -60,17 +60,17 @@ def build(stack: options.Stack, *, partition: _Partition = None, user: As = None
     if dry_run:
         config = read_config(stack)
         facts = _gpu_partition(stack, config, partition)
-        if way(config) == "installed":
+        if launcher(config) == "installed":
             console.note(installed)
         else:
             print_scripts([build_script(config, facts)])
         return
     cluster, facts = _gpu_cluster(stack, partition, user)
-    if way(cluster.config) == "installed":
+    if launcher(cluster.config) == "installed":
         console.line(installed)
         return
     jobs, container = cluster.jobs, facts.fabric.container
-    folder, image = tests_folder(container), image_file(way(cluster.config), container)
+    folder, image = tests_folder(container), image_file(launcher(cluster.config), container)
     title = f"nccl-tests {NCCL_TESTS.version} in {container.name}:{container.tag}"
     if is_built(cluster, facts):
         console.line(f"{image} and {folder} are there: {title}.")
@@ -137,7 +137,7 @@ def _gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> Parti
 def is_built(cluster: JobCluster, partition: PartitionFacts) -> bool:
     """Return whether the user has the container image and the programs."""
     container = partition.fabric.container
-    paths = [image_file(way(cluster.config), container), f"{tests_folder(container)}/build/all_reduce_perf"]
+    paths = [image_file(launcher(cluster.config), container), f"{tests_folder(container)}/build/all_reduce_perf"]
     test = " && ".join(f"test -s {shlex.quote(path)}" for path in paths)
     return cluster.jobs.run(f"{{ {test}; }} && echo built || echo missing").strip() == "built"
 
@@ -252,7 +252,7 @@ def run(
             f"the log can't be saved: {folder.absolute()} is no folder that you can write to. Name another "
             "file with --output."
         )
-    if way(cluster.config, request.binaries) != "installed" and not is_built(cluster, facts):
+    if launcher(cluster.config, request.binaries) != "installed" and not is_built(cluster, facts):
         user = cluster.jobs.user
         raise CliError(f"{user} has no NCCL test yet. Build it with: ./hpc nccl build {stack} --as {user}")
     cluster.prepare(LOGS)
@@ -394,13 +394,13 @@ class _PairsRun:
     cluster: JobCluster
     request: NcclRun
 
-    def measure(self) -> Pairs:
+    def measure(self) -> PairSearch:
         """Run rounds until each node is found sound or slow, if possible. Ctrl-C cancels the jobs that have not ended.
 
         Raises:
             CliError: fewer than two nodes are in service, sbatch refused a job, or the login machine does not answer.
         """
-        found = Pairs(self._nodes_in_service())
+        found = PairSearch(self._nodes_in_service())
         while pairs := found.next():
             found.measured += self._round(found.rounds + 1, pairs, len(found.nodes))
         return found
@@ -420,7 +420,7 @@ class _PairsRun:
             )
         return ready
 
-    def _round(self, number: int, pairs: list[Pair], nodes: int) -> list[Measured]:
+    def _round(self, number: int, pairs: list[Pair], nodes: int) -> list[PairResult]:
         jobs = self.cluster.jobs
         submitted: dict[str, Pair] = {}
         try:
@@ -461,12 +461,12 @@ class _PairsRun:
             ) from error
         console.note(f"Jobs {', '.join(submitted)} were cancelled.")
 
-    def _measured(self, number: int, pair: Pair, state: JobState) -> Measured:
+    def _measured(self, number: int, pair: Pair, state: JobState) -> PairResult:
         result = _result(read_log(self.cluster.jobs, state.id), f"job {state.id}")
-        busbw = level(result.run) if result else 0.0
+        busbw = mean_busbw(result.run) if result else 0.0
         failure = f"the job ended as {state.state}" if not state.completed else _failure(result)
         console.note(f"round {number}: {', '.join(pair)}: {busbw:.1f} GB/s{f', {failure}' if failure else ''}")
-        return Measured(round=number, nodes=pair, job=state.id, busbw=busbw, failure=failure)
+        return PairResult(round=number, nodes=pair, job=state.id, busbw=busbw, failure=failure)
 
 
 def _failure(result: NcclResult | None) -> str:
@@ -478,7 +478,7 @@ def _failure(result: NcclResult | None) -> str:
     return [*missed, *(finding.id for finding in result.findings if finding.level is Level.ERROR)][0]
 
 
-def _pairs_lines(found: Pairs, stack: str) -> Iterator[str]:
+def _pairs_lines(found: PairSearch, stack: str) -> Iterator[str]:
     """Yield each pair, then each slow node with its figures and what to do."""
     widest = max(len(", ".join(pair.nodes)) for pair in found.measured)
     yield f"round  {'pair':{widest}}    GB/s  of the fastest  job"
@@ -504,7 +504,7 @@ def _pairs_lines(found: Pairs, stack: str) -> Iterator[str]:
     yield f"\nResult: {word}, {len(found.sound)} of {len(found.nodes)} nodes are sound, after {rounds}"
 
 
-def _pairs_document(found: Pairs) -> dict[str, Any]:
+def _pairs_document(found: PairSearch) -> dict[str, Any]:
     return {
         "result": "pass" if found.passed else "fail",
         "rounds": found.rounds,

@@ -15,11 +15,21 @@ from cli.errors import CliError, hint
 from cli.stack import outputs
 from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
-from cluster.report.nccl.compare import Comparison, compare, dated_logs, folder_of, logs_of
-from cluster.report.nccl.log import NotALogError, read_file, read_text
-from cluster.report.nccl.result import Given, NcclResult, Outcome, check
-from cluster.report.nccl.run import COLLECTIVES, NcclLog, collective_of
-from cluster.report.nccl.table import X_LABEL, Y_LABEL, curves_of, document_of, lines_of, lines_of_finding
+from cluster.report.nccl_compare import Comparison, compare, log_files, read_dated_logs, read_folder
+from cluster.report.nccl_log import NotALogError, read_file, read_text
+from cluster.report.nccl_result import (
+    X_LABEL,
+    Y_LABEL,
+    NcclResult,
+    Outcome,
+    ReportOptions,
+    check,
+    finding_lines,
+    report_curves,
+    report_document,
+    report_lines,
+)
+from cluster.report.nccl_run import COLLECTIVES, NcclLog, collective_name
 
 _LOG_BYTES = 100_000_000
 """Bytes of a job's log that are read from a cluster."""
@@ -58,12 +68,12 @@ def report(
     run` write machine type, nodes and collective into their logs; of other logs name them, since references are kept by
     them. The exit code is 1 if the result is `fail`. Of a folder, each log has one line, and each node a summary.
     """
-    if collective and (collective := collective_of(collective)) not in COLLECTIVES:
+    if collective and (collective := collective_name(collective)) not in COLLECTIVES:
         raise CliError(
             f"--collective {collective!r}: nccl-tests has none of that name.{hint(collective, COLLECTIVES)} "
             f"There are: {', '.join(COLLECTIVES)}."
         )
-    given = Given(machine_type=machine_type, nodes=nodes, collective=collective)
+    given = ReportOptions(machine_type=machine_type, nodes=nodes, collective=collective)
     try:
         is_folder = Path(log).is_dir()
     except OSError as error:  # the name is too long, or a folder above can't be searched
@@ -78,7 +88,7 @@ def report(
         outcome = result.outcome
         earlier = _compare(read, result, against, given) if against else None
         if json:
-            document = document_of(read, result)
+            document = report_document(read, result)
             console.json({**document, "against": earlier.document()} if earlier else document)
         else:
             _print(read, result, given, earlier)
@@ -110,22 +120,22 @@ def _read_log(name: str, stack: str) -> NcclLog:
         raise CliError(f"can't read {name}: {error.strerror or error}.") from None
 
 
-def _compare(log: NcclLog, result: NcclResult, against: Path, given: Given) -> Comparison:
+def _compare(log: NcclLog, result: NcclResult, against: Path, given: ReportOptions) -> Comparison:
     """Compare a result with the logs at `against`, without the log itself."""
     if not against.exists():
         raise CliError(f"--against: {against} does not exist.")
     own_path = Path(log.name).resolve()
-    others = dated_logs(path for path in logs_of(against) if path.resolve() != own_path)
+    others = read_dated_logs(path for path in log_files(against) if path.resolve() != own_path)
     return compare(result.run, result.subject, others, given)
 
 
-def _print(log: NcclLog, result: NcclResult, given: Given, earlier: Comparison | None) -> None:
-    lines = lines_of(log, result, given)
-    curves, ticks = curves_of(result, earlier.curves() if earlier else ())
+def _print(log: NcclLog, result: NcclResult, given: ReportOptions, earlier: Comparison | None) -> None:
+    lines = report_lines(log, result, given)
+    curves, ticks = report_curves(result, earlier.curves() if earlier else ())
     console.lines(lines)
     if earlier:
         finding = earlier.finding(log.name)
-        console.lines(["", *earlier.lines(), "", *lines_of_finding(finding)])
+        console.lines(["", *earlier.lines(), "", *finding_lines(finding)])
     if any(len(curve.points) > 1 for curve in curves):
         from cluster.report.plot import print_plot
 
@@ -148,7 +158,7 @@ def _print(log: NcclLog, result: NcclResult, given: Given, earlier: Comparison |
 def _save_plot(result: NcclResult, earlier: Comparison | None, png: Path) -> None:
     from cli.commands.jobs.job_cluster import save_plot
 
-    curves, ticks = curves_of(result, earlier.curves() if earlier else ())
+    curves, ticks = report_curves(result, earlier.curves() if earlier else ())
     title = f"{result.subject}: {result.outcome.value}"
     try:
         save_plot(curves, png, title=title, x_label=X_LABEL, y_label=Y_LABEL, x_log=True, x_ticks=ticks)
@@ -156,12 +166,12 @@ def _save_plot(result: NcclResult, earlier: Comparison | None, png: Path) -> Non
         console.note("There is nothing to plot: the log has no rows.")
 
 
-def _report_folder(path: Path, given: Given, *, json: bool) -> Outcome:
+def _report_folder(path: Path, given: ReportOptions, *, json: bool) -> Outcome:
     """Print a line for each log of a folder, and return the outcome of all."""
-    paths = logs_of(path)
+    paths = log_files(path)
     if not paths:
         raise CliError(f"{path} has no files.")
-    folder = folder_of(paths, given)
+    folder = read_folder(paths, given)
     if json:
         console.json(folder.document())
     elif not folder.entries:
@@ -169,6 +179,6 @@ def _report_folder(path: Path, given: Given, *, json: bool) -> Outcome:
     else:
         console.lines(folder.lines())
         for finding in folder.findings():
-            console.lines(["", *lines_of_finding(finding)])
+            console.lines(["", *finding_lines(finding)])
         console.lines(["", f"Result: {folder.outcome.value}"])
     return folder.outcome

@@ -12,9 +12,8 @@ from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.monitoring.alerts import ALERTS, Alert, rules
-from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, document
-from cluster.monitoring.files import alertmanager, mark
-from cluster.monitoring.gpus import FIELDS
+from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, grafana_dashboard
+from cluster.monitoring.files import GPU_FIELDS, alertmanager_config, secret_placeholder
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE
 from cluster.platforms.nebius.section import settings_of
 from cluster.roster import nodeset_gpu
@@ -47,7 +46,7 @@ EXPORTED = frozenset(
         *(f"node_{name}" for name in _NODE),
         *("kube_pod_container_status_ready", "up", "ALERTS", "alertmanager_notifications_failed_total"),
         # dcgm-exporter, whose fields are ours.
-        *(name for name, _, _ in FIELDS),
+        *(name for name, _, _ in GPU_FIELDS),
     )
 )
 """Metrics that there are, of those that rules and panels are of."""
@@ -189,7 +188,9 @@ def dashboards(config: ClusterConfig) -> Iterator[Dashboard]:
 def files(config: ClusterConfig) -> dict[str, str]:
     """Grafana's dashboards by the name of their ConfigMap."""
     return {
-        f"{config.name}-{one.name}": json.dumps(document(one, config.name, "VictoriaMetrics"), separators=(",", ":"))
+        f"{config.name}-{one.name}": json.dumps(
+            grafana_dashboard(one, config.name, "VictoriaMetrics"), separators=(",", ":")
+        )
         for one in dashboards(config)
     }
 
@@ -212,7 +213,10 @@ def values(config: ClusterConfig) -> dict[str, Any]:
         return {}
     records = [{"record": name, "expr": text} for name, text in recorded(config, wanted.interval_seconds).items()]
     group = {"interval": f"{wanted.interval_seconds}s"}
-    secrets = {mark(name): f"/etc/vm/secrets/{SECRET}/{name.removeprefix('hpc:')}" for name in wanted.receivers.secrets}
+    secrets = {
+        secret_placeholder(name): f"/etc/vm/secrets/{SECRET}/{name.removeprefix('hpc:')}"
+        for name in wanted.receivers.secrets
+    }
     return {
         "scrape_interval": f"{wanted.interval_seconds}s",
         "scrape_timeout": f"{min(wanted.interval_seconds, 28)}s",
@@ -222,9 +226,9 @@ def values(config: ClusterConfig) -> dict[str, Any]:
             {"name": "hpc-records", **group, "rules": records},
             *({**one, **group} for one in rules(alerts(config))["groups"]),
         ],
-        "alertmanager": _with_files(alertmanager(wanted.receivers), secrets),
+        "alertmanager": _with_files(alertmanager_config(wanted.receivers), secrets),
         "alert_secrets": [SECRET] if secrets else [],
-        "dcgm_fields": "".join(f"{', '.join(field)}\n" for field in (*FIELDS, *_MORE_FIELDS)),
+        "dcgm_fields": "".join(f"{', '.join(field)}\n" for field in (*GPU_FIELDS, *_MORE_FIELDS)),
         "dcgm_target": [
             {"targetLabel": "job", "replacement": "gpu"},
             {"sourceLabels": [f"{_META}pod_node_name"], "targetLabel": "instance"},

@@ -1,7 +1,7 @@
 """Health checks, as the stack's side and the nodes both need them: kinds of results, settings, nvidia-smi's exit codes.
 
 A failed check is in the reason of the node that it drains, before its figures. Kinds stay from version to version:
-programs and people search reasons for them. cluster/observe/health/check_results.py has who must act.
+programs and people search reasons for them. cluster/observe/health_results.py has who must act.
 """
 
 import re

@@ -14,7 +14,7 @@ from cli.cluster.observation import timeout
 from cli.commands import drift
 from cli.display import status_screen
 from cli.stack import project
-from cluster.observe.health.findings import findings
+from cluster.observe.health import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from components.slurm import payload
 from tests.cli.conftest import KEY, Hpc, Tool, patch_outputs

@@ -11,13 +11,13 @@ from cli.display.report_page import Benchmark, Health, Report, Status
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ClusterFinding
 from cluster.load import parse
-from cluster.observe.health.findings import findings
+from cluster.observe.health import findings
 from cluster.observe.reliability import DAY, Facts, Outage, Run, Trouble
-from cluster.observe.usage import Found, Record
-from cluster.report.mlperf_report import report_of
-from cluster.report.nccl.compare import Entry
-from cluster.report.nccl.log import read_text
-from cluster.report.nccl.result import check
+from cluster.observe.usage import Record, UsageRecords
+from cluster.report.mlperf_report import read_report
+from cluster.report.nccl_compare import Entry
+from cluster.report.nccl_log import read_text
+from cluster.report.nccl_result import check
 from tests.cluster.observe.observations import NOW, facts, healthy, state
 from tests.cluster.report import mlperf_logs, nccl_logs
 
@@ -100,7 +100,7 @@ def history(nodes: int, seed: int = 1) -> Facts:
 
 
 @cache
-def records(nodes: int, users: int = 20) -> Found:
+def records(nodes: int, users: int = 20) -> UsageRecords:
     """Jobs of many users."""
     dice = random.Random(2)  # noqa: S311
     rows = [
@@ -110,7 +110,7 @@ def records(nodes: int, users: int = 20) -> Found:
         )
         for job in range(10 * nodes)
     ]  # fmt: skip
-    return Found(records=rows, runaways=1)
+    return UsageRecords(records=rows, runaways=1)
 
 
 @cache
@@ -133,7 +133,7 @@ def mlperf() -> list[Benchmark]:
     """Three runs of Stable Diffusion."""
     lines = mlperf_logs.text(mlperf_logs.reference())
     return [
-        Benchmark(job=str(900 + day), user="bob", started=SINCE + day * DAY, result=report_of(io.BytesIO(lines)))
+        Benchmark(job=str(900 + day), user="bob", started=SINCE + day * DAY, result=read_report(io.BytesIO(lines)))
         for day in (1, 8, 15)
     ]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cli.display.report_page import Unread, render
 from cluster.findings import ClusterFinding
-from cluster.observe.usage import Found, Record
+from cluster.observe.usage import Record, UsageRecords
 from cluster.printable import one_line
 from cluster.report import svg
 from cluster.report.html import element, table, text
@@ -135,7 +135,7 @@ def test_alerts_that_prometheus_did_not_give_are_not_taken_for_none():
 
 def test_a_cluster_without_jobs_and_benchmarks():
     empty = replace(history(2), runs=(), outages=(), troubles=(), capacity=())
-    found = report(2, reliability=empty, nccl=[], mlperf=[], usage=("a", "b", Found(records=[], runaways=0)))
+    found = report(2, reliability=empty, nccl=[], mlperf=[], usage=("a", "b", UsageRecords(records=[], runaways=0)))
     words = " ".join(words for _, words in Parsed(render(found)).texts)
     for expected in ("No job ran.", "./hpc nccl run hc measures", "Nothing was used between", "No check has failed"):
         assert expected in words
@@ -159,7 +159,7 @@ def elements_and_text(given: str) -> tuple[list[str], str]:
     records = [Record(job="1", user=given, account=given, partition=given, seconds=9, cpus=1, gpus=1)]
     whole = replace(
         SMALL, stack=given, status=replace(status(2), tables=tables, findings=[finding]), nccl=[], mlperf=[],
-        reliability=Unread(given), health=Unread(given), usage=("a", "b", Found(records=records, runaways=0)),
+        reliability=Unread(given), health=Unread(given), usage=("a", "b", UsageRecords(records=records, runaways=0)),
     )  # fmt: skip
     parsed = Parsed(render(whole))
     names = [f"{tag} {sorted(attributes)}" for tag, attributes in parsed.elements if tag != "wbr"]

@@ -12,7 +12,15 @@ from slurm import conf_changes
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.edits import edits
-from cluster.impact.table import declared, editable, effects, find_rule, impact, possible, worst
+from cluster.impact.table import (
+    declared_impacts,
+    editable_patterns,
+    effects,
+    find_rule,
+    impact,
+    possible_effects,
+    worst_effect,
+)
 from cluster.load import cluster_model, parse
 from cluster.platforms import registry
 from cluster.platforms.local.address_plan import plan
@@ -75,12 +83,12 @@ def edited(change: Callable[[Cluster], Any], cluster: Cluster = LAB) -> Cluster:
 
 
 def test_every_field_has_an_impact_and_every_impact_a_field():
-    assert [pattern for pattern in editable() if not possible(pattern)] == []
-    every = editable(cluster_model())
+    assert [pattern for pattern in editable_patterns() if not possible_effects(pattern)] == []
+    every = editable_patterns(cluster_model())
     above = {one.rpartition(".")[0] for pattern in every for one in _above(pattern)}
     for platform in registry.all_platforms():
         assert not set(platform.impacts()) - every - above, platform.name
-    assert not set(declared()) - every - above
+    assert not set(declared_impacts()) - every - above
 
 
 def _above(pattern: str) -> Iterator[str]:
@@ -101,12 +109,12 @@ def test_what_may_come_of_a_change_is_what_comes_of_it():
     for _, pattern, _, effect in ALL:
         found.setdefault(pattern, set()).add(effect)
     for pattern, effects_ in found.items():
-        assert effects_ <= set(possible(pattern, cluster_model())), pattern
-    assert all(possible(pattern) for pattern in editable())
+        assert effects_ <= set(possible_effects(pattern, cluster_model())), pattern
+    assert all(possible_effects(pattern) for pattern in editable_patterns())
 
 
 def test_every_field_has_a_sample():
-    assert {pattern for _, pattern, _, _ in ALL} | ONE_CHOICE == editable() | {"gcp.project", "gcp.zone"}
+    assert {pattern for _, pattern, _, _ in ALL} | ONE_CHOICE == editable_patterns() | {"gcp.project", "gcp.zone"}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +125,7 @@ def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[
     before, after = config(base), config(edited(change, base))
     found = {edit.pattern: one for edit in edits(before, after) if (one := impact(edit))}
     assert found[pattern].effect is effect, found[pattern].reason
-    effect_of_all = worst(effects(before, after, "lab"))
+    effect_of_all = worst_effect(effects(before, after, "lab"))
     keep = registry.get(before.platform).keep
     before, after = keep(None, before), keep(before, after)
     need = conf_changes.need(
@@ -136,12 +144,12 @@ def test_only_the_first_qos_that_preempts_restarts_slurmctld():
     first = edited(at("accounting", "qos", "urgent", preempt=["idle"]))
     second = edited(lambda c: c["accounting"]["qos"].append({"name": "now", "preempt": ["urgent"]}), first)
     for before, after, effect in ((LAB, first, Effect.RESTART), (first, second, Effect.NOTHING)):
-        assert worst(effects(config(before), config(after), "lab")) is effect
+        assert worst_effect(effects(config(before), config(after), "lab")) is effect
 
 
 def test_no_edit_has_no_effect():
     assert effects(config(LAB), config(LAB), "lab") == []
-    assert worst([]) is Effect.NOTHING
+    assert worst_effect([]) is Effect.NOTHING
 
 
 class TestWords:
@@ -177,7 +185,7 @@ class TestWords:
         assert (refused.effect, refused.path) == (Effect.REFUSED, "nodesets.cpu.addresses")
         assert "write `addresses: 10.77.4.0/23` under nodesets.cpu" in refused.command
 
-    @pytest.mark.parametrize("pattern", sorted(editable()))
+    @pytest.mark.parametrize("pattern", sorted(editable_patterns()))
     def test_every_reason_says_something(self, pattern: str):
         effect_of_all = [c for base, p, change, _ in ALL if p == pattern for c in _impacts(base, change, pattern)]
         assert all(len(one.reason) > 20 and one.command for one in effect_of_all)

@@ -8,7 +8,7 @@ import pytest
 from cluster.catalog.slurm_releases import UPGRADES, VERSIONS, takes_over, upgrade_path
 from cluster.config import ClusterConfig
 from cluster.impact.table import effects
-from cluster.impact.upgrade import ROLES, Boot, boots, is_complete, refusal, step
+from cluster.impact.upgrade import ROLES, Boot, current_boots, is_complete, next_step, refusal
 from cluster.load import parse
 from cluster.roster import machines
 from tests.clouds import settings
@@ -82,35 +82,35 @@ def test_steps_move_every_machine_once_and_no_node_before_the_controller(
     apart = {"machine": {}}  # of Prometheus: it moves with the login machines
     image = {"base": "ubuntu-2204"}
     after = parse(settings(image=image, slurm={"version": new.release}, login=login, monitoring=apart))
-    found = boots(outputs, Boot("24.11", "a"))
+    found = current_boots(outputs, Boot("24.11", "a"))
     runs = {machine.name: found.get(min(machine.roles), found["login"]) for machine in machines(after)}
     for _ in ROLES:
-        one = step(found, new)
+        one = next_step(found, new)
         assert bool(one.text) is bool(one.number)
         for name in runs.keys() - one.held(after):
             runs[name] = new
         assert runs["cloud-controller"] == new
         assert one.nodes <= min(boot.release for boot in runs.values()) or one.number == 3
         assert one.text.endswith("the next `up` goes on") is (bool(one.number) and not is_complete(one.after))
-        found = boots(one.outputs, Boot("", ""))
+        found = current_boots(one.outputs, Boot("", ""))
         assert found == one.after
     assert {*runs.values()} == {new}
     assert is_complete(found)
-    assert step(found, new).number == 0
+    assert next_step(found, new).number == 0
     assert refusal(found, "25.11") == ""
 
 
 def test_the_way_back_from_a_step_that_has_not_ended_goes_through_all_steps() -> None:
     """Nobody knows which nodes have been recreated by then."""
     old, new = Boot("26.05", "a"), Boot("26.05", "b")
-    found = step(boots({}, old), new).after
+    found = next_step(current_boots({}, old), new).after
     for number in (1, 2, 3, 0):
-        one = step(found, old)
+        one = next_step(found, old)
         assert one.number == number
         found = one.after
-    assert found == boots({}, old)
+    assert found == current_boots({}, old)
 
 
 def test_a_platform_that_does_not_install_slurm_has_no_steps():
-    one = step({}, Boot("25.11", ""))
+    one = next_step({}, Boot("25.11", ""))
     assert (one.text, one.after, one.held(config_of("nebius"))) == ("", {}, frozenset())

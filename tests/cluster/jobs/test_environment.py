@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.jobs.script import environment
+from cluster.jobs.script import render_environment
 from cluster.load import parse
 from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import EVERY, config, load
@@ -24,7 +24,7 @@ class Job:
 
     def __init__(self, folder: Path, stack: str | dict[str, Any]) -> None:
         self.folder = folder
-        text = environment(config(stack) if isinstance(stack, str) else parse(stack))
+        text = render_environment(config(stack) if isinstance(stack, str) else parse(stack))
         # A folder stands for the paths of a node.
         for place in ("/var/", "/usr/local/gib"):
             text = text.replace(place, f"{folder}{place}")
@@ -229,5 +229,5 @@ class TestOthers:
 
 def test_the_file_is_clean_for_shellcheck(tmp_path: Path):
     for stack in EVERY:
-        (tmp_path / f"{stack}.sh").write_text(environment(config(stack)))
+        (tmp_path / f"{stack}.sh").write_text(render_environment(config(stack)))
     assert shellcheck(*tmp_path.iterdir()) == ""

@@ -17,7 +17,7 @@ from cluster.jobs.examples import (
     PROGRAMS,
     example_files,
     examples,
-    on_cluster,
+    installed_files,
     parse_record,
     record,
     source_of_program,
@@ -71,7 +71,7 @@ class TestEveryStack:
 
     def test_what_scripts_name_is_put_beside_them(self, stack: str):
         config = stacks.config(stack)
-        files = on_cluster(config)
+        files = installed_files(config)
         for path, text in files.items():
             for named in re.findall(r"/opt/apps/hpc[a-z./-]*[a-z]", text):
                 assert named in files or any(one.startswith(f"{named}/") for one in files), (path, named)
@@ -177,7 +177,7 @@ class TestFiles:
         }  # fmt: skip
 
     def test_all_of_them_are_below_the_folder(self):
-        paths = set(on_cluster(cluster()))
+        paths = set(installed_files(cluster()))
         assert {path for path in paths if not path.startswith(f"{EXAMPLES}/")} == {ENV}
 
     @given(

@@ -32,7 +32,7 @@ from cluster.jobs.mlperf import (
     image_file,
     prepare_scripts,
 )
-from cluster.jobs.script import JobScript, environment
+from cluster.jobs.script import JobScript, render_environment
 from tests.cluster.stacks import ROOT, config, load, parse
 from tests.waiting import wait_for
 
@@ -510,7 +510,7 @@ class Node(Folder):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, {"srun": SRUN, "scontrol": "echo worker-0", "ip": "true"})
-        (folder / "env.sh").write_text(environment(config("nebius")).replace("/sys/class/net", f"{folder}/net"))
+        (folder / "env.sh").write_text(render_environment(config("nebius")).replace("/sys/class/net", f"{folder}/net"))
 
     def training(self, nodes: int) -> Training:
         row = mlperf.gpu_partition(config("nebius"), "", 2)

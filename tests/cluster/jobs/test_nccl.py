@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cluster.jobs.nccl import ROUNDS_WITHOUT_FAST, Measured, NcclRun, Pairs, build_script, run_script
+from cluster.jobs.nccl import ROUNDS_WITHOUT_FAST, NcclRun, PairResult, PairSearch, build_script, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.script import ENV, JobScript, environment
-from cluster.report.nccl.log import read_text
-from cluster.report.nccl.result import check
+from cluster.jobs.script import ENV, JobScript, render_environment
+from cluster.report.nccl_log import read_text
+from cluster.report.nccl_result import check
 from tests.cluster.report.nccl_logs import log
 from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import ROOT, config
@@ -60,15 +60,15 @@ def test_no_golden_script_outlives_its_test():
 def test_the_environment_of_a3_mega_is_what_was_reviewed(update_golden: bool):
     file = GOLDEN / "a3mega-env.sh"
     if update_golden:
-        file.write_text(environment(config("a3mega")))
-    assert file.read_text() == environment(config("a3mega"))
+        file.write_text(render_environment(config("a3mega")))
+    assert file.read_text() == render_environment(config("a3mega"))
 
 
 def test_scripts_are_clean_for_shellcheck(tmp_path: Path):
     for name, script in SCRIPTS.items():
         stack = name.partition("-")[0]
         (tmp_path / f"{name}.sh").write_text(script.text().replace(ENV, f"env-{stack}.sh"))
-        (tmp_path / f"env-{stack}.sh").write_text(environment(config(stack)))
+        (tmp_path / f"env-{stack}.sh").write_text(render_environment(config(stack)))
     assert shellcheck(*(f"{name}.sh" for name in SCRIPTS), options=("-x",), cwd=tmp_path) == ""
 
 
@@ -228,14 +228,14 @@ FAST = 188.0
 
 def played(count: int, bad: set[int], *, share: float = 0.25, failure: str = "", ways: frozenset[str] = frozenset()):
     """All rounds on nodes of which some are slow, or only the way between two; what was found."""
-    found = Pairs([f"n-{number}" for number in range(count)])
+    found = PairSearch([f"n-{number}" for number in range(count)])
     slow = {f"n-{number}" for number in bad}
     while pairs := found.next():
         assert len({node for pair in pairs for node in pair}) == 2 * len(pairs), "each node is in one pair of a round"
         for number, pair in enumerate(pairs):
             hit = bool(slow & set(pair)) or ways == set(pair)
             found.measured.append(
-                Measured(
+                PairResult(
                     round=found.rounds + (number == 0), nodes=pair, job="1",
                     busbw=FAST * (share if hit else 1.0), failure=failure if hit else "",
                 )

@@ -16,11 +16,11 @@ from cluster.jobs.quickcheck import (
     CheckPlan,
     CheckReport,
     CheckResult,
-    Expected,
+    ExpectedNode,
+    NodeResources,
     Options,
-    Room,
     parse_events,
-    parse_rooms,
+    parse_resources,
     plan,
     results,
 )
@@ -47,7 +47,7 @@ def line(name: str, state: str = "IDLE", more: str = "") -> str:
 def planned(*lines: str, jobs: tuple[Job, ...] = (), **options: object) -> CheckPlan:
     text = "\n".join(lines)
     chosen = Options(run="ab12", **options)  # type: ignore[arg-type]
-    return plan(partition_facts(CONFIG), parse_nodes(text, jobs), parse_rooms(text), chosen)
+    return plan(partition_facts(CONFIG), parse_nodes(text, jobs), parse_resources(text), chosen)
 
 
 def job(number: str, node: str) -> Job:
@@ -156,7 +156,9 @@ def test_jobs_over_all_nodes_keep_to_the_partitions_limit():
 def test_only_names_the_nodes():
     text = "\n".join(map(line, NAMES))
     chosen = Options(run="ab12")
-    found = plan(partition_facts(CONFIG), parse_nodes(text), parse_rooms(text), chosen, only=frozenset({"dev-cpu-2"}))
+    found = plan(
+        partition_facts(CONFIG), parse_nodes(text), parse_resources(text), chosen, only=frozenset({"dev-cpu-2"})
+    )
     assert list(found.expected) == ["dev-cpu-2"]
     assert not [one for one in found.jobs if not one.each]
 
@@ -175,7 +177,7 @@ def test_the_drivers_argument_is_json_with_one_mail():
 def test_no_job_asks_for_more_than_is_free(cpus: int, used: int, memory: int, held: int, wait: bool):
     """Where nobody waits, a job must fit in what is free now."""
     text = f"NodeName=dev-cpu-0 CPUAlloc={used} CPUTot={cpus} RealMemory={memory} AllocMem={held} State=MIXED"
-    room = parse_rooms(text)["dev-cpu-0"]
+    room = parse_resources(text)["dev-cpu-0"]
     found = planned(text, wait=wait)
     assert {one.node for one in found.not_checked} | set(found.expected) == set(NAMES)
     for one in found.expected.values():
@@ -184,10 +186,10 @@ def test_no_job_asks_for_more_than_is_free(cpus: int, used: int, memory: int, he
 
 
 def test_rooms_of_odd_output():
-    assert parse_rooms("") == {}
-    assert parse_rooms("slurm_load_node error: Unable to contact slurm controller") == {}
-    assert parse_rooms("NodeName=a CPUTot=x State=IDLE Gres=gpu:h100:8(S:0-1),shard:4") == {
-        "a": Room(gpus=8, free_gpus=8)
+    assert parse_resources("") == {}
+    assert parse_resources("slurm_load_node error: Unable to contact slurm controller") == {}
+    assert parse_resources("NodeName=a CPUTot=x State=IDLE Gres=gpu:h100:8(S:0-1),shard:4") == {
+        "a": NodeResources(gpus=8, free_gpus=8)
     }
 
 
@@ -196,7 +198,7 @@ def test_no_job_asks_for_longer_than_its_partition_allows():
     text = "\n".join(map(line, NAMES))
     chosen = Options(run="ab12", suites=frozenset({"hello", "container"}))
     facts = partition_facts(cluster(nodesets=TWO, partitions=short))
-    found = plan(facts, parse_nodes(text), parse_rooms(text), chosen)
+    found = plan(facts, parse_nodes(text), parse_resources(text), chosen)
     minutes = {(job.partition, job.key): job.minutes for job in found.jobs}
     assert minutes["cpu", "container"] == 3
     assert minutes["gpu", "container"] == 5
@@ -215,8 +217,8 @@ def a_plan(**options: Any) -> CheckPlan:
     return CheckPlan(
         jobs=(together,),
         expected={
-            "c-0": Expected(node="c-0", partition="p", tasks=2, memory=512, container_memory=1024, gpus=0),
-            "g-0": Expected(node="g-0", partition="p", tasks=2, memory=512, container_memory=1024, gpus=2),
+            "c-0": ExpectedNode(node="c-0", partition="p", tasks=2, memory=512, container_memory=1024, gpus=0),
+            "g-0": ExpectedNode(node="g-0", partition="p", tasks=2, memory=512, container_memory=1024, gpus=2),
         },
         not_checked=(),
         options=Options(run="ab12", **options),

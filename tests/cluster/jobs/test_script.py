@@ -7,7 +7,7 @@ import pytest
 from cluster.catalog import Gpu, fabrics
 from cluster.jobs import script
 from cluster.jobs.partition_facts import partition_facts
-from cluster.jobs.script import JobScript, source, words
+from cluster.jobs.script import JobScript, option_words, read_body
 from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import EVERY, ROOT, config
 
@@ -50,15 +50,15 @@ class TestScripts:
             JobScript(name="a.sh", title="A", options=options, body="").text()
 
     def test_options_as_words(self):
-        assert words({"nodes": 2, "exclusive": True, "hold": False}) == ["--nodes=2", "--exclusive"]
+        assert option_words({"nodes": 2, "exclusive": True, "hold": False}) == ["--nodes=2", "--exclusive"]
 
     def test_a_body_says_which_shell_it_is_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(script, "BODIES", tmp_path)
         (tmp_path / "a.sh").write_text("# shellcheck shell=bash\necho\n")
         (tmp_path / "b.sh").write_text("echo\n")
-        assert source("a.sh") == "echo\n"
+        assert read_body("a.sh") == "echo\n"
         with pytest.raises(ValueError, match=r"b\.sh: the first line"):
-            source("b.sh")
+            read_body("b.sh")
 
 
 def test_bodies_are_clean_for_shellcheck():

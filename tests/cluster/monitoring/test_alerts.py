@@ -75,7 +75,7 @@ def test_prometheus_and_alertmanager_accept_their_files(stack: str, promtool: To
         (tmp_path / name).parent.mkdir(exist_ok=True)
         there = text.replace("/etc/prometheus", str(tmp_path))
         for secret in cluster.monitoring.receivers.secrets:
-            there = there.replace(files.mark(secret), "https://example.org/it''s")
+            there = there.replace(files.secret_placeholder(secret), "https://example.org/it''s")
         (tmp_path / name).write_text(there)
     assert f"{len(ALERTS)} rules found" in promtool("check", "rules", tmp_path / files.RULES)
     promtool("check", "config", tmp_path / "prometheus.yml")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.monitoring.dashboards import DASHBOARDS, ELASTIC, FABRIC, IMAGE, expanded, grafana
+from cluster.monitoring.dashboards import DASHBOARDS, ELASTIC, FABRIC, IMAGE, expand_query, grafana_files
 from tests.architecture.test_sources import ROOT
 from tests.e2e.test_health import NOT_HERE
 from tests.pages.chromium import packages
@@ -61,7 +61,7 @@ def test_their_queries_give_data_of_synthetic_series(promtool: Tool, tmp_path: P
     for dashboard, panel in PANELS:
         for number, (query, _) in enumerate(panel.queries):
             text, value = (
-                f"({expanded(query, nodes='big-gpu-0|big-gpu-1', job='7')})",
+                f"({expand_query(query, nodes='big-gpu-0|big-gpu-1', job='7')})",
                 VALUES.get((dashboard, panel.title)),
             )
             if panel.title not in NOT_HERE.get(dashboard, ()) and value is None:
@@ -122,7 +122,7 @@ def missing(given: object, kept: object, path: str = "") -> list[str]:
 @pytest.mark.slow
 def test_grafanas_own_types_take_the_dashboards_as_they_are():
     """Its typed SDK, which has a release for Grafana 11.6 as its newest."""
-    documents = [document for name, document in grafana("dev").items() if name.endswith(".json")]
+    documents = [document for name, document in grafana_files("dev").items() if name.endswith(".json")]
     done = subprocess.run(
         [sys.executable, "-c", _TYPES], input=json.dumps(documents), env={"PYTHONPATH": str(packages())},
         capture_output=True, text=True, check=True,
@@ -131,7 +131,7 @@ def test_grafanas_own_types_take_the_dashboards_as_they_are():
 
 
 def test_grafana_gets_each_dashboard_with_its_source_and_panels_that_do_not_overlap():
-    files = grafana("a-cluster-whose-name-is-as-long-as-may-be")
+    files = grafana_files("a-cluster-whose-name-is-as-long-as-may-be")
     source = files["provisioning/datasources/hpc-a-cluster-whose-name-is-as-long-as-may-be.yaml"]["datasources"][0]
     documents = [document for name, document in files.items() if name.endswith(".json")]
     assert len({document["uid"] for document in documents}) == len(DASHBOARDS)

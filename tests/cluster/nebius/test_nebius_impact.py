@@ -7,7 +7,7 @@ import pytest
 
 from cluster.config.impact import Effect
 from cluster.impact.edits import edits
-from cluster.impact.table import editable, find_rule, impact, possible
+from cluster.impact.table import editable_patterns, find_rule, impact, possible_effects
 from cluster.load import cluster_model, parse
 from tests.cluster.nebius.clusters import H100, PLACE, given
 from tests.cluster.samples import at, gone
@@ -187,13 +187,13 @@ def test_an_edit_does_what_the_preview_says(
     one = impact(found[pattern])
     assert one is not None
     assert (one.effect, text in one.reason) == (effect, True), one.reason
-    assert effect in possible(pattern, type(before))
+    assert effect in possible_effects(pattern, type(before))
     assert "{stack}" in one.command or effect is REFUSED
 
 
 def test_every_field_of_the_section_has_an_impact() -> None:
     model = cluster_model()
-    mine = {pattern for pattern in editable(model) if pattern.startswith("nebius")}
+    mine = {pattern for pattern in editable_patterns(model) if pattern.startswith("nebius")}
     assert len(mine) > 50
     assert {pattern for pattern in mine if find_rule(pattern, "nebius", model) is None} == set()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cluster.findings import ClusterFinding
-from cluster.observe.health.findings import findings
+from cluster.observe.health import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 
 FACTS = Path(__file__).parents[1] / "facts"

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from accounting import accounts
 
-from cluster.observe.drift import Wanted, alike, differences, keys_digest, script_differences, unseen
+from cluster.observe.drift import (
+    ExpectedCluster,
+    differences,
+    is_same_value,
+    keys_digest,
+    script_differences,
+    unread_parts,
+)
 from cluster.observe.observation import ClusterObservation, Difference, MachineObservation
 from cluster.slurm.script_tree import expected
 from tests.cluster.observe.observations import Change, facts, healthy, part, without
@@ -39,7 +46,7 @@ USERS = [
 ]
 
 
-def stack(seen: ClusterObservation, **changes: Any) -> Wanted:
+def stack(seen: ClusterObservation, **changes: Any) -> ExpectedCluster:
     """Return what the stack of the recorded cluster says."""
     controller = facts(seen, "controller")
     said: dict[str, Any] = {
@@ -51,7 +58,7 @@ def stack(seen: ClusterObservation, **changes: Any) -> Wanted:
         "setup": controller["setup"],
         "setup_of_stack": controller["setup"],
     }
-    return Wanted(**{**said, **changes})
+    return ExpectedCluster(**{**said, **changes})
 
 
 def blind(*, old: bool) -> Change:
@@ -229,7 +236,7 @@ def differing(given: dict[str, Any], changes: tuple[Change, ...]) -> str:
         f"  mends: {one.mends}"
         for one in differences(wanted, seen)
     ]
-    lines += [f"unseen: {text}" for text in unseen(seen)]
+    lines += [f"unseen: {text}" for text in unread_parts(seen)]
     ledger = facts(seen, "controller").get("accounting", {})
     if not any("error" in rows for rows in ledger.values()):
         lines += [" ".join(["sacctmgr:", *words]) for words in accounts.plan(ACCOUNTING, ACCOUNTING, ledger, mend=True)]
@@ -248,13 +255,13 @@ class TestValues:
          ("gres/gpu", "cpu,mem,energy,gres/gpu"), ("b,a", "a,b,c"), ("n-[0-1]", "n-0,n-1"), ("", "(null)")],
     )  # fmt: skip
     def test_slurms_spelling_of_the_same(self, said: str, shown: str):
-        assert alike(said, shown)
+        assert is_same_value(said, shown)
 
     @pytest.mark.parametrize(
         ("said", "shown"), [("30", "31 sec"), ("24:00:00", "02:00:00"), ("gres/gpu", "cpu,mem"), ("a", ""), ("", "a,b")]
     )
     def test_other_values(self, said: str, shown: str):
-        assert not alike(said, shown)
+        assert not is_same_value(said, shown)
 
 
 TEXT = "#!/bin/sh\ntrue\n"
@@ -281,7 +288,7 @@ THERE = {
 
 
 def script_drift(there: Any) -> list[Difference]:
-    wanted = Wanted(
+    wanted = ExpectedCluster(
         files={}, users=[], groups=[], accounting={}, nodes=[], setup="", setup_of_stack=None, scripts=expected(CONFIG)
     )
     controller = MachineObservation(

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster.observe.health.daemons import last_words
-from cluster.observe.health.findings import findings
+from cluster.observe.health import findings
+from cluster.observe.health_daemons import last_words
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from tests.cluster.observe.observations import (
     NOW,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.logs import LOG, Log, merged, script, stamp
+from cluster.observe.logs import LOGS_BY_NAME, Log, merge_logs, parse_time, script
 from tests.waiting import PATIENCE
 
 MACHINE = st.lists(
@@ -18,7 +18,7 @@ MACHINE = st.lists(
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), MACHINE, max_size=3))
 def test_merging_loses_no_line_and_keeps_each_machines_order(logs: dict[str, list[str]]):
-    lines = merged(logs)
+    lines = merge_logs(logs)
     assert {name: [line.text for line in lines if line.machine == name] for name in logs} == logs
 
 
@@ -26,9 +26,9 @@ def test_merged_lines_are_in_the_order_of_their_times_and_what_has_none_stays_wi
     slurm = ["[2026-11-21T05:00:01.500] one", "  more of one", "[2026-11-21T05:00:03.000] three"]
     journal = ["2026-11-21T05:00:02.000001+0000 n systemd[1]: two"]
     munge = ["2026-11-21 05:00:02 +0000 Info: and"]
-    texts = [line.text for line in merged({"a": slurm, "b": journal, "c": munge})]
+    texts = [line.text for line in merge_logs({"a": slurm, "b": journal, "c": munge})]
     assert texts == [*slurm[:2], *munge, *journal, slurm[2]]
-    assert stamp("no time") == ""
+    assert parse_time("no time") == ""
 
 
 def lines(file: Path, **options: object) -> tuple[list[str], str]:
@@ -102,7 +102,7 @@ def test_a_follower_waits_for_a_log_that_is_not_there_yet(tmp_path: Path):
 
 @pytest.mark.parametrize("follow", [False, True])
 @pytest.mark.parametrize("since", ["", "2026-10-22T12:00:00"])
-@pytest.mark.parametrize("what", LOG)
+@pytest.mark.parametrize("what", LOGS_BY_NAME)
 def test_every_script_is_bash(what: str, since: str, follow: bool):
-    inner = script(LOG[what], lines=None if since else 5, since=since, follow=follow)
+    inner = script(LOGS_BY_NAME[what], lines=None if since else 5, since=since, follow=follow)
     subprocess.run(["sh", "-c", f'set -- {inner.removeprefix("exec ")}; bash -n -c "$3"'], check=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.moment import MomentError, expression, on_machine
+from cluster.observe.moment import MomentError, date_expression, machine_time
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from cluster.observe.moment import MomentError, expression, on_machine
     ],
 )
 def test_how_long_ago(typed: str, seconds: int):
-    assert expression(typed) == f"{seconds} seconds ago"
+    assert date_expression(typed) == f"{seconds} seconds ago"
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ def test_how_long_ago(typed: str, seconds: int):
     ],
 )
 def test_moments(typed: str, meant: str):
-    assert expression(typed) == meant
+    assert date_expression(typed) == meant
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "2026-02-30", "25:00", "7", "-2h", "now-2h ago", "9999999999h", "$(id)"])
 def test_anything_else_is_refused_with_what_is_allowed(typed: str):
     with pytest.raises(MomentError, match=r"is no point in time\. Allowed: a date"):
-        expression(typed)
+        date_expression(typed)
 
 
 @given(st.one_of(st.text(max_size=30), st.from_regex(r"(now ?[-+] ?)?[0-9]{1,4} ?(s|min|hours?|d|weeks)?( ago)?")))
 def test_nothing_that_is_typed_reaches_a_shell(typed: str):
     try:
-        found = expression(typed)
+        found = date_expression(typed)
     except MomentError:
         return
     assert re.fullmatch(r"[a-z0-9 :-]+", found)
@@ -60,5 +60,5 @@ def test_nothing_that_is_typed_reaches_a_shell(typed: str):
 
 @pytest.mark.parametrize("typed", ["90s", "now+1day", "2026-11-21T05:30", "05:30", "noon", "yesterday", "11/21/2026"])
 def test_date_takes_it(typed: str):
-    printed = subprocess.check_output(["sh", "-c", f"printf %s {on_machine(typed)}"], text=True)
+    printed = subprocess.check_output(["sh", "-c", f"printf %s {machine_time(typed)}"], text=True)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", printed)

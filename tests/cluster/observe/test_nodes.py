@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.nodes import Node, chosen, jobs_asked, parse_jobs, parse_nodes
+from cluster.observe.nodes import Node, jobs_command, parse_jobs, parse_nodes, select_nodes
 
 # As scontrol of 22.05 prints them, shortened.
 NODES = """\
@@ -61,7 +61,7 @@ def test_a_name_that_is_rows_of_another_job_is_a_name():
 
 
 def test_the_line_asks_for_a_mark_behind_every_field():
-    assert jobs_asked("ab").endswith("--format='%iab%uab%Tab%Mab%Lab%Nab%jab'")
+    assert jobs_command("ab").endswith("--format='%iab%uab%Tab%Mab%Lab%Nab%jab'")
 
 
 # Without `=`, which begins another word of scontrol's.
@@ -108,5 +108,5 @@ def test_a_state_is_said_as_sinfo_says_it_and_one_that_is_off_is_neither_down_no
     ],
 )
 def test_nodes_are_found_by_name_or_range(given_: list[str], found: list[str], unknown: list[str]):
-    nodes, missing = chosen(given_, NAMES, "dev")
+    nodes, missing = select_nodes(given_, NAMES, "dev")
     assert ([node.name for node in nodes], missing) == (found, unknown)

@@ -18,8 +18,8 @@ from cluster.observe.reliability import (
     Facts,
     Outage,
     Run,
-    fault_of,
-    read,
+    fault_kind,
+    parse_facts,
     reliability,
 )
 from scripts.node.slurm.hostlist import compress
@@ -152,7 +152,7 @@ def year(request: pytest.FixtureRequest) -> Year:
 
 @pytest.fixture(scope="module")
 def found(year: Year) -> dict[str, Any]:
-    return reliability(read(year.text(), MARK, since=SINCE, until=SINCE + YEAR), ASSUMED)
+    return reliability(parse_facts(year.text(), MARK, since=SINCE, until=SINCE + YEAR), ASSUMED)
 
 
 def test_failures_and_their_kinds(year: Year, found: dict[str, Any]) -> None:
@@ -255,7 +255,7 @@ def test_a_cluster_without_jobs_divides_by_nothing() -> None:
     ],
 )
 def test_faults_by_their_reason(state: str, reason: str, kind: str) -> None:
-    assert fault_of(state, reason) == kind
+    assert fault_kind(state, reason) == kind
 
 
 SPAN = st.tuples(st.integers(0, 99), st.integers(1, 50)).map(lambda pair: (pair[0] * HOUR, (pair[0] + pair[1]) * HOUR))

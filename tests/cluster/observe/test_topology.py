@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.topology import TopologyError, read
+from cluster.observe.topology import TopologyError, parse_topology
 
 # scontrol show topology of 24.11.5, for a topology.conf of the set-up's.
 TREE = """\
@@ -29,7 +29,7 @@ STATES = "NodeName=tt-cpu-0 State=IDLE\nNodeName=tt-cpu-2 State=ALLOCATED\n"
 
 
 def of(shown=TREE, records="", job=""):
-    return read(f"{shown}MARK\n{TITLES}MARK\n{STATES}MARK\n{records}", "MARK", job)
+    return parse_topology(f"{shown}MARK\n{TITLES}MARK\n{STATES}MARK\n{records}", "MARK", job)
 
 
 def test_the_tree_is_drawn_from_the_top_with_states_of_the_leaves():

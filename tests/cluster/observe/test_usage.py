@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.usage import EACH, Record, records, table, total
+from cluster.observe.usage import GROUP_KEYS, Record, parse_records, table, total
 from scripts.node.slurm.output import count_gpus, parse_tres
 
 NAME = st.sampled_from(["alice", "bob", "ml", "cpu"])
@@ -14,7 +14,7 @@ RECORD = st.builds(
     Record, job=st.integers(1, 9).map(str), user=NAME, account=NAME, partition=NAME,
     seconds=st.integers(1, 10**6), cpus=st.integers(0, 512), gpus=st.integers(0, 64),
 )  # fmt: skip
-SUBSETS = [*chain.from_iterable(combinations(EACH, size) for size in (1, 2, 3))]
+SUBSETS = [*chain.from_iterable(combinations(GROUP_KEYS, size) for size in (1, 2, 3))]
 LINES = """\
 1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED|2026-11-02T00:00:00|2026-11-03T00:00:00|01:00:00|
 5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1|5|NODE_FAIL|2026-11-01T00:00:00|2026-11-03T00:00:00|00:30:00|
@@ -30,7 +30,7 @@ alive 6
 
 
 def test_sacct_is_read():
-    read = records(LINES + "alive all\n")
+    read = parse_records(LINES + "alive all\n")
     found = read.records
     assert read.runaways == 1, "job 9_1, which slurmctld does not know"
     rows = table(found, ["user"])
@@ -43,7 +43,7 @@ def test_sacct_is_read():
 
 def test_how_busy_they_were_is_of_whole_jobs_and_of_measured_gpus():
     """Job 1 used 1 h of 2 h. Of job 5 only the second run began within the time, and its best step kept 80 % busy."""
-    found = records(LINES, "2026-11-01T00:00:00", "2026-12-01T00:00:00").records
+    found = parse_records(LINES, "2026-11-01T00:00:00", "2026-12-01T00:00:00").records
     rows = {row.keys: row for row in table(found, ["user"])}
     assert rows[("alice",)].cpu_efficiency == pytest.approx(1.5 / 2.5)
     assert rows[("alice",)].gpu_utilization == pytest.approx(0.8)
@@ -53,7 +53,7 @@ def test_how_busy_they_were_is_of_whole_jobs_and_of_measured_gpus():
 
 
 def test_without_slurmctlds_word_nobody_is_a_runaway():
-    read = records(LINES)
+    read = parse_records(LINES)
     assert (read.runaways, len(read.records)) == (0, 6)
 
 
@@ -82,4 +82,4 @@ def test_gpus_of_all_types_are_counted_once(types: dict[str, int], with_total: b
 @pytest.mark.parametrize("line", ["1|alice", "sacct: error: nothing|", "1|2|3|4|5|6|7|8|9"])
 def test_a_line_of_another_kind_is_not_counted(line: str):
     with pytest.raises(ValueError, match="instead of 12"):
-        records(line)
+        parse_records(line)

@@ -18,7 +18,7 @@ from cli.errors import CliError
 from cluster.catalog.mlperf import TARGETS
 from cluster.printable import document
 from cluster.report.mlperf_log import NotAnMlperfLogError
-from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, report_of
+from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, read_report
 from cluster.report.plot import print_plot
 from tests.cluster.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, gpt3, preamble, reference, text
 
@@ -26,7 +26,7 @@ START = event(FIRST_MS - 875, "run_start")
 
 
 def reported(lines: list[str], setup: str = "") -> MlperfReport:
-    return report_of(io.BytesIO(text(lines)), setup)
+    return read_report(io.BytesIO(text(lines)), setup)
 
 
 NEXT_MS = FIRST_MS + 3_600_000
@@ -286,7 +286,7 @@ NO_LOGS = {
 def test_what_is_no_log_is_refused_with_what_it_is(name: str) -> None:
     given, reason = NO_LOGS[name]
     with pytest.raises(NotAnMlperfLogError) as raised:
-        report_of(io.BytesIO(given))
+        read_report(io.BytesIO(given))
     assert str(raised.value).startswith(reason)
 
 
@@ -309,7 +309,7 @@ def test_a_damaged_log_is_reported_or_refused(cuts: list[tuple[int, int, bytes]]
     for at, length, new in cuts:
         damaged = damaged[:at] + new + damaged[at + length :]
     try:
-        found = report_of(io.BytesIO(damaged * (1 + twice)))
+        found = read_report(io.BytesIO(damaged * (1 + twice)))
     except NotAnMlperfLogError:
         return
     assert found.result in ("pass", "fail", "none", "empty")

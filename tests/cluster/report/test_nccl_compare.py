@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.findings import Level
-from cluster.report.nccl.compare import Entry, Folder, compare
-from cluster.report.nccl.log import read_text
-from cluster.report.nccl.result import Outcome, check
-from cluster.report.nccl.run import NcclLog
+from cluster.report.nccl_compare import Entry, Folder, compare
+from cluster.report.nccl_log import read_text
+from cluster.report.nccl_result import Outcome, check
+from cluster.report.nccl_run import NcclLog
 from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, MIB, log, measured
 
 MODIFIED = datetime(2026, 1, 1, tzinfo=timezone.utc)

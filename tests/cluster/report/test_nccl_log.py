@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.report.nccl.log import NotALogError, read_file, read_text
-from cluster.report.nccl.result import Outcome, check
-from cluster.report.nccl.run import Row, Run, candidates
-from cluster.report.nccl.table import document_of, lines_of
+from cluster.report.nccl_log import NotALogError, read_file, read_text
+from cluster.report.nccl_result import Outcome, check, report_document, report_lines
+from cluster.report.nccl_run import Row, Run, possible_collectives
 from tests.cluster.report.nccl_logs import (
     A3_MEGA,
     FORMATS,
@@ -97,10 +96,10 @@ def test_what_is_printed_is_read(form, collective, rows):
 @pytest.mark.parametrize("collective", KINDS)
 def test_the_collective_is_known_by_its_columns(collective, form):
     run = read_text(log(collective, form=form), "x.log").last
-    assert collective in candidates(run)
-    assert len(candidates(run)) <= 3
+    assert collective in possible_collectives(run)
+    assert len(possible_collectives(run)) <= 3
     if form.era == "new":
-        assert candidates(run) == (collective,)
+        assert possible_collectives(run) == (collective,)
 
 
 def test_the_guide(tmp_path):
@@ -170,7 +169,7 @@ def test_the_json_of_nccl_tests():
         "average_bus_bandwidth": {"bandwidth": 126.0, "okay": "unchecked"},
     }  # fmt: skip
     run = read_text(json.dumps(document), "x.json").last
-    assert candidates(run) == ("all_gather",)
+    assert possible_collectives(run) == ("all_gather",)
     assert list(run.curve()) == list(SIZES)
     assert run.environment == {"NCCL_P2P_DISABLE": "1"}
     assert run.complete
@@ -203,9 +202,9 @@ def test_facts_of_the_header_are_those_of_the_runs_that_follow():
 
 def test_a_program_names_its_collective_whatever_the_header_says():
     text = log("all_reduce", form=FORMATS[3], facts=A3_MEGA)
-    assert candidates(read_text(text, "x.log").last) == ("all_reduce",)
+    assert possible_collectives(read_text(text, "x.log").last) == ("all_reduce",)
     text = log("all_reduce", form=FORMATS[3], facts=A3_MEGA).replace("all_reduce_perf", "/usr/bin/all_reduce_perf_mpi")
-    assert candidates(read_text(text, "x.log").last) == ("all_reduce",)
+    assert possible_collectives(read_text(text, "x.log").last) == ("all_reduce",)
 
 
 @pytest.mark.parametrize(
@@ -219,16 +218,21 @@ def test_a_program_names_its_collective_whatever_the_header_says():
 def test_the_echoed_command_names_the_collective(command):
     text = log("all_gather") + f"\n{command}\n" + log("reduce_scatter")
     first, second = read_text(text, "x.log").runs
-    assert candidates(first) == ("all_gather", "alltoall", "alltoallv")
-    assert candidates(second) == ("reduce_scatter",)
-    assert candidates(read_text("make: build/all_reduce_perf\n" + log("broadcast"), "x.log").last) == ("broadcast",)
+    assert possible_collectives(first) == ("all_gather", "alltoall", "alltoallv")
+    assert possible_collectives(second) == ("reduce_scatter",)
+    assert possible_collectives(read_text("make: build/all_reduce_perf\n" + log("broadcast"), "x.log").last) == (
+        "broadcast",
+    )
 
 
 def test_old_headers_leave_fewer_collectives():
-    old = {one: candidates(read_text(log(one, form=FORMATS[0]), "x.log").last) for one in ("all_gather", "alltoall")}
+    old = {
+        one: possible_collectives(read_text(log(one, form=FORMATS[0]), "x.log").last)
+        for one in ("all_gather", "alltoall")
+    }
     assert old == {"all_gather": ("all_gather",), "alltoall": ("alltoall",)}
     two = log("all_reduce", hosts=("a", "b"), per_host=1, form=FORMATS[0])
-    assert candidates(read_text(two, "x.log").last) == ("all_reduce",)
+    assert possible_collectives(read_text(two, "x.log").last) == ("all_reduce",)
 
 
 def test_networks_and_variables_of_nccl_are_noted():
@@ -399,5 +403,5 @@ def test_a_damaged_log_can_still_be_reported(data, form):
     with contextlib.suppress(NotALogError):
         found = read_text(text, "x.log")
         result = check(found)
-        assert lines_of(found, result)
-        json.dumps(document_of(found, result), allow_nan=False)
+        assert report_lines(found, result)
+        json.dumps(report_document(found, result), allow_nan=False)

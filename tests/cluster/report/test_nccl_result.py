@@ -7,8 +7,8 @@ import pytest
 
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.nccl import REFERENCES
-from cluster.report.nccl.log import read_file, read_text
-from cluster.report.nccl.result import Given, NcclResult, Outcome, check
+from cluster.report.nccl_log import read_file, read_text
+from cluster.report.nccl_result import NcclResult, Outcome, ReportOptions, check
 from tests.cluster.report.nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
 
 A4 = "machine_type=a4-highgpu-8g nodes=2 collective=all_gather"
@@ -27,7 +27,7 @@ def scaled(factor: float) -> list[float]:
     return [one * factor for one in GUIDE]
 
 
-def edited(*changes: tuple[str, str], given: Given | None = None, **options: Any) -> NcclResult:
+def edited(*changes: tuple[str, str], given: ReportOptions | None = None, **options: Any) -> NcclResult:
     """The result of a log of the guide's run, or of another, that was edited."""
     options.setdefault("facts", A3_MEGA)
     text = log(**options)
@@ -52,7 +52,7 @@ ONE_NIC = [min(one, 23.5) for one in GUIDE]
 ROW = next(row for row in log().split("\n") if row.startswith(f"{SIZES[9]:12d}"))
 CASES: dict[str, Callable[[], NcclResult]] = {
     "the guide's run": lambda: check(
-        read_file("tests/cluster/report/guide_nccl.log"), Given(machine_type="a3-megagpu-8g", nodes=2)
+        read_file("tests/cluster/report/guide_nccl.log"), ReportOptions(machine_type="a3-megagpu-8g", nodes=2)
     ),
     "91 % of it": lambda: result_of(scaled(0.91)),
     "89 % of it": lambda: result_of(scaled(0.89)),
@@ -91,10 +91,10 @@ CASES: dict[str, Callable[[], NcclResult]] = {
         for over in ("", " over=fabric")
     },
     "a footer that does not agree with its rows": lambda: edited((f"{ROW}\n", "")),
-    "nodes that were given": lambda: edited(given=Given(nodes=4)),
+    "nodes that were given": lambda: edited(given=ReportOptions(nodes=4)),
     "fewer nodes than it is compared with": lambda: edited(lines=measured(busbw=scaled(2.0)), hosts=("a",)),
     "more nodes": lambda: edited(lines=measured(busbw=scaled(2.0)), hosts=tuple("abcd")),
-    "a machine type that is none": lambda: edited(facts="", given=Given(machine_type="a3-mega-8g", nodes=2)),
+    "a machine type that is none": lambda: edited(facts="", given=ReportOptions(machine_type="a3-mega-8g", nodes=2)),
 }
 
 

@@ -38,7 +38,7 @@ def _monitoring(cluster: ClusterConfig) -> dict[str, str]:
         return {}
     files = {name.replace("/", "-"): text for name, text in monitoring.render(cluster, wanted).items()}
     files.pop(monitoring.RULES.replace("/", "-"))
-    part = monitoring.monitoring(cluster, monitoring.server(wanted)) or {}
+    part = monitoring.monitoring(cluster, monitoring.server_role(wanted)) or {}
     said = {name: value for name, value in part.items() if name not in ("files", "idle", "ops_agent")}
     if agent := part.get("ops_agent"):
         files["ops-agent.yaml"] = "\n".join([*agent["lines"], ""])

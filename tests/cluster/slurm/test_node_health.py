@@ -5,7 +5,7 @@ import pytest
 from cluster.config.slurm import HealthChecks, NcclTest
 from cluster.findings import Actor
 from cluster.load import parse
-from cluster.observe.health.check_results import ADVICE, advice, drained, findings, results
+from cluster.observe.health_results import ADVICE, advice, drained, findings, results
 from cluster.observe.nodes import Node
 from cluster.slurm.files import render
 from cluster.slurm.health import health, measurements

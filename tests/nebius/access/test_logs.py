@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cluster.observe.moment import at
+from cluster.observe.moment import parse_moment
 from cluster.platforms.nebius.observer import LOGS, OBSERVER, of_kind, of_name
 from tests.nebius.access.cluster_objects import PODS, World, pod
 from tests.nebius.access.conftest import Hpc, calls
@@ -61,7 +61,7 @@ class TestChosen:
     ],
 )  # fmt: skip
 def test_moments_are_the_same_as_dates_of_machines(given: str, expected: str) -> None:
-    assert at(given, NOW).strftime("%Y-%m-%dT%H:%M:%S") == expected
+    assert parse_moment(given, NOW).strftime("%Y-%m-%dT%H:%M:%S") == expected
     # What `date` makes of the same words, for those that do not depend on the clock.
     if given.startswith("2026"):
         words = ["date", "-u", f"--date={given}", "+%Y-%m-%dT%H:%M:%S"]

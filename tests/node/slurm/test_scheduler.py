@@ -6,21 +6,21 @@ import pytest
 from slurm import scheduler
 from system.host import SetupError
 
-from cluster.observe.nodes import BOOTING, NODE_STATES, OFF, Means, parse
+from cluster.observe.nodes import BOOTING, NODE_STATES, OFF, StateMeaning, parse
 
 
-def having(*meanings: Means) -> set[str]:
+def having(*meanings: StateMeaning) -> set[str]:
     return {name for name, means in NODE_STATES.items() if any(meaning in means for meaning in meanings)}
 
 
 def test_states_in_which_a_node_takes_or_runs_jobs():
-    assert having(Means.UP, Means.BUSY) == scheduler.WORKING
+    assert having(StateMeaning.UP, StateMeaning.BUSY) == scheduler.WORKING
 
 
 def test_states_in_which_it_does_not():
     # A node that is off, or boots, is not broken to who asks for its state, but takes no job yet.
-    assert having(Means.DOWN, Means.HELD) | OFF | BOOTING | {"REBOOT_ISSUED"} == scheduler.BROKEN
-    assert having(Means.ASLEEP) > OFF | BOOTING | {"REBOOT_ISSUED"}
+    assert having(StateMeaning.DOWN, StateMeaning.HELD) | OFF | BOOTING | {"REBOOT_ISSUED"} == scheduler.BROKEN
+    assert having(StateMeaning.ASLEEP) > OFF | BOOTING | {"REBOOT_ISSUED"}
     assert (scheduler.OFF, scheduler.BOOTING) == (OFF, BOOTING)
 
 

@@ -14,7 +14,7 @@ from cli.commands.jobs.job_cluster import JobCluster
 from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.jobs.partition_facts import partition_facts
-from cluster.jobs.quickcheck import CheckPlan, CheckResult, Options, parse_rooms, plan
+from cluster.jobs.quickcheck import CheckPlan, CheckResult, Options, parse_resources, plan
 from cluster.observe.nodes import parse_nodes
 from tests.cli.commands.jobs.test_check import CONFIG, NODES, OUTPUTS
 from tests.cluster.stacks import cluster
@@ -25,7 +25,7 @@ def jobs() -> Jobs:
 
 
 def planned(nodes: str, config: ClusterConfig = CONFIG) -> CheckPlan:
-    return plan(partition_facts(config), parse_nodes(nodes), parse_rooms(nodes), Options(run="ab12"))
+    return plan(partition_facts(config), parse_nodes(nodes), parse_resources(nodes), Options(run="ab12"))
 
 
 def raising(error: BaseException) -> Callable[..., None]:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from cluster.printable import printable
-from cluster.report.nccl.log import read_text
-from cluster.report.nccl.result import check
-from cluster.report.nccl.table import lines_of
+from cluster.report.nccl_log import read_text
+from cluster.report.nccl_result import check, report_lines
 from tests.cli.conftest import OUTPUTS, Hpc, Tool, patch_outputs
 from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, log, measured
 
@@ -33,7 +32,7 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_text_was_reviewed(name, update_golden):
     found = read_text(TEXTS[name], f"{name}.log")
-    text = "\n".join(lines_of(found, check(found))) + "\n"
+    text = "\n".join(report_lines(found, check(found))) + "\n"
     file = GOLDEN / f"nccl-{name}.txt"
     if update_golden:
         file.write_text(text, "utf-8")

@@ -1,9 +1,11 @@
-"""Findings of a running cluster: the worst first, the same ones of many machines as one. Add new ones to CHECKS."""
+"""All health checks of an observation, and the findings that they return."""
 
 from collections.abc import Callable, Iterable
 
 from cluster.findings import ClusterFinding, merge_alike
-from cluster.observe.health import daemons, machines, nodes
+from cluster.observe import health_daemons as daemons
+from cluster.observe import health_machines as machines
+from cluster.observe import health_nodes as nodes
 from cluster.observe.observation import ClusterObservation
 
 CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
@@ -35,9 +37,9 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     machines.old_packages,
     machines.old_kernels,
 )
-"""Health checks in the order in which their findings are shown: causes before their effects."""
+"""Health checks, in the order in which their findings are printed: causes before their effects."""
 
 
-def findings(seen: ClusterObservation) -> list[ClusterFinding]:
-    """List every finding; empty when all is well. A pure function."""
-    return merge_alike([found for check in CHECKS for found in check(seen)])
+def findings(cluster: ClusterObservation) -> list[ClusterFinding]:
+    """Return all findings of a cluster, with one finding for the same fault on several machines."""
+    return merge_alike([finding for check in CHECKS for finding in check(cluster)])

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from cluster.findings import Finding, show
 from cluster.printable import one_line
-from cluster.report.nccl.run import COLLECTIVES, Device, Measure, NcclLog, Quote, Row, Run
+from cluster.report.nccl_run import COLLECTIVES, Device, Measure, NcclLog, Quote, Row, Run
 
 _MARK = "# hpc:"
 _FACT = re.compile(r"([a-z_]+)=(\S+)")

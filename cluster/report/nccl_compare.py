@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cluster.findings import Finding, Level, listing
-from cluster.report.nccl.log import NotALogError, read_file
-from cluster.report.nccl.result import LARGE, Given, NcclResult, Outcome, Subject, check, subject_of
-from cluster.report.nccl.run import NcclLog, Run, text_of
+from cluster.report.nccl_log import NotALogError, read_file
+from cluster.report.nccl_result import LARGE, NcclResult, Outcome, ReportOptions, Subject, check, describe_run
+from cluster.report.nccl_run import NcclLog, Run, format_size
 from cluster.report.plot import Curve
 
 _CHANGE = 0.05
@@ -61,14 +61,14 @@ class Comparison:
             f"Compared with {count} earlier {'run' if count == 1 else 'runs'}{left_out}",
             f"{'size':>9}  {'earlier':>8}  {'this run':>8}  {'share':>6}",
             *(
-                f"{text_of(size):>9}  {median:8.2f}  {curve[size]:8.2f}  {share:6.0%}"
+                f"{format_size(size):>9}  {median:8.2f}  {curve[size]:8.2f}  {share:6.0%}"
                 for size, (median, share) in self.ratios().items()
             ),
         ]
         if count > 1:
             found += ["", f"{'date':16}  {'at large sizes':>14}  log"]
             found += [
-                f"{time:%Y-%m-%d %H:%M}  {level(run):10.1f} GB/s  {name}" for name, run, time in self.earlier[-20:]
+                f"{time:%Y-%m-%d %H:%M}  {mean_busbw(run):10.1f} GB/s  {name}" for name, run, time in self.earlier[-20:]
             ]
         return found
 
@@ -102,26 +102,28 @@ class Comparison:
 
     def document(self) -> dict[str, Any]:
         return {
-            "runs": [{"file": name, "date": time.isoformat(), "busbw": level(run)} for name, run, time in self.earlier],
+            "runs": [
+                {"file": name, "date": time.isoformat(), "busbw": mean_busbw(run)} for name, run, time in self.earlier
+            ],
             "left_out": self.left_out,
             "sizes": {str(size): {"earlier": row[0], "share": row[1]} for size, row in self.ratios().items()},
         }
 
 
 def compare(
-    run: Run, subject: Subject, logs: Sequence[tuple[NcclLog, datetime]], given: Given | None = None
+    run: Run, subject: Subject, logs: Sequence[tuple[NcclLog, datetime]], given: ReportOptions | None = None
 ) -> Comparison:
     """Compare with those of `logs` that are of the same kind. The date of a log is its header's, else the one given."""
     same: list[EarlierRun] = []
     for log, modified in logs:
         other = log.last
-        if other.complete and other.rows and not other.mixed and subject_of(other, given).kind == subject.kind:
-            same.append(EarlierRun(log.name, other, date_of(other) or modified))
+        if other.complete and other.rows and not other.mixed and describe_run(other, given).kind == subject.kind:
+            same.append(EarlierRun(log.name, other, start_time(other) or modified))
     same.sort(key=lambda earlier: earlier.time)
     return Comparison(run, tuple(same), len(logs) - len(same))
 
 
-def date_of(run: Run) -> datetime | None:
+def start_time(run: Run) -> datetime | None:
     """Return when a run began, by its header: UTC."""
     try:
         found = datetime.fromisoformat(run.facts.get("date", "").replace("Z", "+00:00"))
@@ -130,7 +132,7 @@ def date_of(run: Run) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
-def level(run: Run) -> float:
+def mean_busbw(run: Run) -> float:
     """Average busbw out of place at large sizes, else at all."""
     curve = run.curve()
     return statistics.fmean([busbw for size, busbw in curve.items() if size >= LARGE] or list(curve.values()) or [0.0])
@@ -138,7 +140,7 @@ def level(run: Run) -> float:
 
 def _since(earlier: Sequence[EarlierRun]) -> str:
     """The step in a series of runs after which it stayed lower, as a sentence; empty where it was steady."""
-    values = [level(other.run) for other in earlier]
+    values = [mean_busbw(other.run) for other in earlier]
     steps = (
         (statistics.fmean(values[at:]) / statistics.fmean(values[:at]), at)
         for at in range(1, len(values))
@@ -161,7 +163,7 @@ class Entry:
     @property
     def busbw(self) -> float:
         """Average at large sizes, GB/s."""
-        return level(self.result.run)
+        return mean_busbw(self.result.run)
 
     @property
     def kind(self) -> str:
@@ -288,14 +290,14 @@ class Folder:
         return dict(sorted(found.items(), key=lambda pair: statistics.median(entry.busbw for entry in pair[1])))
 
 
-def logs_of(path: Path) -> list[Path]:
+def log_files(path: Path) -> list[Path]:
     """The log itself, or the files of a folder in order of their names, without those of warm-ups and builds."""
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.iterdir() if file.is_file() and not file.name.endswith(_BESIDE))
 
 
-def folder_of(paths: Iterable[Path], given: Given | None = None) -> Folder:
+def read_folder(paths: Iterable[Path], given: ReportOptions | None = None) -> Folder:
     """Every log with its result; files that are none, or can't be read, are kept apart."""
     entries: list[Entry] = []
     unread: list[Finding] = []
@@ -313,7 +315,7 @@ def folder_of(paths: Iterable[Path], given: Given | None = None) -> Folder:
     return Folder(tuple(entries), tuple(unread))
 
 
-def dated_logs(paths: Iterable[Path]) -> list[tuple[NcclLog, datetime]]:
+def read_dated_logs(paths: Iterable[Path]) -> list[tuple[NcclLog, datetime]]:
     """Logs with the time of their last change; files that are no logs are left out."""
     found: list[tuple[NcclLog, datetime]] = []
     for path in paths:

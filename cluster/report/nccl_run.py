@@ -203,24 +203,24 @@ def mean(values: Iterable[float]) -> float | None:
     return sum(finite) / len(finite) if finite else None
 
 
-def text_of(size: int) -> str:
+def format_size(size: int) -> str:
     """A size as nccl-tests' options have it, in binary units: 8 MiB; with one decimal where it is no whole number."""
     units = [(1 << shift, unit) for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")) if size >= 1 << shift]
     whole = next((f"{size // of} {unit}" for of, unit in units if size % of == 0), "")
     return whole or next((f"{size / of:.1f} {unit}" for of, unit in units), f"{size} B")
 
 
-def collective_of(program: str) -> str:
+def collective_name(program: str) -> str:
     """`all_gather` of all_gather_perf or /usr/bin/all_gather_perf_mpi; the name itself of another program."""
     name = PurePath(program).name
     found = _PROGRAM.fullmatch(name)
     return found[1] if found else name
 
 
-def candidates(run: Run) -> tuple[str, ...]:
+def possible_collectives(run: Run) -> tuple[str, ...]:
     """Collectives that a run can be about, the likeliest first: by its program, the log's header, else its columns."""
     if named := run.program or run.facts.get("collective"):
-        return (collective_of(named),)
+        return (collective_name(named),)
     found = _by_columns(run) if run.rows else ()
     if run.columns is None:
         return found
@@ -250,7 +250,7 @@ def _by_columns(run: Run) -> tuple[str, ...]:
     return ("alltoall", "alltoallv") if in_place_unchecked else ("all_gather", "alltoall", "alltoallv")
 
 
-def ranks_of(run: Run, collective: str) -> int | None:
+def count_ranks(run: Run, collective: str) -> int | None:
     """Number of ranks: of the lines `# Rank`, else by the ratio of busbw and algbw; None if neither says it."""
     if run.devices:
         return len({device.rank for device in run.devices})
@@ -261,15 +261,15 @@ def ranks_of(run: Run, collective: str) -> int | None:
     return round(factor / (factor - ratio))
 
 
-def is_ring(collective: str) -> bool:
+def is_limited_by_nics(collective: str) -> bool:
     """Return whether its busbw can't be above what a node's NICs carry; trees and NVLink SHARP can be in all_reduce."""
     return collective in _RING
 
 
-def is_of_nodes(collective: str) -> bool:
+def is_limited_by_node(collective: str) -> bool:
     """Return whether its busbw is what all NICs of a node carry together. In the others each GPU sends for itself:
     their busbw comes down to one NIC's, and that is what a node without the GPUs' network reaches as well."""
-    return is_ring(collective) or collective == "all_reduce"
+    return is_limited_by_nics(collective) or collective == "all_reduce"
 
 
 def _ratio(run: Run) -> float | None:

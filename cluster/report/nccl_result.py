@@ -1,17 +1,30 @@
 """The result of a log of nccl-tests: pass, fail, or not compared, with the reasons and findings."""
 
 import difflib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
+from typing import Any
 
 from cluster.catalog import MACHINE_TYPES, fabrics
 from cluster.catalog.fabrics import Fabric, LineRate
 from cluster.catalog.machine_types import MachineType
 from cluster.catalog.nccl import REFERENCES, Minimum, Reference, reference, references_of
 from cluster.findings import Finding, Level
-from cluster.report.nccl.run import NcclLog, Quote, Run, candidates, is_of_nodes, is_ring, ranks_of, text_of
+from cluster.report.nccl_run import (
+    Measure,
+    NcclLog,
+    Quote,
+    Run,
+    count_ranks,
+    format_size,
+    is_limited_by_nics,
+    is_limited_by_node,
+    possible_collectives,
+)
+from cluster.report.plot import Curve
 
 LARGE = 256 * 2**20
 """The size from which on a transfer takes milliseconds, and bandwidth decides instead of latency."""
@@ -60,7 +73,7 @@ _LEVELS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class ReportOptions:
     """Options of a report, which count before what the log says."""
 
     machine_type: str = ""
@@ -146,10 +159,10 @@ class NcclResult:
     subject: Subject
 
 
-def subject_of(run: Run, given: Given | None = None) -> Subject:
+def describe_run(run: Run, given: ReportOptions | None = None) -> Subject:
     """The circumstances of a run: as given, else by its header, else by what nccl-tests printed."""
-    given = given or Given()
-    possible = (given.collective,) if given.collective else candidates(run)
+    given = given or ReportOptions()
+    possible = (given.collective,) if given.collective else possible_collectives(run)
     collective = possible[0] if possible else ""
     machine_type = given.machine_type or run.facts.get("machine_type", "")
     nodes = given.nodes or run.nodes
@@ -160,7 +173,7 @@ def subject_of(run: Run, given: Given | None = None) -> Subject:
         gpu=run.gpu,
         types=run.types,
         nodes=nodes,
-        ranks=ranks_of(run, collective),
+        ranks=count_ranks(run, collective),
         collective=collective,
         possible=possible,
         network_only=network_only,
@@ -168,10 +181,10 @@ def subject_of(run: Run, given: Given | None = None) -> Subject:
     )
 
 
-def check(log: NcclLog, given: Given | None = None) -> NcclResult:
+def check(log: NcclLog, given: ReportOptions | None = None) -> NcclResult:
     """Compare the last run of a log with the reference of its machine type, collective and number of nodes."""
     run = log.last
-    subject = subject_of(run, given)
+    subject = describe_run(run, given)
     where = f"{log.name}:{run.line}"
     reasons = tuple(_reasons(run, subject))
     findings = (
@@ -190,7 +203,9 @@ def _reasons(run: Run, subject: Subject) -> Iterator[NcclReason]:
     for minimum in subject.reference.minimums if subject.reference else ():
         what, busbw = _sizes_of(minimum), run.mean(minimum.sizes)
         if missing := minimum.sizes - set(run.sizes):
-            which = "" if missing == minimum.sizes else f" at {', '.join(text_of(size) for size in sorted(missing))}"
+            which = (
+                "" if missing == minimum.sizes else f" at {', '.join(format_size(size) for size in sorted(missing))}"
+            )
             yield NcclReason(f"{what}: not measured{which}", None, minimum.source)
         elif busbw is not None:
             compared = True
@@ -199,7 +214,7 @@ def _reasons(run: Run, subject: Subject) -> Iterator[NcclReason]:
     if run.networks and subject.line_rate:
         yield NcclReason(f"network that NCCL uses: {', '.join(sorted(run.networks))}", None)
     top, rate = _best_large(run.curve()), subject.line_rate
-    if top is None or rate is None or not is_of_nodes(subject.collective):
+    if top is None or rate is None or not is_limited_by_node(subject.collective):
         return
     share = top / rate.total
     text = f"most: {top:.1f} GB/s, {share:.0%} of the line rate of the GPUs' NICs ({rate.total:.0f} GB/s)"
@@ -214,8 +229,8 @@ def _reasons(run: Run, subject: Subject) -> Iterator[NcclReason]:
 
 def _sizes_of(minimum: Minimum) -> str:
     if minimum.low == minimum.high:
-        return text_of(minimum.low)
-    return f"average of {text_of(minimum.low)} to {text_of(minimum.high)}"
+        return format_size(minimum.low)
+    return f"average of {format_size(minimum.low)} to {format_size(minimum.high)}"
 
 
 def _finding(name: str, where: str, what: str, *, todo: str = "", level: Level | None = None) -> Finding:
@@ -234,7 +249,9 @@ def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Itera
         yield _finding("nccl-torn", f"{log.name}:{run.torn[0].line}", what)
     yield from _end(log, run, where)
     if run.out_of_bounds or run.wrong:
-        sizes = dict.fromkeys(text_of(row.size) for row in run.rows if any(measure.wrong for measure in row.measures))
+        sizes = dict.fromkeys(
+            format_size(row.size) for row in run.rows if any(measure.wrong for measure in row.measures)
+        )
         wrong = f"{run.wrong} wrong elements{' at ' if sizes else ''}{', '.join(sizes)}"
         what = wrong if run.wrong else f"{run.out_of_bounds} values out of bounds"
         what = f"Wrong results: {what}. Data was corrupted on the way or in a GPU's memory"
@@ -289,7 +306,7 @@ def _end(log: NcclLog, run: Run, where: str) -> Iterator[Finding]:
         what = "The log ends before the first row: the program stopped while it connected its ranks"
     else:
         last = run.unfinished.line if run.unfinished else run.rows[-1].line
-        size = text_of(run.rows[-1].size)
+        size = format_size(run.rows[-1].size)
         what = f"Truncated: the footer is missing. The last row, of {size}, begins at line {last}"
     yield _finding("nccl-truncated", where, what)
 
@@ -307,7 +324,7 @@ def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]
     if not curve:
         return
     if run.complete and (largest := max(curve)) < LARGE:
-        what = f"Small messages only: the largest is {text_of(largest)}, so this is about latency, not bandwidth"
+        what = f"Small messages only: the largest is {format_size(largest)}, so this is about latency, not bandwidth"
         yield _finding("nccl-small-only", where, what)
     if inactive := _inactive(run, subject, curve):
         todo = f"{subject.fabric.inactive}; {_ADVICE['nccl-fabric-inactive']}"
@@ -319,14 +336,14 @@ def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]
         yield _finding("nccl-one-slow", where, f"{what}or links. The log does not say which", level=level)
     growing = [(size, busbw) for size, busbw in curve.items() if size >= _GROWS_FROM]
     drops = [
-        f"from {busbw:.1f} GB/s at {text_of(size)} to {following:.1f} at {text_of(larger)}"
+        f"from {busbw:.1f} GB/s at {format_size(size)} to {following:.1f} at {format_size(larger)}"
         for (size, busbw), (larger, following) in pairwise(growing)
         if following < busbw * (1 - _DROP)
     ]
     if drops:
         what = f"Bandwidth falls with the size: {'; '.join(drops)}. It should grow, up to a plateau"
         yield _finding("nccl-drop", where, what, level=Level.ERROR if subject.reference else None)
-    apart = [text_of(row.size) for row in run.rows if row.size >= LARGE and row.spread > _SPREAD]
+    apart = [format_size(row.size) for row in run.rows if row.size >= LARGE and row.spread > _SPREAD]
     if len(apart) >= 2:
         what = f"Out of place and in place differ by more than {_SPREAD:.0%} at {', '.join(apart)}: something else "
         what += "used the network or a GPU was throttled for a part of the run"
@@ -342,7 +359,7 @@ def _inactive(run: Run, subject: Subject, curve: dict[int, float]) -> str:
         return "NCCL says that it uses the network Socket, which is TCP through the kernel"
     if best is None:
         return ""
-    if best <= FLOOR_NICS * rate.nic and is_of_nodes(subject.collective):
+    if best <= FLOOR_NICS * rate.nic and is_limited_by_node(subject.collective):
         beside = f"the reference has {max(known.busbw.values()):.0f} and " if known and known.busbw else ""
         return (
             f"at most {best:.1f} GB/s at large sizes, where {beside}the GPUs' NICs carry {rate.total:.0f}. "
@@ -376,7 +393,7 @@ def _plateau(subject: Subject, curve: dict[int, float]) -> str:
         if share < _SLOW:
             shape = "Plateau" if flat else "Large sizes are"
             return f"{shape} at {level:.0f} GB/s, {share:.0%} of the reference{_nics(share, subject)}"
-    elif flat and not known and subject.line_rate and is_ring(subject.collective):
+    elif flat and not known and subject.line_rate and is_limited_by_nics(subject.collective):
         share = level / subject.line_rate.total
         if share < _SLOW_OF_LINE:
             return f"Plateau at {level:.0f} GB/s, {share:.0%} of the line rate{_nics(share, subject)}"
@@ -415,3 +432,129 @@ def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
         if known := ", ".join(f"{row.collective} on {row.nodes}" for row in references_of(named)):
             todo = f"run one that has one ({known})"
     yield _finding("nccl-no-reference", where, what, todo=todo)
+
+
+# -- a result as text, as a document for programs, and as curves -------------------------------------------------------
+
+X_LABEL, Y_LABEL = "message size", "bus bandwidth (busbw), GB/s"
+_HEADING = ("size", "time us", "algbw", "busbw", "#wrong", "time us", "algbw", "busbw", "#wrong")
+_MARKS = {True: "met: ", False: "not met: ", None: ""}
+
+
+def report_lines(log: NcclLog, result: NcclResult, given: ReportOptions | None = None) -> list[str]:
+    """Every run as a table, then the result with its reasons, and the findings."""
+    found: list[str] = []
+    for number, run in enumerate(log.runs, 1):
+        subject = result.subject if run is result.run else describe_run(run, given)
+        place = f"run {number} of {len(log.runs)}, " if len(log.runs) > 1 else ""
+        found += [f"{log.name}: {place}{subject or 'unknown'}", *table_of(run, subject), _footer(run), ""]
+    found.append(f"Result: {result.outcome.value}")
+    found += [f"  {_MARKS[reason.met]}{reason.text}" for reason in result.reasons]
+    for finding in result.findings:
+        found += ["", *finding_lines(finding)]
+    return found
+
+
+def table_of(run: Run, subject: Subject) -> list[str]:
+    """Rows in columns: out of place and in place, and the share of the reference where there is one."""
+    reference = subject.reference.busbw if subject.reference else {}
+    heading = [*_HEADING, *(("reference", "share") if reference else ())]
+    rows = [heading]
+    for row in run.rows:
+        cells = [format_size(row.size), *_cells(row.out_of_place), *_cells(row.in_place)]
+        if reference:
+            expected, busbw = reference.get(row.size), row.measures[0].busbw
+            cells += [f"{expected:.1f}", f"{busbw / expected:.0%}"] if expected else ["", ""]
+        rows.append(cells)
+    widths = [max(len(cells[column]) for cells in rows) for column in range(len(heading))]
+    drawn = ["  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)) for cells in rows]
+    half = sum(widths[1:5]) + 6
+    above = f"{'':{widths[0]}}  {'out of place':^{half}}  {'in place':^{half}}".rstrip()
+    return [above, *(line.rstrip() for line in drawn)] if run.rows else ["no rows"]
+
+
+def finding_lines(finding: Finding) -> list[str]:
+    """A finding with its level, and what to do in a line of its own."""
+    level = "note" if finding.level is Level.INFO else finding.level.value
+    return [f"{level}: {finding.what}. [{finding.id}, {finding.where}]", f"  to do: {finding.todo}"]
+
+
+def report_curves(result: NcclResult, others: Iterable[Curve] = ()) -> tuple[list[Curve], dict[float, str]]:
+    """Curves of a run (out of place), of others and of the reference, and texts for their sizes."""
+    run, reference = result.run, result.subject.reference
+    curves = [Curve("this run", list(run.curve().items())), *others]
+    if reference and reference.busbw:
+        curves.append(Curve("reference", list(reference.busbw.items()), reference=True))
+    sizes = {x for curve in curves for x, _ in curve.points}
+    return curves, {size: format_size(int(size)) for size in sorted(sizes)}
+
+
+def report_document(log: NcclLog, result: NcclResult) -> dict[str, Any]:
+    """Return all of it for programs; numbers that are not finite are null."""
+    subject, reference = result.subject, result.subject.reference
+    return {
+        "file": log.name,
+        "result": result.outcome.value,
+        "reasons": [{"text": reason.text, "met": reason.met, "source": reason.source} for reason in result.reasons],
+        "findings": [
+            {
+                "id": finding.id,
+                "level": finding.level.value,
+                "where": finding.where,
+                "what": finding.what,
+                "todo": finding.todo,
+            }
+            for finding in result.findings
+        ],
+        "machine_type": subject.machine_type,
+        "gpu": subject.gpu,
+        "nodes": subject.nodes,
+        "hosts": list(result.run.hosts),
+        "ranks": subject.ranks,
+        "collective": subject.collective,
+        "network_only": subject.network_only,
+        "reference": {str(size): busbw for size, busbw in reference.busbw.items()} if reference else None,
+        "last": next(number for number, run in enumerate(log.runs) if run is result.run),
+        "runs": [_document(run) for run in log.runs],
+    }
+
+
+def _document(run: Run) -> dict[str, Any]:
+    return {
+        "line": run.line,
+        "program": run.program,
+        "facts": dict(run.facts),
+        "complete": run.complete,
+        "average": _finite(run.average),
+        "out_of_bounds": run.out_of_bounds,
+        "rows": [
+            {
+                **{name: getattr(row, name) for name in ("size", "count", "type", "redop", "root")},
+                "out_of_place": _half(row.out_of_place),
+                "in_place": _half(row.in_place),
+            }
+            for row in run.rows
+        ],
+    }
+
+
+def _half(measure: Measure | None) -> dict[str, float | int | None] | None:
+    return {name: _finite(value) for name, value in measure._asdict().items()} if measure else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _cells(measure: Measure | None) -> Sequence[str]:
+    if measure is None:
+        return ("", "", "", "")
+    wrong = "N/A" if measure.wrong is None else str(measure.wrong)
+    return (f"{measure.time_us:.1f}", f"{measure.algbw:.2f}", f"{measure.busbw:.2f}", wrong)
+
+
+def _footer(run: Run) -> str:
+    if run.average is None:
+        return "no footer"
+    bounds = "" if run.out_of_bounds is None else f", {run.out_of_bounds} values out of bounds"
+    return f"average busbw of all rows: {run.average:g} GB/s{bounds}"

@@ -1,1 +1,0 @@
-"""Findings about a running cluster, from what was observed on its machines: pure functions."""

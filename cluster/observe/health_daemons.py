@@ -1,0 +1,292 @@
+"""Findings about daemons: not running, not answering, restarting; the reconcile loop; jobs that slurmctld lost."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cluster.findings import ClusterFinding
+from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.slurm.paths import LOGS
+
+RESTARTS = 3
+"""Automatic restarts, since somebody last started the unit, from which on they are a finding if the last is recent."""
+RECENT_SECONDS = 600
+"""Seconds after a start in which the daemon may end again."""
+NAMED_JOBS = 5
+"""Jobs that a finding lists; of more, the first ones."""
+_RETRIES = {"hpc-node"}
+"""Units that are restarted until the machine has joined; the finding about the set-up reports them."""
+_REPORTED = {"slurmctld", "slurmdbd", "mariadb", "slurmrestd"}
+"""Units that `controller` reports when they do not run, with the number of starts."""
+
+
+def controller(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield the controller's daemons that do not run or do not answer; slurmrestd where the stack has it."""
+    machine = cluster.controller
+    if not machine.has_facts:
+        return
+    slurmctld, mariadb, slurmdbd, slurmrestd = (
+        _unit(machine, name) for name in ("slurmctld", "mariadb", "slurmdbd", "slurmrestd")
+    )
+    if not _active(slurmctld) or not (cluster.slurmctld_answers or machine.is_busy):
+        reason = machine.error("slurm", "ping") or (cluster.slurm("ping") or {}).get("said", "")
+        state = _state(slurmctld) if not _active(slurmctld) else f"runs, but does not answer: {reason}"
+        yield _stopped(cluster, "slurmctld", slurmctld, f"slurmctld {state}. No job starts; jobs that run go on")
+    waiting = (cluster.slurm("statistics") or {}).get("waiting")
+    count = "" if waiting is None else f"; {waiting} record{'s' * (waiting != 1)} of jobs wait in slurmctld until then"
+    for name, title, unit in (("mariadb", "MariaDB", mariadb), ("slurmdbd", "slurmdbd", slurmdbd)):
+        if not _active(unit):
+            what = f"{title} {_state(unit)}. Nothing is written to the accounting{count}"
+            yield _stopped(cluster, name, unit, what)
+    answer = cluster.slurm("database") or {}
+    if _active(slurmdbd) and answer.get("up") is False and _active(mariadb) and not machine.is_busy:
+        what = f"slurmdbd runs, but does not answer: {_last_line(answer.get('said', ''))}{count}"
+        yield _stopped(cluster, "slurmdbd", slurmdbd, what)
+    if not _active(slurmrestd):
+        what = f"slurmrestd {_state(slurmrestd)}. Nobody gets an answer by REST"
+        yield _stopped(cluster, "slurmrestd", slurmrestd, what)
+
+
+_TELLING = re.compile(r"error|fatal|fail|killed|exited|denied|refused|no space|cannot|can't|unable", re.IGNORECASE)
+# Messages of systemd about any unit, which give no cause.
+_OF_SYSTEMD = re.compile(
+    r"(Start(ed|ing)|Stopp(ed|ing)) .*|Failed to start .*"
+    r"|.*(Scheduled restart job|Deactivated successfully|Consumed |Failed with result ).*"
+)
+_LINES = 2
+_LONGEST = 160
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """Return the last lines of a journal about errors, else the daemon's last line; empty if there is none."""
+    own = [line.strip().rstrip(".") for line in lines if line.strip() and not _OF_SYSTEMD.match(line)]
+    telling = [line for line in own if _TELLING.search(line)]
+    return "; ".join(
+        line if len(line) <= _LONGEST else line[:_LONGEST] + "..." for line in (telling or own[-1:])[-_LINES:]
+    )
+
+
+_RECORDS = {
+    "runaway": (
+        "still running in the accounting, and slurmctld does not know {}",
+        "./hpc ssh {} controller -- sacctmgr show runawayjobs",
+        "It offers to end them in the database.",
+    ),
+    "unrecorded": (
+        "ended, and the accounting does not have {}",
+        "./hpc accounting rebuild {}",
+        "It shows them, and writes their records, without steps, from what slurmctld noted at their end.",
+    ),
+}
+
+
+def records(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield jobs whose end is missing in the accounting, as slurmctld was killed before it sent the record."""
+    found = cluster.controller.part("records")
+    if not found or (cluster.slurm("statistics") or {}).get("waiting"):
+        return  # a record that waits in slurmctld is not lost
+    for kind, (what, todo, note) in _RECORDS.items():
+        if jobs := found[kind]:
+            many = len(jobs) > 1
+            yield ClusterFinding(
+                id=f"jobs-{kind}",
+                where=(cluster.controller.name,),
+                what=f"{len(jobs)} job{'s' * many} {what.format('them' if many else 'it')}: {list_jobs(jobs)}",
+                todo=todo.format(cluster.stack),
+                note=note,
+            )
+
+
+def prometheus(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield Prometheus, where the stack has it, if it does not answer: nobody gets an alert then."""
+    machine = cluster.monitoring
+    why = machine.error("alerts")
+    if why and not machine.is_busy:
+        yield ClusterFinding(
+            id="monitoring-down",
+            where=(machine.name,),
+            what=f"Prometheus does not answer, so no alert fires: {why}",
+            todo=f"./hpc ssh {cluster.stack} {machine.roles[0]} -- systemctl restart prometheus",
+            note="Its log on that machine: journalctl -u prometheus",
+        )
+
+
+def lost_jobs(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield jobs of the last day that slurmctld had accepted but not saved when it was killed."""
+    lost = cluster.controller.part("lost") or []
+    todo = f"./hpc ssh {cluster.stack} controller -- journalctl -u hpc-lost-jobs"
+    if not_submitted := [job for job in lost if "again" not in job]:
+        yield ClusterFinding(
+            id="jobs-lost",
+            where=(cluster.controller.name,),
+            what=f"slurmctld was killed and lost {_lost(not_submitted)}. "
+            f"Not submitted again: {not_submitted[0]['why']}",
+            todo=todo,
+            note="It has the reason for each. Their users start them again. This is shown for a day.",
+            since=not_submitted[0]["time"],
+        )
+    if submitted := [job for job in lost if "again" in job]:
+        numbers = list_jobs([str(job["again"]) for job in submitted])
+        yield ClusterFinding(
+            id="jobs-submitted-again",
+            where=(cluster.controller.name,),
+            what=f"slurmctld was killed and lost {_lost(submitted)}. Submitted again as {numbers}",
+            todo=todo,
+            note="It has all of them. Nothing is to be done. This is shown for a day.",
+            since=submitted[0]["time"],
+        )
+
+
+def _lost(jobs: Sequence[Mapping[str, Any]]) -> str:
+    """Return a number of jobs with their users: `2 jobs: 7 of alice, 8`."""
+    names = [str(job["job"]) + (f" of {job['user']}" if job.get("user") else "") for job in jobs]
+    return f"{len(jobs)} job{'s' * (len(jobs) > 1)}: {list_jobs(names)}"
+
+
+def list_jobs(names: Sequence[str]) -> str:
+    """Return the first names, separated by commas."""
+    return ", ".join(names[:NAMED_JOBS]) + (", ..." if len(names) > NAMED_JOBS else "")
+
+
+def _stopped(cluster: ClusterObservation, name: str, unit: Mapping[str, Any], what: str) -> ClusterFinding:
+    log = f"{LOGS}/{name}.log" if name in ("slurmctld", "slurmdbd") else f"journalctl -u {name}"
+    verb = "restart" if _active(unit) else "start"
+    return ClusterFinding(
+        id=f"{name}-down",
+        where=(cluster.controller.name,),
+        what=what,
+        todo=f"./hpc ssh {cluster.stack} controller -- systemctl {verb} {name}",
+        note=f"Its log on that machine: {log}",
+        since=None if _active(unit) else unit.get("since") or None,
+    )
+
+
+def munged(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines whose munged does not run or does not authenticate."""
+    for machine in cluster.machines:
+        unit, check = _unit(machine, "munge"), machine.munge
+        if not machine.has_facts or (_active(unit) and (check is None or check["works"] or machine.is_busy)):
+            continue
+        state = (
+            _state(unit)
+            if not _active(unit)
+            else f"is running but does not authenticate: {_last_line((check or {}).get('why', ''))}"
+        )
+        yield ClusterFinding(
+            id="munge-down",
+            where=(machine.name,),
+            what=f"munged {state}. No message of Slurm's is accepted there",
+            todo=f"./hpc ssh {cluster.stack} {machine.name} -- systemctl restart munge",
+            since=None if _active(unit) else unit.get("since") or None,
+        )
+
+
+def restarting(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield daemons that systemd restarts again and again."""
+    for machine in cluster.machines:
+        for name, unit in machine.daemons.items():
+            if unit["restarts"] < RESTARTS or name in _RETRIES or (name in _REPORTED and not _active(unit)):
+                continue
+            if unit["sub"] != "auto-restart" and machine.time - unit["started"] > RECENT_SECONDS:
+                continue
+            words = last_words(unit.get("journal") or ())
+            yield ClusterFinding(
+                id="daemon-restarting",
+                where=(machine.name,),
+                what=f"{name} ends again and again: systemd restarted it {unit['restarts']} times, "
+                f"and its state is {unit['sub']}{f'. Its last messages: {words}' if words else ''}",
+                todo=f"./hpc ssh {cluster.stack} {machine.name} -- journalctl -u {name} -n 50",
+                since=unit["since"] or None,
+            )
+
+
+def _unit(machine: MachineObservation, name: str) -> Mapping[str, Any]:
+    return machine.daemons.get(name) or {}
+
+
+def _active(unit: Mapping[str, Any]) -> bool:
+    # A unit that was not reported counts as active: nothing is known against it.
+    return unit.get("state", "active") in ("active", "reloading")
+
+
+def _state(unit: Mapping[str, Any]) -> str:
+    """Return the state of a stopped unit in words, with the end of its journal."""
+    states = {"failed": "has failed", "activating": "is starting", "deactivating": "is stopping"}
+    text = states.get(unit["state"], f"does not run ({unit['state']})")
+    if unit.get("sub") == "auto-restart":
+        text = f"ends again and again (started {unit['restarts']} times)"
+    words = last_words(unit.get("journal") or ())
+    return f"{text}: {words}" if words and unit["state"] != "inactive" else text
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no answer"
+
+
+WATCH_LATE = 120
+"""Seconds without a pass after which the watch has stopped. A pass comes every few seconds, and may wait for Compute
+Engine."""
+
+
+def failover(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield the watch of a controller in two zones if it does not answer or has stopped."""
+    found = cluster.controller.part("failover")
+    if not found:
+        return
+    late = cluster.controller.time - found.get("time", 0)
+    if found["why"] or late > WATCH_LATE:
+        why = found["why"] or f"its last pass was {late / 60:.0f} min ago"
+        yield ClusterFinding(
+            id="failover-watch",
+            where=(cluster.controller.name,),
+            what=f"nothing watches the controller, which would not come back in its other zone: {why}",
+            todo=f"./hpc up {cluster.stack}",
+            note=f"After ./hpc refresh {cluster.stack} it starts what watches, or creates it again. The serial console "
+            "of that machine has the reason.",
+        )
+
+
+_YOUNG = "slurmctld has run for"
+"""Prefix of the reason why the loop waits after slurmctld's start: nodes have to register first."""
+
+
+def reconcile(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield brakes of the reconcile loop, each with the command that releases it, then what the loop can't do."""
+    found = cluster.controller.part("reconcile")
+    if not found:
+        return
+    where, command = (cluster.controller.name,), f"./hpc ssh {cluster.stack} controller --"
+    log = f"./hpc logs {cluster.stack} reconcile"
+    if found["why"] and not found["why"].startswith(_YOUNG):
+        what = f"the reconcile loop deletes nothing and sets no node down: {found['why']}"
+        yield ClusterFinding(id="reconcile-blind", where=where, what=what, todo=log)
+    for brake in found["brakes"]:
+        mode = brake["brake"].startswith("mode: ")
+        yield ClusterFinding(
+            id="reconcile-brake",
+            where=where,
+            what=f"the reconcile loop is held by {brake['brake']}: {brake['text']}",
+            todo=f"./hpc up {cluster.stack}" if mode else f"{command} {brake['todo']}",
+            note="With slurm.reconcile.mode: act in the stack file." if mode else "",
+        )
+    for reason in found["cooling"].values():
+        yield ClusterFinding(
+            id="no-capacity",
+            where=where,
+            what=reason.removeprefix("hpc: "),
+            todo=f"{command} hpc-reconcile lift",
+            note="That tries it at once; by itself it is tried at the time given.",
+        )
+    for name, since in found.get("waits", {}).items():
+        hours = (cluster.controller.time - since) / 3600
+        yield ClusterFinding(
+            id="repair-waits",
+            where=(name,),
+            what=f"{name} is repaired, and waits for an idle node to run the NCCL test with, for {hours:.1f} h",
+            todo=f"./hpc nodes {cluster.stack} resume {name}",
+            note="That returns it to jobs without the test; by itself it is measured as soon as a node is idle.",
+        )
+    for text in found["alerts"]:
+        what = f"needs a person: {text}"
+        yield ClusterFinding(id="reconcile-alert", where=where, what=what, todo=log)

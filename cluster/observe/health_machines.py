@@ -1,0 +1,367 @@
+"""Findings about machines: unreachable, not set up, cut off; MUNGE keys, clocks, file systems, configuration, age."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from cluster.findings import OLDEST_KERNEL, ClusterFinding
+from cluster.observe.health_daemons import last_words
+from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.slurm.paths import CONTROLLER_FILES
+
+LIFETIME = 300
+"""Seconds that a MUNGE credential is valid (munge(7)). If two clocks differ by more, each machine takes credentials of
+the other for expired or for not yet valid."""
+SKEW = 5.0
+"""Smallest difference in seconds that is a finding, long before it breaks anything."""
+NEARLY, FULL = 0.90, 0.99
+"""Share of a file system's space or inodes in use from which on it is nearly full, and full."""
+DAY = 86400
+OLDEST = 60
+"""Days after which old packages are a finding. Ubuntu publishes security updates nearly every week."""
+_LOSSES = {
+    "controller": ("controller machine", "no job starts and nobody can ask for one; jobs that run go on"),
+    "login": ("login machine", "nobody can log in there"),
+    "monitoring": ("machine of Prometheus", "nothing collects metrics and no alert fires; Slurm and jobs go on"),
+}
+"""Name of a machine by its role, and what fails without it."""
+
+
+def unreachable(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines that do not answer SSH; nodes have a finding of their own."""
+    for machine in cluster.machines:
+        if machine.reached or machine.late or machine.roles == ("node",):
+            continue
+        kind, loss = next(row for role, row in _LOSSES.items() if role in machine.roles)
+        yield ClusterFinding(
+            id="machine-unreachable",
+            where=(machine.name,),
+            what=f"{kind} does not answer SSH ({machine.why}): {loss}",
+            todo=f"./hpc up {cluster.stack}",
+            note=f"It starts the machine again if it is not running; on Google Cloud after "
+            f"./hpc refresh {cluster.stack}.",
+        )
+
+
+def late(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines that accept connections but sent no report, or only a part, in time."""
+    todo = f"./hpc status {cluster.stack} --timeout 60"
+    if len(cluster.machines) > 1 and all(machine.late for machine in cluster.machines):
+        yield ClusterFinding(
+            id="host-busy",
+            where=tuple(machine.name for machine in cluster.machines),
+            what=f"each accepts connections, and none gave a report ({cluster.machines[0].why}): this host is busy, or "
+            "the network to them is slow. Nothing is known of the cluster",
+            todo=todo,
+        )
+        return
+    for machine in cluster.machines:
+        if machine.late or machine.is_busy:
+            yield ClusterFinding(
+                id="machine-late",
+                where=(machine.name,),
+                what=f"is there, and gave no report: {machine.why}"
+                if machine.late
+                else "gave a part of its report only",
+                todo=todo,
+                note="It or this host is busy, or it hangs. What is missing is not checked.",
+            )
+
+
+def not_set_up(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines without the set-up, or with one that failed."""
+    for machine in cluster.machines:
+        if not machine.reached:
+            continue
+        if not machine.has_facts:
+            yield ClusterFinding(
+                id="setup-missing",
+                where=(machine.name,),
+                what=f"has no set-up that can report ({machine.why})",
+                # `up` compares the stack with its last run only, so it can't find damage that was done since then.
+                todo=f"./hpc up {cluster.stack}" if machine.old else f"./hpc drift {cluster.stack} --mend",
+                note="" if machine.old else "It brings the set-up again, and has the machine do its part.",
+            )
+        elif why := setup_failure(machine):
+            yield ClusterFinding(
+                id="setup-failed",
+                where=(machine.name,),
+                what=f"its set-up failed: {why}",
+                todo=f"./hpc ssh {cluster.stack} {machine.name} -- journalctl -u hpc-node -n 50",
+                note="It is tried again by itself, every few seconds.",
+                since=setup_unit(machine).get("since"),
+            )
+
+
+def cluster_state(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines that can't read the cluster state: nodes apply no new config version, and reports are lost."""
+    for machine in cluster.machines:
+        if why := machine.part("cluster_state", "damaged"):
+            yield ClusterFinding(
+                id="cluster-state-damaged",
+                where=(machine.name,),
+                what=f"the cluster state, from which nodes read their configuration, is damaged: {why}",
+                todo=f"./hpc drift {cluster.stack} --mend",
+                note="The controller writes it again, and machines report again.",
+            )
+
+
+def setup_failure(machine: MachineObservation) -> str:
+    """Return why the last set-up of a machine failed; empty if it did not."""
+    report = machine.report
+    # A report of an earlier boot does not apply to this one.
+    if report.get("state") == "failed" and report.get("boot") == machine.part("boot", "id"):
+        return str(report.get("message", "")).strip()
+    unit = setup_unit(machine)
+    if unit.get("state") == "failed" or unit.get("sub") == "auto-restart":
+        return last_words(unit.get("journal") or ()) or "its journal says nothing"
+    return ""
+
+
+def setup_unit(machine: MachineObservation) -> Mapping[str, Any]:
+    """Return the systemd unit that sets up a node; empty on other machines."""
+    return machine.daemons.get("hpc-node") or {}
+
+
+def cut_off(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines that answer this host but can't reach slurmctld, although it is up."""
+    for machine in cluster.machines:
+        port = machine.controller
+        if port.get("reached") is not False or not cluster.slurmctld_answers:
+            continue
+        address = f"{port.get('host')}:{port.get('port')}"
+        yield ClusterFinding(
+            id="network-cut",
+            where=(machine.name,),
+            what=f"answers SSH from here, but cannot reach the controller ({address}: {port.get('why', '')}), where "
+            "slurmctld is up: the network between the two is cut",
+            todo=f"./hpc ssh {cluster.stack} {machine.name} -- ping -c 3 {port.get('host')}",
+            note="Look at its network and at firewalls between the two.",
+        )
+
+
+def munge_keys(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines with another MUNGE key than the controller; none if the controller's is not known."""
+    expected = (cluster.controller.munge or {}).get("key")
+    for machine in cluster.machines:
+        if not expected or machine.munge is None or (key := machine.munge.get("key")) == expected:
+            continue
+        if not key:
+            yield ClusterFinding(
+                id="munge-key",
+                where=(machine.name,),
+                what="has no MUNGE key: its set-up has not come that far",
+                todo=f"./hpc up {cluster.stack}",
+            )
+            continue
+        restart = f"./hpc ssh {cluster.stack} {machine.name} -- systemctl restart hpc-node"
+        yield ClusterFinding(
+            id="munge-key",
+            where=(machine.name,),
+            what="has another MUNGE key than the controller: no authentication between the two succeeds",
+            todo=restart if machine.roles == ("node",) else f"./hpc drift {cluster.stack} --mend",
+            note="It installs again the key that the stack gave it.",
+        )
+
+
+def clocks(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines whose clock differs from the controller's by more than the time that reading it took."""
+    for machine in cluster.machines:
+        skew = clock_skew(machine, cluster.controller)
+        if abs(skew) < SKEW:
+            continue
+        effect = (
+            "Every credential between the two is refused"
+            if abs(skew) >= LIFETIME
+            else f"MUNGE refuses credentials from {LIFETIME} s on"
+        )
+        yield ClusterFinding(
+            id="clock-skew",
+            where=(machine.name,),
+            what=f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's. {effect}",
+            todo=f"./hpc ssh {cluster.stack} {machine.name} -- timedatectl",
+            note="Let it follow the time server that the controller follows.",
+        )
+
+
+def unauthenticated(cluster: ClusterObservation) -> set[str]:
+    """Return the machines that can't authenticate to the controller, so that slurmctld gets no answer from them."""
+    by_clock = {
+        machine.name for machine in cluster.machines if abs(clock_skew(machine, cluster.controller)) >= LIFETIME
+    }
+    return by_clock.union(*(finding.where for finding in munge_keys(cluster)))
+
+
+def clock_skew(machine: MachineObservation, reference: MachineObservation) -> float:
+    """Return the seconds by which a machine's clock, as its munged reads it, is certainly ahead; negative: behind; 0 if
+    one of the clocks is not known.
+
+    A clock was read at some time between request and response, so that much of a difference is not certain.
+    """
+    if not machine.has_facts or not reference.has_facts:
+        return 0.0
+    low, high = _clock_bounds(machine)
+    other_low, other_high = _clock_bounds(reference)
+    return max(low - other_high, 0.0) or min(high - other_low, 0.0)
+
+
+def _clock_bounds(machine: MachineObservation) -> tuple[float, float]:
+    time = machine.time + (machine.munge or {}).get("ahead", 0)
+    return time - machine.answered, time - machine.asked
+
+
+def full_disks(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield file systems that are full or nearly full, each by the shortest path on it."""
+    for machine in cluster.machines:
+        disks: dict[int, tuple[str, Mapping[str, Any]]] = {}
+        for path, disk in sorted(machine.disks.items(), key=lambda row: len(row[0])):
+            if "error" not in disk and disk.get("size"):
+                disks.setdefault(disk["device"], (path, disk))
+        for path, disk in disks.values():
+            space = f"{disk['free'] / 2**30:.1f} GiB are left", f"du -xh --max-depth=2 {path} | sort -h | tail"
+            inodes = f"{disk['inodes_free']} are left", f"du -x --inodes {path} | sort -n | tail"
+            for unit, used, (left, command) in (
+                ("space", bytes_used(disk), space),
+                ("inodes", inodes_used(disk), inodes),
+            ):
+                if used >= NEARLY:
+                    name = f"the shared file system {path}" if disk.get("shared") else path
+                    degree = "full" if used >= FULL else "nearly full"
+                    yield ClusterFinding(
+                        id="disk-full",
+                        where=(machine.name,),
+                        what=f"{name} is {degree}: {used:.0%} of its {unit} used, {left}",
+                        todo=f"./hpc ssh {cluster.stack} {machine.name} -- '{command}'",
+                        note="It shows what fills it.",
+                    )
+
+
+def bytes_used(disk: Mapping[str, Any]) -> float:
+    """Return the used share of the space that is not reserved for root, as df(1) computes it."""
+    total = disk["used"] + disk["free"]
+    return disk["used"] / total if total else 1.0
+
+
+def inodes_used(disk: Mapping[str, Any]) -> float:
+    """Return the used share of the inodes; 0 if the file system has no fixed number of them."""
+    return 1 - disk["inodes_free"] / disk["inodes"] if disk["inodes"] else 0.0
+
+
+def missing_mounts(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield shared file systems that are not mounted or do not answer, and file systems that are read-only."""
+    for machine in cluster.machines:
+        for path, disk in machine.disks.items():
+            what = todo = note = ""
+            if disk.get("mounted") is False:
+                what = f"the shared file system {path} is not mounted"
+                todo = f"./hpc ssh {cluster.stack} {machine.name} -- mount {path}"
+            elif "error" in disk:
+                what = f"{path} does not answer ({disk['error']})"
+                todo = f"./hpc ssh {cluster.stack} {machine.name} -- timeout 5 ls {path}"
+                note = "Look at its server and at the network between the two."
+            elif disk.get("read_only"):
+                what = f"{path} is mounted read-only"
+                todo = f"./hpc ssh {cluster.stack} {machine.name} -- 'dmesg | tail'"
+                note = "The kernel reports there whether the disk fails."
+            if what:
+                yield ClusterFinding(id="mount-missing", where=(machine.name,), what=what, todo=todo, note=note)
+
+
+def older_slurm(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines with an earlier release of Slurm than the controller: an upgrade has not ended."""
+    new = _release(cluster.controller)
+    for machine in cluster.machines:
+        if (old := _release(machine)) and old < new:
+            yield ClusterFinding(
+                id="slurm-older",
+                where=(machine.name,),
+                what=f"runs Slurm {old}, the controller {new}: an upgrade is not at its end",
+                todo=f"./hpc up {cluster.stack}",
+                note="It goes on with it: nodes are recreated when their jobs have ended, then login machines.",
+            )
+
+
+def _release(machine: MachineObservation) -> str:
+    """Return the release of a machine's Slurm, such as 26.05; empty if it is not known."""
+    version = (machine.part("versions") or {}).get("slurm") or ""
+    return ".".join(version.split(".")[:2])
+
+
+def outdated(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines with an older configuration than the controller."""
+    newest = (cluster.controller.part("cluster_state", "newest") or {}).get("digest")
+    files = cluster.controller.part("files", "etc") or {}
+    applied = cluster.controller.part("files", "applied") or {}
+    served = {name: files.get(name) for name in applied if name not in CONTROLLER_FILES}
+    for machine in cluster.machines:
+        if why := [*_config_files(machine, served), *_config_version(machine, newest)]:
+            yield ClusterFinding(
+                id="old-config",
+                where=(machine.name,),
+                what=f"has another configuration than the controller: {'; '.join(why)}",
+                todo=f"./hpc drift {cluster.stack}",
+                note=f"It shows what differs; ./hpc drift {cluster.stack} --mend makes it as the stack says.",
+            )
+
+
+def _config_files(machine: MachineObservation, served: dict[str, str | None]) -> Iterator[str]:
+    cached = machine.part("files", "cache") or {}
+    # A node on the controller's machine reads the controller's own files.
+    if "node" not in machine.roles or not cached:
+        return
+    differing = sorted(name for name, value in served.items() if value is not None and cached.get(name) != value)
+    if differing:
+        yield f"its slurmd's {', '.join(differing)} differ{'s' * (len(differing) == 1)} from the controller's"
+
+
+def _config_version(machine: MachineObservation, newest: str | None) -> Iterator[str]:
+    report = machine.report
+    # A login machine is configured by its own command of `up`, not by the config version.
+    if not newest or "node" not in machine.roles or report.get("state") == "failed":
+        return
+    if report and report.get("digest") != newest:
+        yield f"it reported config version {report.get('digest') or 'unknown'}, the controller has {newest}"
+    elif machine.roles == ("node",) and (applied := machine.part("followed")) is not None and applied != newest:
+        yield f"it applied config version {applied or 'none'}, the controller has {newest}"
+
+
+def old_packages(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines without automatic security updates whose packages are too old."""
+    for machine in cluster.machines:
+        image = machine.part("image") or {}
+        try:
+            since = datetime.strptime(f"{image.get('snapshot')}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
+        except ValueError:  # an image that has no snapshot of Ubuntu's archive
+            since = image.get("made")
+        if not image.get("baked") or since is None:
+            continue
+        days = int((machine.answered - since) // DAY)
+        if days > OLDEST:
+            day = datetime.fromtimestamp(since, tz=timezone.utc).date()
+            yield ClusterFinding(
+                id="image-old",
+                where=(machine.name,),
+                what=f"its packages are of {day}, {days} days ago: security updates since then are missing",
+                todo=f"./hpc preview {cluster.stack}",
+                note="After writing a later day as image.snapshot in the stack file: another image is baked then, and "
+                "machines are recreated from it, nodes as their jobs end (docs/guides/google-cloud.md).",
+                since=since,
+            )
+
+
+def old_kernels(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines with a held kernel that is too old."""
+    for machine in cluster.machines:
+        day = (machine.part("image") or {}).get("kernel")
+        since = datetime.strptime(f"{day}+0000", "%Y-%m-%d%z").timestamp() if day else machine.answered
+        days = int((machine.answered - since) // DAY)
+        if days > OLDEST_KERNEL:
+            yield ClusterFinding(
+                id="kernel-old",
+                where=(machine.name,),
+                what=f"its kernel is of {day}, {days} days ago: security fixes since then are missing",
+                todo=f"./hpc preview {cluster.stack}",
+                note="After writing a newer image.recipe in the stack file: its kernel comes with another image, and "
+                "machines are recreated from it, nodes as their jobs end (docs/guides/google-cloud.md).",
+                since=since,
+            )

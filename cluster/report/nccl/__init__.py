@@ -1,1 +1,0 @@
-"""Logs of nccl-tests (github.com/NVIDIA/nccl-tests) -> tables, results, comparisons."""
