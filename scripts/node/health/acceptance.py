@@ -1,9 +1,9 @@
-"""A node whose machine was repaired is measured before jobs return to it, on the controller.
+"""Measures a node whose machine was repaired, before jobs return to it; runs on the controller.
 
-The node is resumed inside a reservation, with up to two idle nodes of its partition beside it: no job of a user starts
-there meanwhile. Measurements are those of measure.py that the stack has, and the NCCL test of pairs for every node
-whose GPUs have a network. One that fails drains the node again, with its reason; so does an NCCL test without a result.
-Else the node is free when the reservation is deleted.
+The node is resumed inside a reservation with up to two idle nodes of its partition, so that no job of a user starts
+there. It runs the measurements of the stack (measure.py), and the NCCL test of pairs on every node whose GPUs have a
+network. A failed measurement drains the node again with its reason, as does an NCCL test without a result. Otherwise
+the node takes jobs when the reservation is deleted.
 """
 
 import pwd
@@ -18,12 +18,11 @@ from health.kinds import reason
 from slurm import reservations
 from system.host import SetupError, log, printable, read_json, run, succeeds, take_lock
 
-LOCK_SECONDS = 3600  # that a node waits for another measurement
+LOCK_SECONDS = 3600  # timeout for another measurement to end
 MINUTES = 60
-"""The longest time of a reservation: if the machine is lost beneath this process, Slurm ends it."""
+"""The longest time of a reservation: if the controller's machine is lost, Slurm ends the reservation by itself."""
 PARTNERS = 2
-"""The number of nodes that a new one is measured with: one slow pair does not show which of its nodes is slow."""
-
+"""Nodes that the repaired one is measured with: a single slow pair does not show which of its nodes is slow."""
 
 PREFIX = "hpc-accept-"
 UNDER_WAY = "its measurement"
@@ -31,28 +30,31 @@ NO_PARTNER = "an idle node to run the NCCL test with"
 
 
 def begin(name: str) -> str:
-    """Have a repaired node measured, which returns it to jobs; what that waits for, and empty where the stack has no
-    measurement of the node. Raises SetupError."""
-    wanted = read_json(measure.SETTINGS, None) or {}
-    gate = _gate(name, wanted)
-    if not gate and not any(name in part["nodes"] for kind in _scheduled(wanted) for part in _parts(wanted, kind)):
+    """Start the measurement of a repaired node, which then returns to jobs; return what it waits for.
+
+    The result is empty if the stack has no measurement of the node. Raises SetupError.
+    """
+    settings = read_json(measure.SETTINGS, None) or {}
+    pair_test = _required_pair_test(name, settings)
+    scheduled = (part for kind in _scheduled(settings) for part in _parts(settings, kind))
+    if not pair_test and not any(name in part["nodes"] for part in scheduled):
         return ""
     unit = f"hpc-health-accept-{name}"
     if succeeds("systemctl", "is-active", "--quiet", unit):
         return UNDER_WAY
-    if gate and not _partners(name, gate["nodes"]):
+    if pair_test and not _partners(name, pair_test["nodes"]):
         return NO_PARTNER
     folder = Path(__file__).parents[1]
     program = (
         f"import sys; sys.path.insert(0, '{folder}'); from health.acceptance import main; sys.exit(main('{name}'))"
     )
     options = ["--quiet", "--collect", f"--unit={unit}"]
-    if gate:
-        # Also where it is killed: the node must not return with the end of its reservation.
+    if pair_test:
+        # Drain the node if this is killed: it must not return to jobs when its reservation ends.
         why = reason({"fabric": "its measurement ended early"})
         drained = f"scontrol update NodeName={name} State=DRAIN Reason='{why}'"
         options.append(f'--property=ExecStopPost=/bin/sh -c "test $$SERVICE_RESULT = success || {drained}"')
-    # After the drain. Its process has deleted it unless it was killed.
+    # After the drain. The program has deleted the reservation already unless it was killed.
     deleted = f"scontrol delete ReservationName={PREFIX}{name} 2>/dev/null || true"
     options.append(f'--property=ExecStopPost=/bin/sh -c "{deleted}"')
     run("systemd-run", *options, "python3", "-S", "-c", program)
@@ -60,12 +62,14 @@ def begin(name: str) -> str:
     return UNDER_WAY
 
 
-def _gate(name: str, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """The NCCL test of pairs that a node has to pass; None where it has no network for its GPUs, no other node, or
-    where its user has not built the test."""
-    for part in _parts(wanted, "fabric"):
+def _required_pair_test(name: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the NCCL test of pairs that a node must pass.
+
+    None if its GPUs have no network, if its partition has no other node, or if the user has not built the test.
+    """
+    for part in _parts(settings, "fabric"):
         if name in part["nodes"] and len(part["nodes"]) > 1 and part.get("over_fabric"):
-            user = wanted["fabric"]["user"]
+            user = settings["fabric"]["user"]
             try:
                 path = f"{pwd.getpwnam(user).pw_dir}/{part['built']}"
             except KeyError:
@@ -77,18 +81,19 @@ def _gate(name: str, wanted: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _scheduled(wanted: dict[str, Any]) -> list[str]:
-    return [kind for kind in measure.MEASURES if wanted.get(kind, {}).get("hours")]
+def _scheduled(settings: dict[str, Any]) -> list[str]:
+    """Return the kinds of measurements that run at intervals."""
+    return [kind for kind in measure.MEASURES if settings.get(kind, {}).get("hours")]
 
 
 def _partners(name: str, nodes: Sequence[str]) -> list[str]:
-    """Idle nodes among these, but those whose last NCCL test was too slow."""
-    others = [peer for peer in measure.idle(list(nodes)) if peer != name]
+    """Return the idle ones of these nodes, without those whose last NCCL test was too slow."""
+    others = [peer for peer in measure.idle_nodes(list(nodes)) if peer != name]
     return [peer for peer in others if measure.last_result(peer, "fabric").get("state") != "failed"]
 
 
 def main(name: str) -> int:
-    """Measure a node once no other measurement is under way; the exit code."""
+    """Measure a node after any other measurement has ended; return the exit code."""
     measure.LOCK.parent.mkdir(exist_ok=True)
     with measure.LOCK.open("w") as lock:
         try:
@@ -101,28 +106,27 @@ def main(name: str) -> int:
     return 0
 
 
-def accept(name: str, wanted: dict[str, Any]) -> None:
+def accept(name: str, settings: dict[str, Any]) -> None:
     """Resume a node in a reservation, measure it, and end the reservation. Raises SetupError."""
-    gate, began = _gate(name, wanted), time.time()
-    kinds = [kind for kind in measure.MEASURES if kind in _scheduled(wanted) or (gate and kind == "fabric")]
-    peers = {peer for kind in kinds for part in _parts(wanted, kind) if name in part["nodes"] for peer in part["nodes"]}
-    first = gate["nodes"] if gate else ()
-    nodes = [name, *sorted(_partners(name, sorted(peers)), key=lambda peer: peer not in first)[:PARTNERS]]
-    users = {"root", *(wanted[kind]["user"] for kind in kinds if "user" in wanted[kind])}
+    pair_test, began = _required_pair_test(name, settings), time.time()
+    kinds = [kind for kind in measure.MEASURES if kind in _scheduled(settings) or (pair_test and kind == "fabric")]
+    own_parts = [(kind, part) for kind in kinds for part in _parts(settings, kind) if name in part["nodes"]]
+    peers = {peer for _, part in own_parts for peer in part["nodes"]}
+    preferred = pair_test["nodes"] if pair_test else ()
+    nodes = [name, *sorted(_partners(name, sorted(peers)), key=lambda peer: peer not in preferred)[:PARTNERS]]
+    users = {"root", *(settings[kind]["user"] for kind in kinds if "user" in settings[kind])}
     reservation = f"{PREFIX}{name}"
     with reservations.while_open(reservation, nodes, minutes=MINUTES, users=users):
         drain.apply_action(name, "resume", "")
-        for kind in kinds:
-            for part in _parts(wanted, kind):
-                if name in part["nodes"]:
-                    there = [node for node in nodes if node in part["nodes"]]
-                    measure.MEASURES[kind]({**part, "reservation": reservation}, [name], there, wanted[kind])
+        for kind, part in own_parts:
+            reserved = [node for node in nodes if node in part["nodes"]]
+            measure.MEASURES[kind]({**part, "reservation": reservation}, [name], reserved, settings[kind])
         last = measure.last_result(name, "fabric")
-        found = last.get("text", "") if last.get("time", 0) >= began else "no pair was measured"
-        if gate and (last.get("time", 0) < began or last["state"] == "skipped"):
-            measure.note_result(name, "fabric", "skipped", found)
-            drain.apply_action(name, "drain", reason({"fabric": found}))
+        text = last.get("text", "") if last.get("time", 0) >= began else "no pair was measured"
+        if pair_test and (last.get("time", 0) < began or last["state"] == "skipped"):
+            measure.record_result(name, "fabric", "skipped", text)
+            drain.apply_action(name, "drain", reason({"fabric": text}))
 
 
-def _parts(wanted: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    return wanted.get(kind, {}).get("partitions", [])
+def _parts(settings: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return settings.get(kind, {}).get("partitions", [])

@@ -1,6 +1,6 @@
-"""Check a node: by quick checks, which ask nobody, and by those that may hang, each with a deadline.
+"""Checks of a node: quick ones, which read local files, and others that may hang, each with a deadline.
 
-GPUs, aperture devices and NICs are checked by the files that the kernel shows; gpu.py asks the driver.
+The kernel's files are enough to check that GPUs, aperture devices and NICs exist; gpu.py asks the driver.
 """
 
 import os
@@ -24,9 +24,9 @@ DIAG_SECONDS = 3600
 
 
 def quick(settings: dict[str, Any]) -> Outcomes:
-    """Checks that take milliseconds and wait for nobody: before each job, and as the first part of every run."""
+    """Run the checks that take milliseconds and wait for nothing: before each job, and first in every full run."""
     mine, limits = settings["mine"], settings["limits"]
-    found: dict[str, Callable[[], Outcome]] = {
+    checks: dict[str, Callable[[], Outcome]] = {
         "gpu-count": lambda: gpu_count(mine["gpus"]),
         "aperture": lambda: (
             skipped("no aperture devices in a container")
@@ -37,14 +37,14 @@ def quick(settings: dict[str, Any]) -> Outcomes:
         "mount": shared_mounts,
         "local-ssd": lambda: local_ssd(mine["local_ssds"]),
     }
-    return {kind: _bounded(check) for kind, check in found.items() if kind not in settings["skip"]}
+    return {kind: _run_quick(check) for kind, check in checks.items() if kind not in settings["skip"]}
 
 
 def all_checks(settings: dict[str, Any]) -> Outcomes:
-    """Every check, by kind."""
+    """Run all checks; return the outcomes by kind."""
     found, limits, seconds = quick(settings), settings["limits"], settings["seconds"]
     if "disk" not in settings["skip"]:
-        found["disk"] = _bounded(lambda: disk(limits["disk_free_percent"]))
+        found["disk"] = _run_quick(lambda: disk(limits["disk_free_percent"]))
     parts: dict[str, Callable[[], Any]] = {}
     if "mount" not in settings["skip"]:
         parts |= {
@@ -66,17 +66,17 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
         text = ", ".join(answer.get("text") or f"{path}: {answer['error']}" for path, answer in wrong.items())
         found["mount"] = unsure(text) if all(map(_is_late, wrong.values())) else failed(text)
     if "clock" in answers:
-        # A controller that does not answer is no fault of this node.
+        # If the controller does not answer, that is not a fault of this node.
         found["clock"] = answers["clock"] if "state" in answers["clock"] else skipped(answers["clock"]["error"])
     if "gpus" in answers:
         found |= {"gpu-xid": _xids(), **_driver(answers["gpus"], seconds)}
-        # One that is late has other work; what it looks for does not pass.
+        # A late answer of DCGM is not a failure: it may be busy, and finds a lasting fault in the next run.
         found["gpu-diag"] = answers["dcgm"] if "state" in answers["dcgm"] else skipped(answers["dcgm"]["error"])
     return {kind: outcome for kind, outcome in found.items() if kind not in settings["skip"]}
 
 
 def after_job(settings: dict[str, Any], job: str) -> Outcomes:
-    """Checks of GPUs after a job: what it has left there, and errors that it may have met."""
+    """Check the GPUs after a job: processes that the job has left, and errors that it may have caused."""
     if not settings["mine"]["gpus"] or gpu.why_no_driver():
         return {}
     seconds = settings["seconds"]
@@ -90,8 +90,7 @@ def after_job(settings: dict[str, Any], job: str) -> Outcomes:
 
 
 def left(settings: dict[str, Any], job: str) -> Outcomes:
-    """Return whether processes that a job left on GPUs are still there; for a node that an epilog has drained for
-    them."""
+    """Check whether the processes have ended that a job left on GPUs, on a node that an epilog has drained for them."""
     answer = side_by_side({"left": lambda: gpu.leftovers(job)}, seconds=settings["seconds"])["left"]
     return {"gpu-processes": answer if "state" in answer else failed("nvidia-smi does not say whether they have ended")}
 
@@ -103,7 +102,7 @@ def _gpus(settings: dict[str, Any]) -> Outcomes:
 
 
 def _diag() -> Outcome:
-    """DCGM's tests of the first level, which take seconds and leave jobs alone: once an hour."""
+    """Run DCGM's tests of the first level once an hour. They take seconds and do not disturb jobs."""
     if gpu.why_no_driver() or not shutil.which("dcgmi"):
         return skipped(gpu.why_no_driver() or "DCGM is not installed")
     last, place = record.last_record().get("checks", {}).get("gpu-diag"), _place("gpu-diag")
@@ -115,17 +114,18 @@ def _diag() -> Outcome:
 
 
 def _xids() -> Outcome:
-    # Not beside nvidia-smi: where it hangs, they say why.
-    return _bounded(lambda: gpu.xids(_place("gpu-xid")))
+    # Without nvidia-smi: if it hangs, the Xids say why.
+    return _run_quick(lambda: gpu.xids(_place("gpu-xid")))
 
 
 def _place(kind: str) -> dict[str, Any]:
-    """Return what the last run left for the next one's check of this kind."""
-    found = record.last_record().get("places", {}).get(kind)
-    return found if isinstance(found, dict) else {}
+    """Return the `place` that the last check of this kind has recorded (outcome.py)."""
+    place = record.last_record().get("places", {}).get(kind)
+    return place if isinstance(place, dict) else {}
 
 
 def _driver(answer: dict[str, Any], seconds: int) -> Outcomes:
+    """Return the outcomes of the checks that need the driver, or one for the error of the part that ran them."""
     if "error" not in answer:
         return answer
     if answer["error"] == BUSY:
@@ -138,8 +138,8 @@ def _is_late(answer: dict[str, Any]) -> bool:
     return str(answer.get("error", "")).startswith("no answer")
 
 
-def _bounded(check: Callable[[], Outcome]) -> Outcome:
-    """The outcome of a quick check; a file that can't be read fails it."""
+def _run_quick(check: Callable[[], Outcome]) -> Outcome:
+    """Run a quick check, which fails if a file can't be read."""
     try:
         return check()
     except OSError as error:
@@ -152,12 +152,11 @@ _APERTURE = ("0x1ae0", "0x0084")  # vendor and device of A3 Mega's apertures, as
 
 
 def gpu_count(wanted: int, dev: Path = Path("/dev")) -> Outcome:
-    """Return whether every GPU has a device file; Slurm gives jobs those that gres.conf names, whether they are there
-    or not."""
+    """Check that every GPU has a device file. Slurm allocates those in gres.conf, whether they exist or not."""
     if not wanted:
         return skipped("no GPUs on this machine type")
-    there = {path.name for path in dev.glob("nvidia*") if _GPU.fullmatch(path.name) and path.is_char_device()}
-    missing = [name for name in (f"nvidia{n}" for n in range(wanted)) if name not in there]
+    devices = {path.name for path in dev.glob("nvidia*") if _GPU.fullmatch(path.name) and path.is_char_device()}
+    missing = [name for name in (f"nvidia{n}" for n in range(wanted)) if name not in devices]
     if missing:
         return failed(f"{wanted - len(missing)} of {wanted} GPUs: no device {', '.join(missing)}")
     return ok(f"{wanted} of {wanted} GPUs")
@@ -166,32 +165,33 @@ def gpu_count(wanted: int, dev: Path = Path("/dev")) -> Outcome:
 def aperture(
     pci: Path = Path("/sys/bus/pci/devices"), shown: Path = Path("/dev/aperture_devices"), *, wanted: bool
 ) -> Outcome:
-    """Return whether every aperture of this machine is shown to jobs: without them NCCL uses plain TCP, or fails."""
+    """Check that jobs see every aperture of this machine: without them NCCL uses plain TCP, or fails."""
     if not wanted:
         return skipped("no aperture devices on this machine type")
-    there = sum((_read_text(device / "vendor"), _read_text(device / "device")) == _APERTURE for device in pci.glob("*"))
-    found = sum(1 for _ in shown.glob("*/resource"))
-    if not there:
+    ids = [(_read_text(device / "vendor"), _read_text(device / "device")) for device in pci.glob("*")]
+    on_bus = ids.count(_APERTURE)
+    in_shown = sum(1 for _ in shown.glob("*/resource"))
+    if not on_bus:
         return failed("no aperture device on the PCI bus")
-    if found < there:
-        return failed(f"{found} of {there} aperture devices in {shown}")
-    return ok(f"{found} of {there} aperture devices")
+    if in_shown < on_bus:
+        return failed(f"{in_shown} of {on_bus} aperture devices in {shown}")
+    return ok(f"{in_shown} of {on_bus} aperture devices")
 
 
 def nic(names: list[str], count: int, mbps: int, *, net: Path = NET, container: bool | None = None) -> Outcome:
-    """Check the NICs by name where the names are known, else by their number. `mbps`: least speed, 0 for any."""
+    """Check the NICs by their names, or by their number if there are no names. `mbps`: the least speed, 0 for any."""
     if in_container() if container is None else container:
-        # The interfaces of a container have no hardware behind them; it must have one that is up.
-        there = [path.name for path in net.iterdir() if path.name != "lo"]
-        up = [name for name in there if _is_up(net / name)]
+        # The interfaces of a container have no hardware. One of them must be up.
+        interfaces = [path.name for path in net.iterdir() if path.name != "lo"]
+        up = [name for name in interfaces if _is_up(net / name)]
         if up:
             return ok(f"{len(up)} up")
-        return failed(f"no interface is up ({', '.join(sorted(there)) or 'there is none'})")
-    there = sorted(path.name for path in net.iterdir() if (path / "device").exists())
-    wanted = names or there
+        return failed(f"no interface is up ({', '.join(sorted(interfaces)) or 'there is none'})")
+    nics = sorted(path.name for path in net.iterdir() if (path / "device").exists())
+    wanted = names or nics
     wrong = [f"{name} is missing" for name in wanted if not (net / name).exists()]
-    if not names and len(there) < count:
-        wrong.append(f"{len(there)} of {count} NICs: {', '.join(there) or 'none'}")
+    if not names and len(nics) < count:
+        wrong.append(f"{len(nics)} of {count} NICs: {', '.join(nics) or 'none'}")
     wrong += [f"{name} has no link" for name in wanted if (net / name).exists() and not _is_up(net / name)]
     speeds = {name: _speed(net / name) for name in wanted if (net / name).exists()}
     wrong += [f"{name} runs at {speed} Mbit/s, least {mbps}" for name, speed in speeds.items() if 0 < speed < mbps]
@@ -203,12 +203,12 @@ def nic(names: list[str], count: int, mbps: int, *, net: Path = NET, container: 
 
 
 def _is_up(nic: Path) -> bool:
-    """Return whether a NIC is up, by its operstate: drivers that report none are `unknown` (sysfs-class-net)."""
+    """Return whether a NIC is up, by its operstate; drivers without one report `unknown` (sysfs-class-net)."""
     return _read_text(nic / "operstate") in ("up", "unknown")
 
 
 def _speed(nic: Path) -> int:
-    """Mbit/s; 0 where the driver does not say, for which sysfs has -1 or refuses to be read."""
+    """Return the speed in Mbit/s; 0 if the driver reports none: sysfs has -1, or can't be read."""
     speed = _read_text(nic / "speed")
     return int(speed) if speed.isdigit() else 0
 
@@ -221,11 +221,11 @@ def _read_text(path: Path) -> str:
 
 
 LOCAL_SSDS = Path("/mnt/localssd")  # scripts/image/storage/50-localssd.sh
-LOCAL = ("/", "/var", "/var/log", "/var/spool/slurmd", "/tmp", str(LOCAL_SSDS))  # noqa: S108 - is looked at only
+LOCAL = ("/", "/var", "/var/log", "/var/spool/slurmd", "/tmp", str(LOCAL_SSDS))  # noqa: S108 - only read
 
 
 def shared_mounts() -> Outcome:
-    """Return whether everything is mounted that fstab has in our block, by the kernel's table: no server is asked."""
+    """Check that all shared file systems are mounted, by the kernel's table: no server is contacted."""
     wanted = mounts.shared_targets()
     missing = [path for path in wanted if not mounts.is_mounted(path)]
     if missing:
@@ -234,30 +234,30 @@ def shared_mounts() -> Outcome:
 
 
 def file_system_answers(path: str) -> Outcome:
-    """Return whether a file system answers, and accepts writes if it should; hangs where its server is gone."""
-    found = mounts.shared_usage(path)
-    if not found["mounted"]:
+    """Check that a file system answers, and accepts writes if it should. It hangs if the server is gone."""
+    usage = mounts.shared_usage(path)
+    if not usage["mounted"]:
         return failed(f"{path} is not mounted")
-    return failed(f"{path} is read only") if found["read_only"] else ok()
+    return failed(f"{path} is read only") if usage["read_only"] else ok()
 
 
 def disk(least: int, paths: tuple[str, ...] = LOCAL) -> Outcome:
-    """Return whether local file systems have at least this share of space and of inodes left, in percent."""
-    seen: set[int] = set()
+    """Check that local file systems have at least `least` percent of their space and of their inodes free."""
+    devices: set[int] = set()
     wrong: list[str] = []
     smallest = 100.0
     for path in paths:
         if not os.path.isdir(path):  # noqa: PTH112 - beside statvfs
             continue
-        found = mounts.disk_usage(path)
-        if found["device"] in seen or not found["size"]:
+        usage = mounts.disk_usage(path)
+        if usage["device"] in devices or not usage["size"]:
             continue
-        seen.add(found["device"])
-        if found["read_only"]:
+        devices.add(usage["device"])
+        if usage["read_only"]:
             wrong.append(f"{path} is read only")
         for what, free, whole in (
-            ("free", found["free"], found["used"] + found["free"]),
-            ("of inodes free", found["inodes_free"], found["inodes"]),
+            ("free", usage["free"], usage["used"] + usage["free"]),
+            ("of inodes free", usage["inodes_free"], usage["inodes"]),
         ):
             percent = 100 * free / whole if whole else 100.0
             smallest = min(smallest, percent)
@@ -267,7 +267,7 @@ def disk(least: int, paths: tuple[str, ...] = LOCAL) -> Outcome:
 
 
 def local_ssd(wanted: int) -> Outcome:
-    """Return whether the local SSDs are mounted, and users may write there: enroot keeps containers on them."""
+    """Check that the local SSDs are mounted and that users can write there, as enroot does."""
     if not wanted:
         return skipped("no local SSDs on this machine type")
     if in_container():
@@ -278,26 +278,26 @@ def local_ssd(wanted: int) -> Outcome:
     return ok(f"{wanted} local SSDs") if mode == 0o1777 else failed(f"{LOCAL_SSDS} has mode {mode:04o}, not 1777")
 
 
-# slurmctld fills the time in when it is asked (src/slurmctld/read_config.c, fill_ctld_conf).
-_ASKED = re.compile(r"^Configuration data as of (\S+)$", re.MULTILINE)
+# slurmctld prints the time of the request (src/slurmctld/read_config.c, fill_ctld_conf).
+_CONTROLLER_TIME = re.compile(r"^Configuration data as of (\S+)$", re.MULTILINE)
 
 
 def clock(most: int) -> Outcome:
-    """Compare the clocks, within the second that slurmctld prints. Raises SetupError: slurmctld does not answer."""
+    """Compare the node's clock with the controller's, to a second. Raises SetupError if slurmctld does not answer."""
     before = time.time()
-    code, said = run_program("scontrol", "show", "config")
+    code, output = run_program("scontrol", "show", "config")
     after = time.time()
-    found = _ASKED.search(said)
-    if code or not found:
+    match = _CONTROLLER_TIME.search(output)
+    if code or not match:
         raise SetupError("slurmctld does not answer")
-    return compare_clocks(found[1], before, after, most)
+    return compare_clocks(match[1], before, after, most)
 
 
-def compare_clocks(theirs: str, before: float, after: float, most: int) -> Outcome:
-    """Compare a time that slurmctld printed, in UTC, with two times of this node that it lies between."""
-    there = datetime.fromisoformat(theirs).replace(tzinfo=timezone.utc).timestamp()
-    # It printed a whole second, which had begun less than one ago.
-    ahead = before - (there + 1) if before > there + 1 else min(after - there, 0.0)
+def compare_clocks(printed: str, before: float, after: float, most: int) -> Outcome:
+    """Compare a time that slurmctld printed, in UTC, with this node's times before and after the request."""
+    controller = datetime.fromisoformat(printed).replace(tzinfo=timezone.utc).timestamp()
+    # slurmctld prints whole seconds: its time was less than a second later.
+    ahead = before - (controller + 1) if before > controller + 1 else min(after - controller, 0.0)
     if abs(ahead) > most:
         return unsure(f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the controller, most {most} s")
     return ok(f"within {max(abs(ahead), 1.0):.0f} s of the controller")

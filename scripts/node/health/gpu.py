@@ -1,15 +1,16 @@
-"""GPUs, as NVIDIA's driver, nvidia-smi and DCGM report them. What they leave out is not checked.
+"""Checks of GPUs by what NVIDIA's driver, nvidia-smi and DCGM report. A value that they do not report is not checked.
 
-nvidia-smi may hang where a GPU is broken: the caller bounds the time.
+nvidia-smi may hang on a broken GPU, so that the caller bounds the time.
 
 Sources: nvidia-smi(1) (options, exit codes); documents of drivers 470 to 595 in influxdata/telegraf,
 plugins/inputs/nvidia_smi/testdata; NVIDIA GPU Memory Error Management (a failed remapping and SRAM errors above the
-threshold are reasons for an exchange of the GPU; a pending remapping or retirement waits for a reset and does no harm
-until then). Of NVIDIA/DCGM 72fa3fe: common/DcgmGPUHardwareLimits.h; modules/health/DcgmHealthWatch.cpp (MonitorNVLink:
-recovery and replay errors fail by their difference, CRC errors from 100 a second on; BuildXidMappings: which Xids fail
-and which warn); dcgmlib/src/DcgmKmsgReader.cpp (the line of a Xid); testing/python3/dcgm_diag_schema.json and
-dcgmlib/dcgm_errors.h (diag, severities). Xids: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, read
-2026-11-23. /dev/kmsg: Documentation/ABI/testing/dev-kmsg of the kernel.
+threshold are reasons to replace the GPU; a pending remapping or retirement takes effect at the next reset, and is
+harmless until then). Of NVIDIA/DCGM 72fa3fe: common/DcgmGPUHardwareLimits.h; modules/health/DcgmHealthWatch.cpp
+(MonitorNVLink: recovery and replay errors fail by their difference, CRC errors from 100 a second on; BuildXidMappings:
+which Xids fail and which warn); dcgmlib/src/DcgmKmsgReader.cpp (the line of a Xid);
+testing/python3/dcgm_diag_schema.json and dcgmlib/dcgm_errors.h (diag, severities). Xids:
+docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, read 2026-11-23. /dev/kmsg:
+Documentation/ABI/testing/dev-kmsg of the kernel.
 """
 
 import json
@@ -30,8 +31,8 @@ REMAPPED_MOST = 511
 RETIRED_MOST = 62
 """DCGM_LIMIT_MAX_RETIRED_PAGES is 63; GPUs before Ampere, T4 for one, retire pages."""
 _ISOLATE, _RESET = 2, 6
-"""DCGM_ERROR_ISOLATE and DCGM_ERROR_RESET: the GPU is not to be used. Others: monitor, triage, configure."""
-_NEEDS_RESET = "GPU requires reset"  # in place of a value: nvmlErrorString of NVML_ERROR_RESET_REQUIRED
+"""DCGM_ERROR_ISOLATE and DCGM_ERROR_RESET: the GPU must not be used. Others: monitor, triage, configure."""
+_NEEDS_RESET = "GPU requires reset"  # printed in place of a value: nvmlErrorString of NVML_ERROR_RESET_REQUIRED
 _DOCUMENT = re.compile(r"(?:<\?xml.*?)?(?P<root><nvidia_smi_log>.*</nvidia_smi_log>)", re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]+")
 _NOT_REPORTED = ("", "N/A", "[N/A]", "Not Supported", "Unknown Error")
@@ -43,72 +44,80 @@ _SLOWED = {
 
 
 class Gpu(NamedTuple):
-    """A GPU of the document."""
+    """A GPU in the document of `nvidia-smi -q -x`."""
 
     number: int
-    """The number in nvidia-smi: in the order of bus ids."""
+    """Its number in nvidia-smi, in the order of bus ids."""
     bus: str
     element: ET.Element
 
     def text(self, path: str) -> str:
-        """Text of an element; empty where it is not reported."""
-        found = (self.element.findtext(path) or "").strip()
-        return "" if found in _NOT_REPORTED else found
+        """Return the text of an element; empty if it is not reported."""
+        text = (self.element.findtext(path) or "").strip()
+        return "" if text in _NOT_REPORTED else text
 
     def number_at(self, path: str) -> int | None:
-        """The number at the beginning of an element's text."""
-        found = _NUMBER.match(self.text(path))
-        return int(found[0]) if found else None
+        """Return the number at the beginning of an element's text; None if there is none."""
+        match = _NUMBER.match(self.text(path))
+        return int(match[0]) if match else None
 
     def total(self, path: str, word: str) -> int | None:
-        """Sum of the children whose name has the word; None where none is a number."""
+        """Return the sum of the children whose name contains the word; None if none is a number."""
         parent = self.element.find(path)
-        counts = [_NUMBER.fullmatch((child.text or "").strip()) for child in parent or () if word in child.tag]
-        known = [int(count[0]) for count in counts if count]
-        return sum(known) if known else None
+        matches = [_NUMBER.fullmatch((child.text or "").strip()) for child in parent or () if word in child.tag]
+        return _sum([int(match[0]) if match else None for match in matches])
+
+
+def _sum(values: list[int | None]) -> int | None:
+    """Return the sum of the numbers in `values`; None if there are none."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def parse_gpus(text: str) -> list[Gpu]:
-    """The GPUs of the document; messages may stand around it. None where there is no document."""
-    found = _DOCUMENT.search(text)
+    """Return the GPUs of the document, which messages may surround; none if there is no document."""
+    match = _DOCUMENT.search(text)
     try:
-        root = ET.fromstring(found["root"] if found else "")  # noqa: S314 - root's own driver
+        root = ET.fromstring(match["root"] if match else "")  # noqa: S314 - printed by the machine's own driver
     except ET.ParseError:
         return []
     return [Gpu(number, element.get("id", "?"), element) for number, element in enumerate(root.findall("gpu"))]
 
 
 def needs_action(gpus: list[Gpu]) -> Outcome | None:
-    """Return what the driver itself asks for; None where it asks for nothing."""
-    found: list[str] = []
+    """Return a failure if the driver requests a reset or another action; None if it requests nothing."""
+    requests: list[str] = []
     for gpu in gpus:
         action = gpu.text("gpu_recovery_action")
         if any(_NEEDS_RESET in (child.text or "") for child in gpu.element.iter()) or _yes(
             gpu, "gpu_reset_status/reset_required"
         ):
-            found.append(f"GPU {gpu.number} requires a reset")
+            requests.append(f"GPU {gpu.number} requires a reset")
         elif action not in ("", "None"):
-            found.append(f"GPU {gpu.number}: the driver asks for {action}")
-    return failed(", ".join(found)) if found else None
+            requests.append(f"GPU {gpu.number}: the driver asks for {action}")
+    return failed(", ".join(requests)) if requests else None
 
 
 def ecc_errors_outcome(gpus: list[Gpu], most: int) -> Outcome:
-    """Check uncorrectable errors since the driver was loaded."""
-    known = [(gpu, count) for gpu in gpus if (count := gpu.total("ecc_errors/volatile", "uncorrectable")) is not None]
-    if not known:
+    """Check the uncorrectable errors since the driver was loaded."""
+    totals = {gpu.number: gpu.total("ecc_errors/volatile", "uncorrectable") for gpu in gpus}
+    counts = {number: total for number, total in totals.items() if total is not None}
+    if not counts:
         return skipped("the driver reports no ECC errors of these GPUs")
-    wrong = [f"GPU {gpu.number}: {count} uncorrectable errors, most {most}" for gpu, count in known if count > most]
-    return failed(", ".join(wrong)) if wrong else ok(f"{sum(count for _, count in known)} uncorrectable errors")
+    wrong = [f"GPU {n}: {count} uncorrectable errors, most {most}" for n, count in counts.items() if count > most]
+    return failed(", ".join(wrong)) if wrong else ok(f"{sum(counts.values())} uncorrectable errors")
 
 
 def memory_outcome(gpus: list[Gpu]) -> Outcome:
-    """Check rows that were remapped, pages that were retired, and the errors of SRAM over its life."""
+    """Check remapped rows, retired pages, and the errors of SRAM over its lifetime."""
     wrong: list[str] = []
     pending: list[str] = []
-    known = False
+    is_reported = False
+    causes = ("multiple_single_bit_retirement", "double_bit_retirement")
     for gpu in gpus:
-        rows, pages = gpu.number_at("remapped_rows/remapped_row_unc"), _retired(gpu)
-        known = known or rows is not None or pages is not None
+        rows = gpu.number_at("remapped_rows/remapped_row_unc")
+        pages = _sum([gpu.number_at(f"retired_pages/{cause}/retired_count") for cause in causes])
+        is_reported = is_reported or rows is not None or pages is not None
         if _yes(gpu, "remapped_rows/remapped_row_failure"):
             wrong.append(f"GPU {gpu.bus}: a row could not be remapped")
         if rows is not None and rows > REMAPPED_MOST:
@@ -123,11 +132,11 @@ def memory_outcome(gpus: list[Gpu]) -> Outcome:
         return certain(", ".join(wrong))
     if pending:
         return warned(f"memory is remapped or retired at the next reset: {', '.join(pending)}")
-    return ok("no row failed") if known else skipped("the driver reports no remapped rows")
+    return ok("no row failed") if is_reported else skipped("the driver reports no remapped rows")
 
 
 def gpu_state(gpus: list[Gpu], *, fabric: bool) -> Outcome:
-    """Check what slows a GPU down. `fabric`: whether it must be registered with NVSwitches."""
+    """Check clocks, temperature, PCIe and persistence mode; with `fabric` also the registration with NVSwitches."""
     widths = [gpu.number_at("pci/pci_gpu_link_info/link_widths/current_link_width") or 0 for gpu in gpus]
     now: list[str] = []
     wrong: list[str] = []
@@ -153,10 +162,13 @@ def gpu_state(gpus: list[Gpu], *, fabric: bool) -> Outcome:
     return ok(f"{hottest} C at most") if hottest else skipped("the driver reports no temperature")
 
 
-def diag(code: int, said: str) -> Outcome:
-    """The outcome of a diagnostic of DCGM. A test that failed for how the machine is set up is a warning."""
+def diag(code: int, output: str) -> Outcome:
+    """Return the outcome of a diagnostic of DCGM, by its exit code and output.
+
+    A failed test whose severity is neither isolate nor reset is a warning.
+    """
     try:
-        document = json.loads(said[said.index("{") :])
+        document = json.loads(output[output.index("{") :])
         report = next(value for name, value in document.items() if name.startswith("DCGM"))
         tests = [test for category in report["test_categories"] for test in category["tests"]]
         results = [(str(test["name"]), result) for test in tests for result in test["results"]]
@@ -177,7 +189,7 @@ def diag(code: int, said: str) -> Outcome:
 
 
 def _slowed(gpu: Gpu) -> Iterator[str]:
-    """Return why the hardware slows its clocks. Until driver 530 the elements have another name."""
+    """Yield the reasons why the hardware slows the clocks. Up to driver 530 the elements are named `throttle`."""
     for name in ("event", "throttle"):
         for reason, words in _SLOWED.items():
             if gpu.text(f"clocks_{name}_reasons/clocks_{name}_reason_{reason}") == "Active":
@@ -185,21 +197,15 @@ def _slowed(gpu: Gpu) -> Iterator[str]:
 
 
 def _too_hot(gpu: Gpu) -> Iterator[str]:
+    """Yield the temperatures at which the GPU slows its clocks."""
     for what, name, most in (("", "gpu_temp", "gpu_temp_slow"), (" memory", "memory_temp", "gpu_temp_max_mem")):
         degrees, limit = gpu.number_at(f"temperature/{name}"), gpu.number_at(f"temperature/{most}_threshold")
         if degrees is not None and limit is not None and degrees >= limit:
             yield f"{degrees} C{what}, slowed from {limit} C on"
-    # Hopper reports how far it is from there instead.
+    # Hopper reports the distance to the limit instead.
     margin = gpu.number_at("temperature/gpu_temp_tlimit")
     if margin is not None and margin <= 0:
         yield f"{gpu.text('temperature/gpu_temp')}, at its limit"
-
-
-def _retired(gpu: Gpu) -> int | None:
-    causes = ("multiple_single_bit_retirement", "double_bit_retirement")
-    counts = [gpu.number_at(f"retired_pages/{cause}/retired_count") for cause in causes]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
 
 
 def _yes(gpu: Gpu, path: str) -> bool:
@@ -208,28 +214,28 @@ def _yes(gpu: Gpu, path: str) -> bool:
 
 Smi = Callable[..., tuple[int, str]]
 _LOST = re.compile(r"GPU is lost|unable to determine the device handle|fallen off the bus|Unknown Error", re.IGNORECASE)
-_GONE = re.compile(r"GPU is lost")
-"""Message of nvidia-smi without a GPU, also in place of a value of the document."""
+_LOST_GPU = re.compile(r"GPU is lost")
+"""Message of nvidia-smi for a lost GPU. It may stand in place of a value of the document."""
 _GPU = re.compile(r"^GPU (?P<gpu>[0-9]+):")
 _ERRORS = re.compile(r"Link (?P<link>[0-9]+): (?P<kind>Replay|Recovery|CRC(?: [A-Za-z]+)?) Errors: (?P<errors>[0-9]+)")
 _STATUS = re.compile(r"Link (?P<link>[0-9]+): (?P<state><inactive>|[0-9.]+ GB/s)")
 _JOB = re.compile(r"/job_(?P<job>[0-9]+)(?:/|$)", re.MULTILINE)
 CRC_A_SECOND = 100
-"""DCGM_LIMIT_MAX_NVLINK_CRC_ERROR: links correct CRC errors themselves."""
+"""DCGM_LIMIT_MAX_NVLINK_CRC_ERROR: links correct fewer CRC errors themselves."""
 _MOST_LINKS = 6
 _RXDM = ("--num_hops=", "--num_nics=")
-"""Arguments of the receive data path manager, which holds all GPUs of a job in a container of its own."""
+"""Arguments of the receive data path manager, which holds all GPUs of a job from a container outside the job."""
 
 
 def why_no_driver() -> str:
-    """Return why there is no driver to ask; empty where there is one."""
+    """Return why this machine has no driver; empty if it has, or should have, one."""
     if in_container() and not shutil.which("nvidia-smi"):
         return "no NVIDIA driver in a container: the GPUs are stand-ins"
     return ""
 
 
 def nvidia_smi(*arguments: str) -> tuple[int, str]:
-    """Exit code and output of nvidia-smi."""
+    """Run nvidia-smi; return its exit code and its output."""
     return run_program("nvidia-smi", *arguments)
 
 
@@ -242,84 +248,87 @@ def gpus(
     before: dict[str, Any] | None = None,
     smi: Smi = nvidia_smi,
 ) -> dict[str, Outcome]:
-    """Run every check that asks the driver; outcomes by kind. `before`: counters of NVLink at the last run."""
+    """Run all checks that need the driver; return outcomes by kind. `before`: NVLink's counters at the last run."""
     if not count:
         return {}
     if why := why_no_driver():
         return dict.fromkeys(("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink"), skipped(why))
-    code, said = smi("-q", "-x")
-    found = parse_gpus(said)
-    if wrong := _driver_failures(code, said, found, count):
-        return wrong
+    code, output = smi("-q", "-x")
+    listed = parse_gpus(output)
+    if failures := _driver_failures(code, output, listed, count):
+        return failures
     outcomes = {
-        "gpu-driver": ok(f"{len(found)} GPUs"),
-        "gpu-ecc": ecc_errors_outcome(found, ecc_errors),
-        "gpu-memory": memory_outcome(found),
-        "gpu-state": gpu_state(found, fabric=nvlinks > 0),
+        "gpu-driver": ok(f"{len(listed)} GPUs"),
+        "gpu-ecc": ecc_errors_outcome(listed, ecc_errors),
+        "gpu-memory": memory_outcome(listed),
+        "gpu-state": gpu_state(listed, fabric=nvlinks > 0),
     }
     if count > 1:
         status, errors = smi("nvlink", "--status"), smi("nvlink", "--errorcounters")
-        outcomes["gpu-nvlink"] = nvlink(status[1], errors[1], most=nvlink_errors, wanted=nvlinks, before=before or {})
+        outcomes["gpu-nvlink"] = nvlink(status[1], errors[1], most=nvlink_errors, expected=nvlinks, before=before or {})
     return outcomes
 
 
-def _driver_failures(code: int, said: str, found: list[Gpu], count: int) -> dict[str, Outcome]:
-    """Return failures of the driver itself, from the first answer of nvidia-smi; empty if it has none."""
-    around = _DOCUMENT.sub("", said)
-    for text, pattern in ((around, _LOST), (said, _GONE)):
+def _driver_failures(code: int, output: str, listed: list[Gpu], count: int) -> dict[str, Outcome]:
+    """Return failures of the driver itself, by the output of `nvidia-smi -q -x`; empty if there are none."""
+    messages = _DOCUMENT.sub("", output)
+    for text, pattern in ((messages, _LOST), (output, _LOST_GPU)):
         if pattern.search(text):
             line = next(line.strip() for line in text.splitlines() if pattern.search(line))
             return {"gpu-lost": certain(line[:160])}
     if code:
-        first = next((line.strip() for line in around.splitlines() if line.strip()), "no message")
+        first = next((line.strip() for line in messages.splitlines() if line.strip()), "no message")
         return {"gpu-driver": failed(f"nvidia-smi ended with {smi_exit(code)}: {first[:160]}")}
-    if asked := needs_action(found):
-        return {"gpu-driver": asked}
-    if len(found) < count:
-        return {"gpu-driver": failed(f"the driver lists {len(found)} of {count} GPUs")}
+    if request := needs_action(listed):
+        return {"gpu-driver": request}
+    if len(listed) < count:
+        return {"gpu-driver": failed(f"the driver lists {len(listed)} of {count} GPUs")}
     return {}
 
 
-def nvlink(status: str, errors: str, *, most: int, wanted: int, before: dict[str, Any], now: float = 0) -> Outcome:
-    """Check links by `nvidia-smi nvlink --status` and `--errorcounters`; `wanted` active ones of each GPU,
-    0 where some are inactive by design. Errors count from the last run on: training a link at boot makes some."""
-    links = {link: found["state"] for link, found in _links(status, _STATUS)}
-    # Of a GPU whose links are all inactive it prints no link (leptonai/gpud, issue 1085).
-    gpus = [found["gpu"] for line in status.splitlines() if (found := _GPU.match(line))]
-    if not links and not (wanted and gpus):
+def nvlink(status: str, errors: str, *, most: int, expected: int, before: dict[str, Any], now: float = 0) -> Outcome:
+    """Check links by `nvidia-smi nvlink --status` and `--errorcounters`.
+
+    `expected` is the number of active links per GPU, 0 if some are inactive by design. Only errors since the last run
+    count, because the training of a link at boot causes some.
+    """
+    links = {link: match["state"] for link, match in _links(status, _STATUS)}
+    # For a GPU whose links are all inactive, nvidia-smi prints no link (leptonai/gpud, issue 1085).
+    gpus = [match["gpu"] for line in status.splitlines() if (match := _GPU.match(line))]
+    if not links and not (expected and gpus):
         return skipped("the driver reports no NVLink")
-    wrong = [f"{link} is inactive" for link, state in links.items() if wanted and state == "<inactive>"]
-    for gpu in gpus if wanted else ():
-        there = sum(1 for link in links if link.startswith(f"GPU {gpu} "))
-        if there < wanted:
-            wrong.append(f"GPU {gpu}: {there} of {wanted} links")
-    gone = bool(wrong)
+    inactive = [f"{link} is inactive" for link, state in links.items() if expected and state == "<inactive>"]
+    for gpu in gpus if expected else ():
+        listed = sum(1 for link in links if link.startswith(f"GPU {gpu} "))
+        if listed < expected:
+            inactive.append(f"GPU {gpu}: {listed} of {expected} links")
     now = now or time.time()
     counts: dict[str, int] = {}
-    for link, found in _links(errors, _ERRORS):
-        name = f"{link} {found['kind'].lower().split()[0]}"
-        counts[name] = counts.get(name, 0) + int(found["errors"])
-    more, noted = _added(counts, before, most, now)
-    wrong += more
-    if wrong:
-        outcome = (certain if gone else failed)(", ".join(wrong[:_MOST_LINKS]))
-    elif noted:
-        outcome = warned(", ".join(noted[:_MOST_LINKS]))
+    for link, match in _links(errors, _ERRORS):
+        name = f"{link} {match['kind'].lower().split()[0]}"
+        counts[name] = counts.get(name, 0) + int(match["errors"])
+    wrong, notes = _new_errors(counts, before, most, now)
+    if inactive:
+        outcome = certain(", ".join([*inactive, *wrong][:_MOST_LINKS]))
+    elif wrong:
+        outcome = failed(", ".join(wrong[:_MOST_LINKS]))
+    elif notes:
+        outcome = warned(", ".join(notes[:_MOST_LINKS]))
     else:
         outcome = ok(f"{sum(1 for state in links.values() if state != '<inactive>')} links active")
     outcome["place"] = {"counts": counts, "time": now}
     return outcome
 
 
-def _added(counts: dict[str, int], before: dict[str, Any], most: int, now: float) -> tuple[list[str], list[str]]:
-    """The errors since the last run: those that fail the check, and those that are worth a note."""
+def _new_errors(counts: dict[str, int], before: dict[str, Any], most: int, now: float) -> tuple[list[str], list[str]]:
+    """Return the errors since the last run: those that fail the check, and those for a warning."""
     earlier, seconds = before.get("counts", {}), max(now - before.get("time", now), 1.0)
     wrong: list[str] = []
-    noted: list[str] = []
+    notes: list[str] = []
     for name, count in counts.items():
-        if name not in earlier:  # the first run takes the counters alone
+        if name not in earlier:  # the first run only records the counters
             continue
-        # A driver that was loaded again counts from 0.
+        # The counters start at 0 when the driver is loaded again.
         added = count - earlier[name] if count >= earlier[name] else count
         link, _, kind = name.rpartition(" ")
         if kind == "crc" and added / seconds >= CRC_A_SECOND:
@@ -327,33 +336,33 @@ def _added(counts: dict[str, int], before: dict[str, Any], most: int, now: float
         elif kind != "crc" and added > most:
             wrong.append(f"{link}: {added} {kind} errors since the last check, most {most}")
         elif added:
-            noted.append(f"{link}: {added} {kind.upper() if kind == 'crc' else kind} errors since the last check")
-    return wrong, noted
+            notes.append(f"{link}: {added} {kind.upper() if kind == 'crc' else kind} errors since the last check")
+    return wrong, notes
 
 
 def leftovers(job: str, *, smi: Smi = nvidia_smi, proc: Path = Path("/proc")) -> Outcome:
-    """Check that no process holds a GPU that is of no job, or of the job that has just ended."""
+    """Check that no process outside a job, or of the job that has just ended, holds a GPU."""
     if why := why_no_driver():
         return skipped(why)
-    code, said = smi("--query-compute-apps=pid", "--format=csv,noheader,nounits")
+    code, output = smi("--query-compute-apps=pid", "--format=csv,noheader,nounits")
     if code:
         return skipped("the driver does not list processes")
-    pids = [line.strip() for line in said.splitlines() if line.strip().isdigit()]
+    pids = [line.strip() for line in output.splitlines() if line.strip().isdigit()]
     left = [pid for pid in pids if _job(proc, pid) in ("", job) and (proc / pid).exists() and not _serves(proc, pid)]
     return failed(f"processes {', '.join(left[:8])} of no job hold GPUs") if left else ok("no process on a GPU")
 
 
 def _job(proc: Path, pid: str) -> str:
-    """The job whose cgroup a process is in, also after it has left; empty outside any."""
+    """Return the job whose cgroup a process is in, also after the end of the job; empty outside of jobs."""
     try:
-        found = _JOB.search((proc / pid / "cgroup").read_text())
+        match = _JOB.search((proc / pid / "cgroup").read_text())
     except OSError:
         return ""
-    return found["job"] if found else ""
+    return match["job"] if match else ""
 
 
 def _serves(proc: Path, pid: str) -> bool:
-    """Return whether a process outside any job is there for jobs: the receive data path manager, or CUDA's MPS."""
+    """Return whether a process outside of jobs serves jobs: the receive data path manager, or CUDA's MPS."""
     try:
         words = (proc / pid / "cmdline").read_text(errors="replace").split("\0")
         name = (proc / pid / "comm").read_text().strip()
@@ -364,12 +373,13 @@ def _serves(proc: Path, pid: str) -> bool:
 
 
 def _links(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield the name of a link, and the match, for each line of a link in the output of `nvidia-smi nvlink`."""
     gpu = "?"
     for line in text.splitlines():
-        if found := _GPU.match(line):
-            gpu = found["gpu"]
-        elif found := pattern.search(line):
-            yield f"GPU {gpu} link {found['link']}", found
+        if match := _GPU.match(line):
+            gpu = match["gpu"]
+        elif match := pattern.search(line):
+            yield f"GPU {gpu} link {match['link']}", match
 
 
 FATAL = {
@@ -390,7 +400,7 @@ FATAL = {
     158: "fatal timeout",
 }
 """Xids whose immediate action in NVIDIA's catalog is RESET_GPU, RESTART_BM or a workflow that begins with either, on
-GPUs from A100 on. Others than these, WARNING and 154 are most often an application's own fault."""
+GPUs from A100 on. Most others, but for WARNING and 154, are faults of an application."""
 WARNING = {
     63: "a row or page is remapped at the next reset",
     94: "contained memory error",
@@ -398,8 +408,8 @@ WARNING = {
     157: "a resource could not be retired",
 }
 RECOVERY = 154
-"""The Xid by which the driver, from 565 on, says what another one calls for: `GPU recovery action changed from 0x0
-(None) to 0x2 (Node Reboot Required)`."""
+"""The Xid by which drivers from 565 on report the action that another Xid requires: `GPU recovery action changed from
+0x0 (None) to 0x2 (Node Reboot Required)`."""
 _RECOVERY = re.compile(r"changed from .* to \S+ \((?P<action>[A-Za-z0-9 ]+)\)")
 _REQUIRED = ("GPU Reset Required", "Node Reboot Required", "Drain and Reset")
 KMSG = Path("/dev/kmsg")
@@ -411,35 +421,36 @@ _MOST = 5
 
 
 def xids(before: dict[str, Any], kmsg: Path = KMSG, boot: Path = BOOT) -> Outcome:
-    """Check Xids since the last run, whose place in the log is `before`; the outcome has the new place."""
+    """Check the Xids in the kernel log since the position `before`; the outcome has the new position."""
     if in_container():
         return skipped("a container has no kernel log of its own")
-    now = boot.read_text().strip()
-    # The first run of all takes the place alone: what was before it has been looked at, or is unknown.
-    since = int(before.get("sequence", -1)) if before.get("boot") == now else -1
+    boot_id = boot.read_text().strip()
+    # The very first run only records the position: earlier Xids were handled already, or are unknown.
+    since = int(before.get("sequence", -1)) if before.get("boot") == boot_id else -1
     last = since
-    found: list[re.Match[str]] = []
-    for record in filter(None, map(_RECORD.match, _kernel_lines(kmsg))):  # lines that go on a record have no number
+    matches: list[re.Match[str]] = []
+    for record in filter(None, map(_RECORD.match, _kernel_lines(kmsg))):  # continuation lines have no number
         sequence = int(record["sequence"])
         last = max(last, sequence)
         if before and sequence > since and (xid := _XID.search(record["text"])):
-            found.append(xid)
-    if texts := _xid_texts(FATAL, found):
+            matches.append(xid)
+    if texts := _xid_texts(FATAL, matches):
         outcome = certain(", ".join(texts))
-    elif texts := _xid_texts(WARNING, found):
+    elif texts := _xid_texts(WARNING, matches):
         outcome = warned(", ".join(texts))
     else:
-        outcome = ok(f"{len(found)} Xids, none of a broken GPU")
-    outcome["place"] = {"boot": now, "sequence": last}
+        outcome = ok(f"{len(matches)} Xids, none of a broken GPU")
+    outcome["place"] = {"boot": boot_id, "sequence": last}
     return outcome
 
 
-def _xid_texts(known: dict[int, str], found: list[re.Match[str]]) -> list[str]:
+def _xid_texts(meanings: dict[int, str], xids: list[re.Match[str]]) -> list[str]:
+    """Return a text for each of the Xids that is in `meanings`, without duplicates."""
     texts: dict[str, None] = {}
-    for xid in found:
+    for xid in xids:
         number, process = int(xid["number"]), _PROCESS.search(xid["rest"])
-        what = known.get(number, "")
-        if number == RECOVERY and known is FATAL and (action := _RECOVERY.search(xid["rest"])):
+        what = meanings.get(number, "")
+        if number == RECOVERY and meanings is FATAL and (action := _RECOVERY.search(xid["rest"])):
             what = action["action"].lower() if action["action"] in _REQUIRED else ""
         if what:
             who = f", process {process['pid']}" if process else ""
@@ -448,7 +459,7 @@ def _xid_texts(known: dict[int, str], found: list[re.Match[str]]) -> list[str]:
 
 
 def _kernel_lines(path: Path) -> Iterator[str]:
-    """Records that the kernel has now: each read returns one; where some were lost, the next read goes on."""
+    """Yield the lines of the kernel log. A read returns one record; after lost records (EPIPE) the next one works."""
     kmsg = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         while True:

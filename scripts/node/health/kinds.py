@@ -1,14 +1,14 @@
-"""Health checks, as the stack's side and the nodes both need them: kinds of results, settings, nvidia-smi's exit codes.
+"""What the program and the nodes share about health checks: kinds of results, settings, exit codes of nvidia-smi.
 
-A failed check is in the reason of the node that it drains, before its figures. Kinds stay from version to version:
-programs and people search reasons for them. cluster/observe/health_results.py has who must act.
+The reason of a drained node has the kind of each failed check before its figures. Kinds never change, because programs
+and people search for them. cluster/observe/health_results.py says who must act on each.
 """
 
 import re
 from typing import Literal, TypedDict, get_args
 
 PREFIX = "hpc-health: "
-"""Begins the reason of every node that a health check has drained."""
+"""The beginning of the reason of every node that a health check has drained."""
 Check = Literal[
     "gpu-count", "gpu-driver", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink", "gpu-diag",
     "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock",
@@ -17,38 +17,38 @@ Check = Literal[
 KINDS: tuple[str, ...] = (*get_args(Check)[:2], "gpu-lost", *get_args(Check)[2:], "network", "diag", "nccl", "fabric")
 """Kinds in the order in which they are shown."""
 RESUMES = frozenset({"gpu-state", "gpu-processes", "nic", "mount", "disk", "clock"})
-"""Kinds of faults that can be over without anybody having repaired the machine: its node is resumed when the checks
-have passed again some times. Of the others a pass proves nothing: GPUs come back after a reset, and fail again; one
-slow measurement is followed by a fast one when a neighbour stops."""
+"""Kinds of faults that can end without a repair of the machine: the node is resumed after some runs without a failure.
+A pass proves nothing for the others: a GPU works again after a reset, and fails later; a slow measurement is followed
+by a fast one when another job ends."""
 MACHINE = frozenset("gpu-count gpu-driver gpu-lost gpu-xid gpu-ecc gpu-memory gpu-nvlink gpu-diag nic".split())
-"""Kinds of faults that a reboot may mend, or another machine."""
+"""Kinds of faults that a reboot or another machine may remove."""
 LONGEST = 400
-"""Characters of a reason, at most; sinfo and squeue show it on one line."""
-_NOT_SHOWN = re.compile(r"[^ -~]+")
+"""Characters of a reason, at most; sinfo and squeue print it on one line."""
+_UNPRINTABLE = re.compile(r"[^ -~]+")
 
 
 def reason(failed: dict[str, str]) -> str:
     """Return the reason of a node on which these checks failed, text by kind: `hpc-health: gpu-count: 7 of 8 GPUs;
     ...`.
 
-    Every kind is in it, also where the texts are too long for all.
+    It has every kind, with shortened texts if all together are too long.
     """
-    known = [kind for kind in KINDS if kind in failed]
-    room = max(LONGEST // max(len(known), 1), 34)
-    parts = [f"{kind}: {_plain(failed[kind])}"[:room].rstrip(" :") for kind in known]
+    failed_kinds = [kind for kind in KINDS if kind in failed]
+    length = max(LONGEST // max(len(failed_kinds), 1), 34)
+    parts = [f"{kind}: {_plain(failed[kind])}"[:length].rstrip(" :") for kind in failed_kinds]
     return PREFIX + "; ".join(parts)
 
 
 def parse_reason(text: str) -> dict[str, str]:
-    """Return the figures of each fault that a reason names, by kind; empty where it is no reason of a health check."""
+    """Return the figures of each fault in a reason, by kind; empty for a reason that is not of a health check."""
     if not text.startswith(PREFIX):
         return {}
-    found = [part.partition(":") for part in text[len(PREFIX) :].split("; ")]
-    return {kind.strip(): figures.strip() for kind, _, figures in found if kind.strip() in KINDS}
+    parts = [part.partition(":") for part in text[len(PREFIX) :].split("; ")]
+    return {kind.strip(): figures.strip() for kind, _, figures in parts if kind.strip() in KINDS}
 
 
 def kinds_of_reason(text: str) -> tuple[str, ...]:
-    """Return the kinds that a reason names."""
+    """Return the kinds in a reason."""
     return tuple(parse_reason(text))
 
 
@@ -59,17 +59,16 @@ def may_resume(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return a line of printable ASCII without what ends a part, and without quotes, which scontrol would take for its
-    own."""
-    return _NOT_SHOWN.sub(" ", text).replace(";", ",").replace('"', "").replace("'", "").replace("\\", "/").strip()
+    """Return the text as a line of printable ASCII, without `;`, which ends a part, and quotes, which end a reason."""
+    return _UNPRINTABLE.sub(" ", text).replace(";", ",").replace('"', "").replace("'", "").replace("\\", "/").strip()
 
 
 _NUMBER = re.compile(r"-[0-9]+$")
 
 
 class HealthNodes(TypedDict):
-    """The hardware that each node of a nodeset must have; `nics` are names, `nic_count` is for types whose names are
-    not known; `nvlinks` of each GPU, 0 where some are inactive by design."""
+    """The hardware that each node of a nodeset must have: `nics` by name, or `nic_count` if the names are not known;
+    `nvlinks` per GPU, 0 if some are inactive by design."""
 
     gpus: int
     nvlinks: int
@@ -80,7 +79,7 @@ class HealthNodes(TypedDict):
 
 
 class Health(TypedDict):
-    """Settings of health checks; `nodes` are by `nodeset_key` of their names."""
+    """Settings of health checks; the keys of `nodes` are those of `nodeset_key`."""
 
     drain: bool
     requeue: bool
@@ -93,7 +92,7 @@ class Health(TypedDict):
 
 
 def nodeset_key(name: str) -> str:
-    """Return the key of a node's settings: its host name without the number; of the controller, its own name."""
+    """Return the key of a node's settings: its host name without the number (the controller's name has none)."""
     return _NUMBER.sub("", name)
 
 
@@ -115,5 +114,5 @@ SMI_EXIT_CODES = {
 
 
 def smi_exit(code: int) -> str:
-    """Return an exit code of nvidia-smi in words: `exit code 14 (the infoROM of a GPU is corrupted)`."""
+    """Return an exit code of nvidia-smi with its meaning: `exit code 14 (the infoROM of a GPU is corrupted)`."""
     return f"exit code {code}" + (f" ({SMI_EXIT_CODES[code]})" if code in SMI_EXIT_CODES else "")

@@ -1,8 +1,7 @@
-"""The result of a check (ok, failed with figures, skipped with the reason), the record of a node's last run, and the
-history of a node: a line for each change, and one a day where nothing changes.
+"""The outcome of a check, the record of a node's last run, and its history: a line per change, and one per day.
 
-Record and history are in the cluster state (health/NODE.json and .jsonl), so they outlive the machine. `./hpc job`
-shows what the history has of the time of a job, `./hpc reliability` counts it.
+Record and history are in the cluster state (health/NODE.json and .jsonl), so that they outlive the machine. `./hpc job`
+shows the history during a job, `./hpc reliability` counts it.
 """
 
 import json
@@ -18,10 +17,10 @@ from slurm.output import parse_json_lines, valid_time
 from system import cluster_state
 from system.host import SetupError, read_json, side_by_side, take_lock, write
 
-RUN = Path("/run/hpc/health")  # root's; locks of checks that have not ended
-CONTAINER = Path("/run/systemd/container")  # systemd's container interface: what kind of container, if it is one
+RUN = Path("/run/hpc/health")  # locks of checks that have not ended; for root only
+CONTAINER = Path("/run/systemd/container")  # systemd's container interface: the file exists in a container
 BUSY = "another run asks just now"
-ENDING = 5  # seconds that a program may take to be gone once it is killed
+ENDING = 5  # seconds that a killed program may take to end
 
 
 class _Outcome(TypedDict):
@@ -30,10 +29,10 @@ class _Outcome(TypedDict):
 
 
 class Outcome(_Outcome, total=False):
-    """`state` is ok, failed, warning or skipped; `text` has the figures, or why it was skipped. `unsure`: it may be
-    over in a moment, as a file server that is restarted, so a node is drained when two runs in a row find it.
-    `certain`: the machine is not to be used before it is repaired (drain.py). `place`: what the next run needs to look
-    at what is new alone; it is kept beside the results."""
+    """`state` is ok, failed, warning or skipped; `text` has the figures, or why it was skipped. `unsure`: the fault may
+    end in a moment, as during the restart of a file server: the node is drained if two runs in a row find it.
+    `certain`: the machine must not be used before a repair (drain.py). `place`: counters or a position that the next
+    run needs to find only what is new; the record has it beside the outcomes."""
 
     unsure: bool
     certain: bool
@@ -57,7 +56,7 @@ def unsure(text: str) -> Outcome:
 
 
 def warned(text: str) -> Outcome:
-    """Something to know of; no node is drained for it."""
+    """Return an outcome that is reported, and for which no node is drained."""
     return {"state": "warning", "text": text}
 
 
@@ -66,33 +65,33 @@ def skipped(text: str) -> Outcome:
 
 
 def in_container() -> bool:
-    """Return whether this machine is a container, as machines of a rehearsal are: it has no hardware of its own."""
+    """Return whether this machine is a container without hardware of its own, as in a rehearsal."""
     return CONTAINER.exists()
 
 
 def unless_running(name: str, check: Callable[[], Any], *, seconds: float) -> Callable[[], Any]:
-    """The check, unless an earlier run of it has not ended: a process that waits for a dead device or file server can't
-    be killed, and one more at every interval would fill the machine.
+    """Return the check with a lock, so that it does not start while an earlier run of it has not ended.
 
-    Raises SetupError: BUSY while the earlier one has had less than `seconds`, since then it is the epilog of another
-    job, or a person's `hpc-health now`, and its answer is its own; else that it hangs.
+    A process that waits for a dead device or file server can't be killed, and another one at every interval would fill
+    the machine. The check raises SetupError: with BUSY if the earlier run began less than `seconds` ago, since it is
+    then the epilog of another job or somebody's `hpc-health now`; else with the text that it hangs.
     """
 
     def run() -> Any:  # noqa: ANN401 - what the check returns
         RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(RUN / f"{name.replace('/', '_')}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not take_lock(lock):
-            hangs = time.monotonic() - _since(lock) > seconds + ENDING
+            hangs = time.monotonic() - _locked_since(lock) > seconds + ENDING
             raise SetupError("an earlier check still waits for its answer" if hangs else BUSY)
         os.pwrite(lock, f"{time.monotonic():024.3f}".encode(), 0)
-        os.set_inheritable(lock, True)  # noqa: FBT003 - of the standard library; programs that hang hold it too
+        os.set_inheritable(lock, True)  # noqa: FBT003 - of the standard library. Programs that hang keep the lock.
         return check()
 
     return run
 
 
-def _since(lock: int) -> float:
-    """Return when the holder of a lock took it, by the monotonic clock; now, where it has not said so yet."""
+def _locked_since(lock: int) -> float:
+    """Return the monotonic time when the holder took the lock; now if it has not written that yet."""
     try:
         return float(os.pread(lock, 24, 0))
     except ValueError:
@@ -100,8 +99,10 @@ def _since(lock: int) -> float:
 
 
 def run_program(*command: str) -> tuple[int, str]:
-    """Exit code and output of a program, errors included; whoever calls bounds the time. It holds the lock of `once`
-    for as long as it lives."""
+    """Run a program; return its exit code and its output, errors included. The caller bounds the time.
+
+    The program inherits the lock of `unless_running`, and holds it until it ends.
+    """
     try:
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         done = subprocess.run(command, close_fds=False, check=False, **streams)
@@ -112,20 +113,19 @@ def run_program(*command: str) -> tuple[int, str]:
 
 LAST = Path("/var/lib/hpc/health.json")
 RESULTS = cluster_state.HEALTH
-MEASURED = cluster_state.FOLDER / "measured"  # one file a node, by the controller
+MEASURED = cluster_state.FOLDER / "measured"  # one file per node, written by the controller
 PUBLISH_SECONDS = 5
 RECENT = 3600  # seconds
 
 
 def last_record() -> dict[str, Any]:
-    """The last result; empty where there is none."""
-    found = read_json(LAST, {})
-    return found if isinstance(found, dict) else {}
+    """Return the record of the last run; empty if there is none."""
+    record = read_json(LAST, {})
+    return record if isinstance(record, dict) else {}
 
 
 def keep_record(record: dict[str, Any]) -> None:
-    """Store a result. One that can't be published is published by the next run: the shared file system may be what is
-    broken."""
+    """Store a record and publish it. If the shared file system fails, the next run publishes its own record."""
     LAST.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     write(LAST, json.dumps(record) + "\n", quiet=True)
     text = json.dumps({name: value for name, value in record.items() if name != "places"}) + "\n"
@@ -133,7 +133,7 @@ def keep_record(record: dict[str, Any]) -> None:
 
 
 def _publish(record: dict[str, Any], text: str) -> bool:
-    # Where /opt/apps is not mounted there is no such folder.
+    # The folder does not exist while /opt/apps is not mounted.
     if RESULTS.is_dir():
         cluster_state.write_as_slurm(RESULTS / f"{record['node']}.json", text)
         add_to_history(record)
@@ -141,14 +141,16 @@ def _publish(record: dict[str, Any], text: str) -> bool:
 
 
 def is_common(name: str, kind: str) -> bool:
-    """Return whether more than half of the other nodes fail this check as well, by their results of the last hour: its
-    cause is then none of theirs, and draining them all would stop the cluster."""
-    found = side_by_side({"common": lambda: _is_common(name, kind)}, seconds=PUBLISH_SECONDS)
-    return found["common"] is True
+    """Return whether more than half of the other nodes fail this check too, by their records of the last hour.
+
+    The cause is then none of the nodes, and draining them all would stop the cluster.
+    """
+    answers = side_by_side({"common": lambda: _is_common(name, kind)}, seconds=PUBLISH_SECONDS)
+    return answers["common"] is True
 
 
 def _is_common(name: str, kind: str) -> bool:
-    # Times of the files, which are one file server's: nodes' own clocks may be what is wrong.
+    # The file server's times, since the clocks of the nodes may be wrong.
     files = {path: path.lstat().st_mtime for path in RESULTS.glob("*.json") if path.stem != name}
     newest = max(files.values(), default=0.0)
     recent = [cluster_state.read_object(path) for path, time in files.items() if time > newest - RECENT]
@@ -157,45 +159,43 @@ def _is_common(name: str, kind: str) -> bool:
 
 
 def check_of(result: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return what a node's result has of a check; empty for anything else that root of the node has written there."""
+    """Return the outcome of a check in a node's record; empty if root of the node has written anything else there."""
     checks = result.get("checks")
-    found = checks.get(kind) if isinstance(checks, dict) else None
-    return found if isinstance(found, dict) else {}
+    check = checks.get(kind) if isinstance(checks, dict) else None
+    return check if isinstance(check, dict) else {}
 
 
 def results() -> dict[str, Any]:
-    """Every node's last result and last measurements, by name, for phase `health-results`."""
-    found: dict[str, Any] = {}
-    for path in sorted(RESULTS.glob("*.json")) if RESULTS.is_dir() else ():
-        found[path.stem] = cluster_state.read_object(path)
-    for path in sorted(MEASURED.glob("*.json")) if MEASURED.is_dir() else ():
-        found.setdefault(path.stem, {})["measured"] = read_json(path, {})
-    return found
+    """Return the last record and the last measurements of every node, by name, for phase `health-results`."""
+    records: dict[str, Any] = {path.stem: cluster_state.read_object(path) for path in sorted(RESULTS.glob("*.json"))}
+    for path in sorted(MEASURED.glob("*.json")):
+        records.setdefault(path.stem, {})["measured"] = read_json(path, {})
+    return records
 
 
 MOST_BYTES = 1 << 16
-"""Of one node: the oldest lines go. A year of days and a hundred faults are 40 kB."""
+"""Size of one node's history, from which the oldest lines are removed. A year with a hundred faults has 40 kB."""
 DAY = 86400
 TEXT = 200
 """Characters of a check's text."""
 
 
 def line_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's record as the history has it: when, what failed or warned, what was done. A pure function."""
-    found: dict[str, Any] = {"time": round(record["time"], 1), "node": record["node"], "boot": record.get("boot", "")}
+    """Return the line of the history for a record: time, failures, warnings and the action. A pure function."""
+    line: dict[str, Any] = {"time": round(record["time"], 1), "node": record["node"], "boot": record.get("boot", "")}
     for state in ("failed", "warning"):
         checks = record["checks"].items()
-        if bad := {kind: one["text"][:TEXT] for kind, one in checks if one["state"] == state}:
-            found[state] = bad
+        if texts := {kind: check["text"][:TEXT] for kind, check in checks if check["state"] == state}:
+            line[state] = texts
     if done := record.get("done"):
-        found["done"] = done
-    return found
+        line["done"] = done
+    return line
 
 
 def is_due(line: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
-    """Return whether a line says more than the one before it. A pure function.
+    """Return whether a line differs from the one before it, or a day has passed. A pure function.
 
-    Figures change at every run, so kinds are compared; a Xid is found once, so its text is.
+    It compares kinds, since figures change at every run, and the text of a Xid, since each Xid is found once.
     """
     if not last or not isinstance(last.get("time"), (int, float)) or line["time"] - last["time"] >= DAY:
         return True
@@ -203,15 +203,15 @@ def is_due(line: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
 
 
 def _kinds(line: Mapping[str, Any]) -> tuple[object, ...]:
-    found: list[object] = [line.get("boot")]
+    compared: list[object] = [line.get("boot")]
     for state in ("failed", "warning"):
-        bad = line.get(state)
-        found += [sorted(bad), bad.get("gpu-xid")] if isinstance(bad, dict) and bad else [None]
-    return tuple(found)
+        texts = line.get(state)
+        compared += [sorted(texts), texts.get("gpu-xid")] if isinstance(texts, dict) and texts else [None]
+    return tuple(compared)
 
 
-def appended(text: str, line: Mapping[str, Any]) -> str:
-    """The history with one line more, and without the oldest where it grows too long. A pure function."""
+def append_line(text: str, line: Mapping[str, Any]) -> str:
+    """Return the history with another line, without its oldest ones if it exceeds MOST_BYTES. A pure function."""
     text = f"{text.rstrip()}\n{json.dumps(line)}\n".lstrip()
     while len(text.encode()) > MOST_BYTES:
         text = text[text.index("\n", len(text) // 8) + 1 :]
@@ -219,31 +219,26 @@ def appended(text: str, line: Mapping[str, Any]) -> str:
 
 
 def add_to_history(record: Mapping[str, Any]) -> None:
-    """Add a run's record to the node's history, if it says anything new. Raises SetupError: it can't be written."""
+    """Add a record to the node's history if it has anything new. Raises SetupError if it can't be written."""
     path = RESULTS / f"{record['node']}.jsonl"
     text = cluster_state.read_text(path)
     line = line_of(record)
-    if is_due(line, last_of(text)):
-        cluster_state.write_as_slurm(path, appended(text, line))
+    last = next(iter(parse_history("\n".join(text.splitlines()[-1:]))), {})
+    if is_due(line, last):
+        cluster_state.write_as_slurm(path, append_line(text, line))
 
 
-def last_of(text: str) -> dict[str, Any]:
-    """The last whole line; empty where there is none."""
-    return next(iter(parsed("\n".join(text.splitlines()[-1:]))), {})
-
-
-def parsed(text: str) -> list[dict[str, Any]]:
-    """The lines that are of a history: root of any node may have written others."""
+def parse_history(text: str) -> list[dict[str, Any]]:
+    """Return the valid lines of a history: root of any node may have written others."""
     rows = parse_json_lines(text)
     return [row for row in rows if valid_time(row.get("time")) is not None and isinstance(row.get("node"), str)]
 
 
 def show_history(folder: Path = RESULTS) -> None:
-    """Print the lines of every node, one JSON object each, that are not older than the time on standard input."""
+    """Print the lines of all nodes since the time on standard input, each as a JSON object."""
     since = float(sys.stdin.readline().strip() or 0)
-    for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else ():
-        rows = parsed(cluster_state.read_text(path))
-        # A file is of the node that it is named after, whatever it says.
-        for row in rows:
+    for path in sorted(folder.glob("*.jsonl")):
+        for row in parse_history(cluster_state.read_text(path)):
+            # The name of the file says whose it is. A node may write another name into it.
             if row["node"] == path.stem and row["time"] >= since:
                 sys.stdout.write(json.dumps(row) + "\n")

@@ -1,12 +1,12 @@
-"""The health check of this node, as /usr/local/sbin/hpc-health runs it:
+"""The health check of a node, /usr/local/sbin/hpc-health:
 
-    hpc-health            all checks: HealthCheckProgram of slurm.conf. Always ends with exit code 0, because a slurmd
-                          that starts runs it until it does.
+    hpc-health            all checks: HealthCheckProgram of slurm.conf. The exit code is always 0, because a slurmd that
+                          starts repeats the program until it is.
     hpc-health prolog     the quick checks, before a job: exit code 1 keeps the job away from this node
-    hpc-health epilog     what a job has left on GPUs
+    hpc-health epilog     checks of the GPUs after a job
     hpc-health now        all checks, and their result as JSON on standard output
 
-A node that fails a check is drained (drain.py) with a reason of kinds.py. Nothing here ends a job, or sets a node down.
+A node that fails a check is drained (drain.py) with a reason of kinds.py. Nothing here ends a job or sets a node down.
 """
 
 import json
@@ -22,10 +22,10 @@ from system.host import SetupError, printable, read_json, remove, take_lock, wri
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
 SETTINGS = Path("/etc/hpc/health.json")
-"""On the machine's own disk: a check must not wait for a file system whose loss it is to report."""
-KEPT_SECONDS = 60
+"""On the machine's own disk, since a check must not wait for a file system whose loss it has to report."""
+WAIT_SECONDS = 60
 """A run that waits longer for another one gives up."""
-# -S: no site packages; the program is started on every node every few minutes, and before each job.
+# -S: without site packages it starts faster. It runs on every node every few minutes, and before each job.
 _STARTER = """\
 #!/bin/sh
 # Written by the cluster's set-up: health checks of nodes. With --help it says more.
@@ -39,7 +39,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def main(arguments: list[str]) -> int:
-    """Run the checks of one occasion; the exit code."""
+    """Run the checks of one occasion; return the exit code."""
     mode = arguments[0] if arguments else "periodic"
     if len(arguments) > 1 or mode not in ("periodic", "now", "prolog", "epilog"):
         sys.stderr.write(str(__doc__))
@@ -47,20 +47,20 @@ def main(arguments: list[str]) -> int:
     if os.geteuid() != 0:
         sys.stderr.write("hpc-health reads devices and drains nodes: run it as root\n")
         return 1
-    wanted = read_settings()
-    if wanted is None:
+    settings = read_settings()
+    if settings is None:
         sys.stdout.write("null\n" if mode == "now" else "")
         return 0
     try:
-        return _run(mode, wanted)
+        return _run(mode, settings)
     except (SetupError, OSError) as error:
-        # Never the reason why a node does not start, or a job does not.
+        # An error of the program itself must keep neither a node nor a job from starting.
         sys.stderr.write(printable(f"hpc-health: {error}\n"))
         return 0
 
 
-def _run(mode: str, wanted: dict[str, Any]) -> int:
-    # Where it checks; a machine that is only set up would compile them.
+def _run(mode: str, settings: dict[str, Any]) -> int:
+    # Imported here, so that a machine's set-up, which imports this module, does not compile them.
     from health import checks, drain, outcome
 
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
@@ -68,55 +68,54 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
     with (outcome.RUN / "run").open("w") as lock:
         if mode == "periodic" and not take_lock(lock):
             return 0
-        if mode == "now" and not take_lock(lock, seconds=KEPT_SECONDS):
-            raise SetupError(f"another run has not ended in {KEPT_SECONDS} s")
+        if mode == "now" and not take_lock(lock, seconds=WAIT_SECONDS):
+            raise SetupError(f"another run has not ended in {WAIT_SECONDS} s")
         began = time.time()
         if mode == "prolog":
-            found = checks.quick(wanted)
+            found = checks.quick(settings)
         elif mode == "epilog":
-            found = checks.after_job(wanted, os.environ.get("SLURM_JOB_ID", ""))
+            found = checks.after_job(settings, os.environ.get("SLURM_JOB_ID", ""))
         else:
-            found = checks.all_checks(wanted)
-            if (left := outcome.last_record().get("left")) is not None:
-                found |= checks.left(wanted, left)
-        bad = {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
-        for kind, text in bad.items():
+            found = checks.all_checks(settings)
+            if (job := outcome.last_record().get("left")) is not None:
+                found |= checks.left(settings, job)
+        failed = {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
+        for kind, text in failed.items():
             sys.stderr.write(printable(f"hpc-health: {kind}: {text}\n"))
-        # Quick checks before a job that pass leave no trace: they cost no write and no lock.
-        if mode in ("periodic", "now") or (bad and take_lock(lock, seconds=KEPT_SECONDS)):
-            kept = drain.apply_results(name, mode, wanted, found, began=began)
+        # Checks of a prolog or an epilog that pass are not recorded, which saves a lock and a write for each job.
+        if mode in ("periodic", "now") or (failed and take_lock(lock, seconds=WAIT_SECONDS)):
+            record = drain.apply_results(name, mode, settings, found, began=began)
             if mode == "now":
-                sys.stdout.write(json.dumps(kept) + "\n")
-    return 1 if mode == "prolog" and bad and wanted["drain"] else 0
+                sys.stdout.write(json.dumps(record) + "\n")
+    return 1 if mode == "prolog" and failed and settings["drain"] else 0
 
 
 def converge(health: dict[str, Any] | None) -> None:
-    """Have the program and its settings here on a node of a cluster with health checks, else neither."""
-    mine = node_settings(health, socket.gethostname()) if health else None
-    if mine is None:
+    """Install the program and its settings on a node of a cluster with health checks; else remove both."""
+    settings = node_settings(health, socket.gethostname()) if health else None
+    if settings is None:
         for path in (PROGRAM, SETTINGS):
             remove(path)
         return
-    # Settings first: a program without them checks nothing.
-    write(SETTINGS, json.dumps(mine, indent=1) + "\n")
+    # Settings first: the program checks nothing without them.
+    write(SETTINGS, json.dumps(settings, indent=1) + "\n")
     write(PROGRAM, starter("health.program"), mode=0o755)
 
 
 def starter(module: str) -> str:
-    """A program that runs `main` of a module of the set-up."""
+    """Return the text of a program that runs `main` of a module of the set-up."""
     return _STARTER.replace("MODULE", module)
 
 
 def node_settings(health: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """The settings of one node: those of the cluster, and as `mine` what it must have; None for a machine that is no
-    node."""
-    mine = health["nodes"].get(nodeset_key(name)) or health["nodes"].get(name)
-    if mine is None:
+    """Return the cluster's settings with the hardware of one node as `mine`; None for a machine that is not a node."""
+    hardware = health["nodes"].get(nodeset_key(name)) or health["nodes"].get(name)
+    if hardware is None:
         return None
-    return {**{name: value for name, value in health.items() if name != "nodes"}, "mine": mine}
+    return {**{key: value for key, value in health.items() if key != "nodes"}, "mine": hardware}
 
 
 def read_settings() -> dict[str, Any] | None:
-    """The settings of this node; None where it is not to be checked."""
-    found = read_json(SETTINGS, None)
-    return found if isinstance(found, dict) else None
+    """Return the settings of this node; None if it has no health checks."""
+    settings = read_json(SETTINGS, None)
+    return settings if isinstance(settings, dict) else None

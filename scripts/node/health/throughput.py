@@ -1,6 +1,7 @@
-"""TCP throughput between two nodes, in both directions: `throughput.py SECONDS HOST HOST`, as a task on each of them.
+"""Measures TCP throughput between two nodes, in both directions: `throughput.py SECONDS HOST HOST`, as a task on each.
 
-The first host prints {"there": Mbit/s, "back": Mbit/s}, both measured by who receives. Run as a file of its own.
+The first host prints {"there": Mbit/s, "back": Mbit/s}, each measured by the receiver. It runs without the set-up's
+other modules.
 """
 
 import json
@@ -9,13 +10,13 @@ import socket
 import sys
 import time
 
-PORT = 20_000  # and the job's number: two jobs on one network do not meet
+PORT = 20_000  # plus a part of the job's number, so that two jobs on one node use two ports
 CHUNK = 1 << 20
 TIMEOUT = 30  # seconds until the other task must be there
 
 
 def main(arguments: list[str]) -> int:
-    """Measure; the exit code."""
+    """Run one end of the measurement; return the exit code."""
     seconds, first, second = float(arguments[0]), arguments[1], arguments[2]
     port = PORT + int(os.environ.get("SLURM_JOB_ID", "0")) % 10_000
     if os.environ.get("SLURMD_NODENAME", socket.gethostname()) == first:
@@ -26,7 +27,7 @@ def main(arguments: list[str]) -> int:
 
 
 def client(peer: str, port: int, seconds: float) -> dict[str, float]:
-    """Send, then receive, then take over what the other end has measured."""
+    """Send, then receive, then read the result of the other end; return both results."""
     with _connect(peer, port) as sending:
         _send(sending, seconds)
     with _connect(peer, port) as receiving:
@@ -37,7 +38,7 @@ def client(peer: str, port: int, seconds: float) -> dict[str, float]:
 
 
 def server(peer: str, port: int, seconds: float) -> None:
-    """The other end: three connections, of the peer only."""
+    """Receive, then send, then write the result: three connections, accepted from the peer only."""
     with socket.create_server(("", port)) as listening:
         listening.settimeout(TIMEOUT + 2 * seconds)
         with _accept(listening, peer) as receiving:
@@ -60,7 +61,7 @@ def _connect(peer: str, port: int) -> socket.socket:
 
 
 def _accept(listening: socket.socket, peer: str) -> socket.socket:
-    """A connection from the peer; others are closed."""
+    """Accept a connection from the peer, and close others."""
     allowed = {str(row[4][0]) for row in socket.getaddrinfo(peer, None)}
     while True:
         accepted, address = listening.accept()
@@ -76,11 +77,11 @@ def _send(to: socket.socket, seconds: float) -> None:
         while time.monotonic() < end:
             to.sendall(data)
     except TimeoutError:
-        pass  # so slow that one chunk did not get through: what arrived, is measured
+        pass  # not even one chunk was sent in time: the receiver measures what arrived
 
 
 def _receive(from_: socket.socket) -> float:
-    """Mbit/s from the first byte to the last."""
+    """Receive until the end; return the Mbit/s from the first byte to the last."""
     buffer, received = memoryview(bytearray(CHUNK)), from_.recv(1)
     began, count = time.monotonic(), len(received)
     try:

@@ -31,7 +31,7 @@ def said(results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         def measure_(part, due, there, _) -> None:
             said.append(f"{kind} {part['partition']} {part['reservation']} {due} {there}")
             if result := results.get(kind):
-                measure.note_result(due[0], kind, *result)
+                measure.record_result(due[0], kind, *result)
 
         return measure_
 
@@ -41,7 +41,7 @@ def said(results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(outcome, "MEASURED", tmp_path / "measured")
     outcome.MEASURED.mkdir()
     monkeypatch.setattr(measure, "MEASURES", {kind: measured(kind) for kind in ("network", "nccl", "fabric")})
-    monkeypatch.setattr(measure, "idle", lambda names: [name for name in names if name != "b"])
+    monkeypatch.setattr(measure, "idle_nodes", lambda names: [name for name in names if name != "b"])
     for module in (acceptance, reservations):
         monkeypatch.setattr(module, "run", lambda *words, **_: said.append(" ".join(words)) or "")
     monkeypatch.setattr(acceptance, "succeeds", lambda *_: False)
@@ -100,7 +100,7 @@ def test_what_a_repaired_node_waits_for(said: list[str], monkeypatch: pytest.Mon
     assert said[-1].startswith("systemd-run --quiet --collect --unit=hpc-health-accept-x --property=ExecStopPost=")
     assert "State=DRAIN" not in said[-1]
     assert "scontrol delete ReservationName=hpc-accept-x " in said[-1]
-    measure.note_result("c", "fabric", "failed", "12 GB/s")
+    measure.record_result("c", "fabric", "failed", "12 GB/s")
     assert acceptance.begin("a") == acceptance.NO_PARTNER, "c was slow"
     monkeypatch.setattr(acceptance, "succeeds", lambda *_: True)
     before = list(said)

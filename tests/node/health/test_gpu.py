@@ -159,7 +159,7 @@ class TestNvidia:
     def test_errors_of_links_are_judged_by_what_was_added(self):
         many = ERRORS.replace("Recovery Errors: 0", "Recovery Errors: 9")
         judge = lambda errors, before, now: gpu.nvlink(  # noqa: E731
-            STATUS, errors, most=0, wanted=2, before=before, now=now
+            STATUS, errors, most=0, expected=2, before=before, now=now
         )
         first = judge(many, {}, 100.0)
         assert first["state"] == "ok", "what came with the training of links at boot"

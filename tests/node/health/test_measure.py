@@ -31,13 +31,13 @@ class TestPairs:
         found = measured(nodes, bad)
         if len(nodes) >= 3:
             assert set(measure.slow_nodes(found)) == bad & set(nodes)
-            assert measure.good(found) == set(nodes) - bad
+            assert measure.good_nodes(found) == set(nodes) - bad
 
     @given(NODES, st.sets(st.integers(0, 9).map(lambda number: f"n{number}")))
     def test_nobody_is_called_slow_who_is_not(self, nodes, bad):
         found = measured(nodes, bad)
         assert set(measure.slow_nodes(found)) <= bad
-        assert not measure.good(found) & bad
+        assert not measure.good_nodes(found) & bad
 
     def test_of_two_alone_neither_is_told(self):
         found = measured(["a", "b"], {"a"})
@@ -152,7 +152,7 @@ class TestJobs:
         slurm.refuses = False
         for text in ("", "garbage", "[]", '{"there": "x"}', "null"):
             (measure.LOGS / "7.out").write_text(text)
-            measure._run_pairs({"partition": "p"}, 1, [("a", "b")])
+            measure._measure_throughput({"partition": "p"}, 1, [("a", "b")])
         assert slurm.drained == {}
 
     def test_a_slow_nccl_test_drains_with_its_figure(self, slurm):
@@ -163,7 +163,7 @@ class TestJobs:
         assert job[:6] == ("runuser", "-u", "alice", "--", "env", "-i")
         read = next(words for words in slurm.called if "tail" in words)
         assert read[:3] == ("runuser", "-u", "alice")
-        assert measure._due("a", "nccl", NCCL)
+        assert measure._is_due("a", "nccl", NCCL)
 
     def test_a_diagnostic_of_dcgm_drains_a_gpu_that_is_not_to_be_used(self, slurm):
         warning = {"error_category": 3, "error_id": 4, "error_severity": 2, "warning": "GPU 1 is broken"}
@@ -211,11 +211,11 @@ class TestJobs:
         found = outcome.results()["a"]["measured"]["nccl"]
         assert found["state"] == "failed"
         assert "is the limit right?" in found["text"]
-        assert not measure._due("a", "nccl", wanted)
+        assert not measure._is_due("a", "nccl", wanted)
 
     def test_of_two_slow_ones_among_fast_ones_both_are_drained(self, slurm):
         for name in ("c", "d", "e"):
-            measure.note_result(name, "nccl", "ok", "450.0 GB/s")
+            measure.record_result(name, "nccl", "ok", "450.0 GB/s")
         measure._record_and_drain("nccl", list("abcde"), dict.fromkeys("ab", ("failed", "88.4 GB/s")))
         assert set(slurm.drained) == {"a", "b"}
 
@@ -223,7 +223,7 @@ class TestJobs:
         (outcome.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
         measure._measure({"nccl": {**NCCL, "partitions": [{**PART, "busbw_gbps": 0}]}}, ["a"])
         assert slurm.drained == {}
-        assert not measure._due("a", "nccl", NCCL)
+        assert not measure._is_due("a", "nccl", NCCL)
 
     def test_stand_in_gpus_are_not_measured(self, slurm):
         (outcome.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "skipped", "text": "stand-ins"}}}')

@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    return outcome.parsed((folder / "n-0.jsonl").read_text())
+    return outcome.parse_history((folder / "n-0.jsonl").read_text())
 
 
 def test_a_line_a_change_and_a_line_a_day(folder: Path) -> None:
@@ -56,9 +56,9 @@ def test_it_stays_small_and_keeps_the_newest(texts: list[str]) -> None:
     text = ""
     for number, said in enumerate(texts):
         failed = {"gpu-xid": {"state": "failed", "text": said}}
-        text = outcome.appended(text, outcome.line_of(record(number, failed)))
+        text = outcome.append_line(text, outcome.line_of(record(number, failed)))
     assert len(text.encode()) <= outcome.MOST_BYTES
-    rows = outcome.parsed(text)
+    rows = outcome.parse_history(text)
     assert [row["time"] for row in rows] == list(range(len(texts)))[len(texts) - len(rows) :]
     if texts:
         assert rows

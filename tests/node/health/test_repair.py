@@ -117,7 +117,7 @@ class Machine:
         self.crc += self.random.choice([0, 0, 1, 40, 900])
         links = "".join(f"GPU {n}: H100\n\t Link 0: 26.562 GB/s\n" for n in range(2))
         errors = f"GPU 0: H100\n\t Link 0: Replay Errors: 0\n\t Link 0: CRC Errors: {self.crc}\n"
-        link = gpu.nvlink(links, errors, most=0, wanted=1, before=self.places.get("gpu-nvlink", {}), now=now)
+        link = gpu.nvlink(links, errors, most=0, expected=1, before=self.places.get("gpu-nvlink", {}), now=now)
         self.places["gpu-nvlink"] = link.get("place", {})
         state = list(self.SLOW) if late == "gpu-state" else gpus
         return {
