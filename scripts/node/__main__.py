@@ -106,7 +106,7 @@ READS: dict[str, Callable[[], None]] = {
     "host-keys": lambda: print(json.dumps(cluster_state.host_keys())),
     "health-results": lambda: print(json.dumps(of("health.outcome", "results")())),
     "health-history": of("health.outcome", "show_history"),
-    "jobs": lambda: print(*sorted(of("jobs.lost_jobs", "alive")()), "."),
+    "jobs": lambda: print(*sorted(of("jobs.lost_jobs", "jobs_with_processes")()), "."),
 }
 
 

@@ -199,7 +199,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
 
         found["alerts"] = prometheus.firing
     if "node" in mine:
-        found["jobs"] = lambda: sorted(lost_jobs.alive())
+        found["jobs"] = lambda: sorted(lost_jobs.jobs_with_processes())
     if not controls:
         found["controller"] = _controller
     else:

@@ -1,9 +1,9 @@
-"""Jobs that slurmctld takes to be running, and that have ended: on a machine that rebooted, or while it was killed.
+"""Jobs that slurmctld shows as running though they have ended: on a machine that rebooted, or while slurmctld was off.
 
-slurmctld ends many of them by itself, when a node registers: not those that began within MessageTimeout + 5 s before a
-boot, nor those that began within BatchStartTimeout + MessageTimeout before the registration, nor those of srun and
-salloc (job_mgr.c, _purge_missing_jobs). These would hold their nodes until the next registration, half an hour later,
-until their time limit, or for ever.
+slurmctld ends many of them when a node registers, but not jobs that began within MessageTimeout + 5 s before a boot or
+within BatchStartTimeout + MessageTimeout before the registration, nor jobs of srun and salloc (job_mgr.c,
+_purge_missing_jobs). These would hold their nodes until the next registration, half an hour later, until their time
+limit, or for ever.
 """
 
 import socket
@@ -28,9 +28,9 @@ ExecStart={PROGRAM} lost-jobs
 Restart=on-failure
 RestartSec=10
 """
-AGAIN_SECONDS = 30
-IN_UTC = ("env", "TZ=UTC")  # times are compared as texts, and in the hour that a clock of summer repeats they would lie
-ASKED = 32  # nodes at a time
+SECOND_CHECK_SECONDS = 30
+IN_UTC = ("env", "TZ=UTC")  # times are compared as texts, which is wrong in the hour that daylight saving time repeats
+AT_ONCE = 32  # nodes whose processes are read at a time
 
 
 class Job(NamedTuple):
@@ -43,43 +43,44 @@ class Job(NamedTuple):
 
 def end_lost_jobs() -> None:
     """Requeue jobs from before a boot of a node of theirs, or end those that cannot be requeued."""
-    # A node that has not registered since slurmctld's start has no boot time: `None`.
+    # For a node that has not registered since slurmctld's start, scontrol prints the boot time `None`.
     boots = {name: row.get("BootTime", "None") for name, row in _nodes().items()}
-    _end(lost(_running(), {name: boot for name, boot in boots.items() if boot != "None"}), "ended with its machine")
+    boots = {name: boot for name, boot in boots.items() if boot != "None"}
+    _end(began_before_boot(_running(), boots), "ended with its machine")
 
 
 def end_missing_jobs() -> None:
-    """End jobs that slurmctld, after its start, takes to be running, while no node of theirs has a process of them.
+    """End jobs that slurmctld shows as running after its start, if no node of theirs has a process of them.
 
-    Waits until slurmctld would have found out by itself, and looks twice. A job counts only where both times every
-    node of it answered and its slurmd ran.
+    It waits until slurmctld would have ended them by itself, and checks twice. Both times every node of the job must
+    have answered, and its slurmd must have run.
     """
     wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=600, interval=1, unit="slurmctld")
     from slurm import output
 
-    before = set(_running())
+    at_start = set(_running())
     config = output.parameters(run("scontrol", "show", "config"))
     time.sleep(sum(int(config[name].split()[0]) for name in ("BatchStartTimeout", "MessageTimeout")))
-    first = _missing_now(before)
-    if first:
-        time.sleep(AGAIN_SECONDS)
-        again = _missing_now(before)
-        _end([job for job in first if job in again], "is on none of its nodes")
+    if first := _without_processes(at_start):
+        time.sleep(SECOND_CHECK_SECONDS)
+        second = _without_processes(at_start)
+        _end([job for job in first if job in second], "is on none of its nodes")
 
 
-def _missing_now(before: set[Job]) -> list[Job]:
-    """The jobs of which all nodes answered and none has a process."""
-    # One that has begun since slurmctld's start is known to it.
-    jobs = [job for job in _running() if job in before]
-    found = _asked(jobs)
+def _without_processes(candidates: set[Job]) -> list[Job]:
+    """Return the candidates that run still, and of which all nodes answer and none has a process."""
+    jobs = [job for job in _running() if job in candidates]
+    numbers = _numbers_by_node(jobs)
     return [
-        job for job in jobs if job.nodes and all(job.number not in found.get(node, {job.number}) for node in job.nodes)
+        job
+        for job in jobs
+        if job.nodes and all(job.number not in numbers.get(node, {job.number}) for node in job.nodes)
     ]
 
 
 def _end(jobs: list[Job], why: str) -> None:
     for job in jobs:
-        # As slurmctld does with those that it finds. It requeues batch jobs alone, and refuses the others.
+        # As slurmctld does with the jobs that it finds missing. It requeues batch jobs, and refuses to requeue others.
         if succeeds("scontrol", "requeue", job.number):
             log(f"job {job.number} {why} and waits again")
         else:
@@ -87,41 +88,42 @@ def _end(jobs: list[Job], why: str) -> None:
             log(f"job {job.number} {why}: ended")
 
 
-def lost(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
-    """The jobs that began before a node of theirs booted. A pure function.
+def began_before_boot(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
+    """Return the jobs that began before a node of theirs booted. A pure function.
 
-    slurmctld takes a boot to be no later than the node's registration, and starts no job before that, so nothing that
-    really runs is ever among them.
+    A job that really runs is never among them: slurmctld starts no job before the node's registration, and a boot time
+    is no later than that.
     """
     return [job for job in jobs if any(job.began < boots.get(node, "") for node in job.nodes)]
 
 
-def alive(processes: Path = Path("/proc")) -> set[str]:
-    """Numbers of the jobs that have a process on this machine: their slurmstepd, their own, a prolog or an epilog."""
-    found: set[str] = set()
+def jobs_with_processes(processes: Path = Path("/proc")) -> set[str]:
+    """Return the numbers of the jobs that have a process on this machine: a slurmstepd, one of their own, a prolog or
+    an epilog."""
+    numbers: set[str] = set()
     for process in processes.glob("[0-9]*"):
         try:
-            # A slurmstepd names its step in its title: slurmstepd: [7.batch]
+            # The title of a slurmstepd contains its step: slurmstepd: [7.batch]
             title = (process / "cmdline").read_bytes().rstrip(b"\0 ")
-            words = (process / "environ").read_bytes().split(b"\0")
+            variables = (process / "environ").read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended
         if title.startswith(b"slurmstepd: ["):
-            found.add(title[13:].partition(b".")[0].decode(errors="replace"))
-        for word in words:
-            name, _, value = word.partition(b"=")
+            numbers.add(title[13:].partition(b".")[0].decode(errors="replace"))
+        for variable in variables:
+            name, _, value = variable.partition(b"=")
             if name in (b"SLURM_JOB_ID", b"SLURM_JOBID"):
-                found.add(value.decode(errors="replace"))
-    return found
+                numbers.add(value.decode(errors="replace"))
+    return numbers
 
 
-def _asked(jobs: list[Job]) -> dict[str, set[str]]:
-    """Numbers of the jobs that have a process, for each node of `jobs` that answered and whose slurmd runs."""
+def _numbers_by_node(jobs: list[Job]) -> dict[str, set[str]]:
+    """Return the numbers of the jobs that have a process, for each node of `jobs` that answers and runs slurmd."""
     here, rows = socket.gethostname(), _nodes()
 
-    def ask(node: str) -> set[str] | None:
+    def read(node: str) -> set[str] | None:
         if node == here:
-            return alive()
+            return jobs_with_processes()
         try:
             script = f"systemctl is-active --quiet slurmd && {PROGRAM} jobs"
             text = remote_node.run_on_node(node, rows[node].get("NodeAddr", ""), script)
@@ -131,20 +133,20 @@ def _asked(jobs: list[Job]) -> dict[str, set[str]]:
         return set(numbers) if end == "." else None
 
     nodes = sorted({node for job in jobs for node in job.nodes})
-    answers = in_parallel(ask, nodes, at_once=ASKED)
-    return {node: found for node, found in zip(nodes, answers, strict=True) if found is not None}
+    answers = in_parallel(read, nodes, at_once=AT_ONCE)
+    return {node: numbers for node, numbers in zip(nodes, answers, strict=True) if numbers is not None}
 
 
 def _running() -> list[Job]:
-    found: list[Job] = []
-    # Not `scontrol show job`: a job's name stands amid its rows, with what a user typed. A part of a heterogeneous job
-    # (7+1) is left out: its processes name the whole.
-    wanted = ("--all", "--noheader", "--states=running", "--format=%A %S %N %i")
-    for line in run(*IN_UTC, "squeue", *wanted).splitlines():
-        number, began, nodes, shown = line.split()
-        if "+" not in shown:
-            found.append(Job(number, began, tuple(run("scontrol", "show", "hostnames", nodes).split())))
-    return found
+    jobs: list[Job] = []
+    # `scontrol show job` prints the job's name, which may contain anything, amid its fields. Components of
+    # heterogeneous jobs (7+1) are left out, because their processes have the number of the whole job.
+    options = ("--all", "--noheader", "--states=running", "--format=%A %S %N %i")
+    for line in run(*IN_UTC, "squeue", *options).splitlines():
+        number, began, nodes, job_id = line.split()
+        if "+" not in job_id:
+            jobs.append(Job(number, began, tuple(run("scontrol", "show", "hostnames", nodes).split())))
+    return jobs
 
 
 def _nodes() -> dict[str, dict[str, str]]:

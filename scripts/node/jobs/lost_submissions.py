@@ -1,10 +1,10 @@
-"""Jobs that slurmctld accepted and forgot, because it was killed before it had written them.
+"""Jobs that slurmctld accepted and lost, because it was killed before it had written them.
 
 slurmctld writes script and environment of a batch job (hash.N/job.ID in its state folder) before it answers sbatch, and
 the job itself up to five seconds later (state_save.c). After a kill it deletes the files of jobs that it does not have
-(sync_job_files). So the newest ones are kept before each start of slurmctld, and a job that slurmctld does not have
-afterwards is submitted again as its user, with its script, its environment, and what it asked for: submissions.lua has
-added that to the environment. Jobs of srun and salloc have no such files: slurmctld's log names them, and so do we.
+(sync_job_files). So the newest files are kept before each start of slurmctld. A job that slurmctld does not have
+afterwards is submitted again as its user, with its script, its environment and its options, which submissions.lua has
+added to the environment. Jobs of srun and salloc have no such files: they are only named, from slurmctld's log.
 """
 
 import functools
@@ -25,28 +25,28 @@ from accounting import records
 from system.host import SetupError, folder, log, open_regular, printable, run, succeeds, wait
 
 STATE = Path("/var/spool/slurmctld")
-KEPT = STATE / "hpc-kept"  # as submissions.lua has it; hard links are possible within the state folder alone
-WINDOW = "window"  # the file in KEPT with the times between which slurmctld may have forgotten jobs
+KEPT = STATE / "hpc-kept"  # submissions.lua has the same path; hard links must be within the state folder
+WINDOW = "window"  # the file in KEPT with the times between which slurmctld may have lost jobs
 RUN = Path("/run/hpc/again")
 NOTES = Path("/var/lib/hpc/controller/lost_jobs.jsonl")  # on the state disk
 LOG = Path("/var/log/slurm/slurmctld.log")
 MAIL = "/usr/local/sbin/hpc-mail"
 RECORD = "HPC_SUBMISSION"
-MARGIN = 60  # seconds that slurmctld may take to write its jobs: one that came meanwhile is newer than the file says
+MARGIN = 60  # seconds that slurmctld may take to write its jobs, before the file has its time of change
 SUBMIT_SECONDS = 60
 SLURMDBD_SECONDS = 600  # until slurmdbd answers: its database may have to recover first
-AGAIN_SECONDS = 1
+RETRY_SECONDS = 1
 ASSOCIATIONS_SECONDS = 60  # after that, until slurmctld has read the associations; it tries every few seconds
-MOST_RESERVED = 4096  # numbers
-FIRST_USER = 1000  # lower uids are of the system
-TAIL = 1 << 22  # bytes of slurmctld's log, and of NOTES
-SHOWN = 86400  # seconds for which `status` names a lost job
+MAX_RESERVED = 4096  # numbers
+MIN_USER_UID = 1000  # lower uids are system accounts
+TAIL = 1 << 22  # bytes that are read of slurmctld's log and of NOTES
+SHOWN_SECONDS = 86400  # for which `status` names a lost job
 INTERACTIVE = re.compile(r"^\[([-0-9T:]{19})[^\]]*\] .*_slurm_rpc_allocate_resources JobId=(\d+)")
 BEGUN = re.compile(r"^\[([-0-9T:]{19})[^\]]*\] .*(?:Allocate|Started) JobId=(\d+)")
 
 
-class Kept(NamedTuple):
-    """The files of a job, and what submissions.lua noted of it (empty for a job from before there was one)."""
+class KeptJob(NamedTuple):
+    """The kept files of a job, and its record by submissions.lua (empty for a job from before there was one)."""
 
     name: str
     number: int
@@ -55,13 +55,13 @@ class Kept(NamedTuple):
     script: bytes
     environment: bytes
 
-    def one(self, name: str) -> str:
+    def field(self, name: str) -> str:
         return self.record.get(name, [""])[0]
 
 
 @contextmanager
 def as_slurm() -> Generator[None]:
-    """Work with the rights of the user slurm, who may put anything in the place of what is in the state folder."""
+    """Run the context with the rights of the user slurm, since slurm may have replaced anything in the state folder."""
     account = pwd.getpwnam("slurm")
     os.setegid(account.pw_gid)
     os.seteuid(account.pw_uid)
@@ -73,79 +73,80 @@ def as_slurm() -> Generator[None]:
 
 
 def keep() -> None:
-    """Before a start of slurmctld: keep the files of all jobs that it may have forgotten."""
+    """Keep the files of all jobs that slurmctld may have lost. This runs before each start of slurmctld."""
     with as_slurm():
-        saved = _changed(STATE / "job_state") or 0.0
-        found = [(path, at) for path in STATE.glob("hash.*/job.*") if (at := _changed(path) or 0.0) > saved - MARGIN]
+        saved = _change_time(STATE / "job_state")
+        times = {path: _change_time(path) for path in STATE.glob("hash.*/job.*")}
         KEPT.mkdir(mode=0o700, exist_ok=True)
-        for path, at in found:
+        for path, at in times.items():
             kept = KEPT / f"{path.name}.{at:.6f}"
-            half = KEPT / f".{kept.name}"
-            if not kept.exists():
-                rmtree(half, ignore_errors=True)
-                half.mkdir(mode=0o700)
+            if at > saved - MARGIN and not kept.exists():
+                partial = KEPT / f".{kept.name}"
+                rmtree(partial, ignore_errors=True)
+                partial.mkdir(mode=0o700)
                 for name in ("environment", "script"):
                     with suppress(FileNotFoundError):
-                        os.link(path / name, half / name)
-                half.replace(kept)
-        since = min(saved - MARGIN, (_window() or (saved, 0))[0])  # an earlier start may not have been followed up
-        half = KEPT / f".{WINDOW}"
-        half.write_text(json.dumps([since, time.time()]))
-        half.replace(KEPT / WINDOW)
+                        os.link(path / name, partial / name)
+                partial.replace(kept)
+        # After an earlier start, `submit_again` may not have come to its end.
+        since = min(saved - MARGIN, (_read_window() or (saved, 0))[0])
+        partial = KEPT / f".{WINDOW}"
+        partial.write_text(json.dumps([since, time.time()]))
+        partial.replace(KEPT / WINDOW)
 
 
-def _changed(path: Path) -> float | None:
+def _change_time(path: Path) -> float:
     try:
         return path.lstat().st_mtime
     except OSError:
-        return None
+        return 0.0
 
 
 def submit_again() -> None:
-    """After a start of slurmctld: submit again what it has forgotten, and name each such job."""
+    """Submit the jobs again that slurmctld has lost, and name each. This runs after each start of slurmctld."""
     with as_slurm():
-        window, paths = _window(), list(KEPT.glob("job.*"))
-        kept = sorted((one for path in paths if (one := _read(path))), key=lambda one: one.number)
+        window, paths = _read_window(), list(KEPT.glob("job.*"))
+        kept = sorted((job for path in paths if (job := _read(path))), key=lambda job: job.number)
     if window is None:
         return
     wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=600, interval=0.2, unit="slurmctld")
     lines = _log_lines(window[0])
-    jobs = records.ended(records.TAIL)
-    ended = {key for key, job in jobs.items() if not job["job_state"] & records.REQUEUED}
+    completed = records.ended(records.TAIL)
+    ended = {key for key, job in completed.items() if not job["job_state"] & records.REQUEUED}
     for number in _interactive(lines, window, {number for number, at in ended if window[0] <= at <= window[1]}):
-        _note({"job": number, "why": "a job of srun or salloc: its user has to start it again"})
+        _record({"job": number, "why": "a job of srun or salloc: its user has to start it again"})
     lost = [
-        one
-        for one in kept
-        if not _has(one) and not any(n == one.number and abs(at - one.submitted) <= 1 for n, at in ended)
+        job
+        for job in kept
+        if not _exists(job) and not any(n == job.number and abs(at - job.submitted) <= 1 for n, at in ended)
     ]
-    begun = {int(found[2]) for line in lines if (found := BEGUN.match(line))}
+    begun = {int(match[2]) for line in lines if (match := BEGUN.match(line))}
     numbers: dict[int, int] = {}
-    with _reserved([one.number for one in lost]):
-        for one in in_order(lost, begun):
-            if again := _again(one, numbers, other=one.number in begun):
-                numbers[one.number] = again
+    with _reserved([job.number for job in lost]):
+        for job in in_order(lost, begun):
+            if number := _submit_again(job, numbers, other=job.number in begun):
+                numbers[job.number] = number
             with as_slurm():
-                _drop(one.name)
+                _delete_kept(job.name)
     with as_slurm():
-        # slurmctld may have been killed again meanwhile, and more been kept.
-        for name in [path.name for path in paths] + [WINDOW] * (window == _window()):
-            _drop(name)
+        # slurmctld may have been killed again meanwhile, and more jobs been kept.
+        for name in [path.name for path in paths] + [WINDOW] * (window == _read_window()):
+            _delete_kept(name)
 
 
-def in_order(lost: list[Kept], begun: set[int]) -> list[Kept]:
-    """Return first the jobs that get their own numbers, by number, since slurmctld counts up. A pure function.
+def in_order(lost: list[KeptJob], begun: set[int]) -> list[KeptJob]:
+    """Return the jobs that keep their numbers first, by number, since slurmctld counts up. A pure function.
 
-    Those that had begun get other numbers, which those that depend on them have to name.
+    Jobs that had begun get other numbers, and jobs that depend on these follow, as they have to name them.
     """
     late = set(begun)
-    for one in lost:
-        if late & {int(number) for number in re.findall(r"\d+", one.one("dependency"))}:
-            late.add(one.number)
-    return sorted(lost, key=lambda one: (one.number in late, one.number))
+    for job in lost:
+        if late & {int(number) for number in re.findall(r"\d+", job.field("dependency"))}:
+            late.add(job.number)
+    return sorted(lost, key=lambda job: (job.number in late, job.number))
 
 
-def _window() -> tuple[float, float] | None:
+def _read_window() -> tuple[float, float] | None:
     try:
         with open_regular(KEPT / WINDOW) as file:
             since, until = json.load(file)
@@ -154,9 +155,9 @@ def _window() -> tuple[float, float] | None:
         return None
 
 
-def _read(path: Path) -> Kept | None:
-    """A kept job; None for one that slurmctld had not written completely, so that no sbatch had its answer."""
-    found = re.fullmatch(r"job\.(\d{1,10})\.(\d+\.\d+)", path.name)
+def _read(path: Path) -> KeptJob | None:
+    """Return a kept job; None for one that slurmctld had not written completely, so that sbatch had no answer."""
+    match = re.fullmatch(r"job\.(\d{1,10})\.(\d+\.\d+)", path.name)
     try:
         with open_regular(path / "environment") as file:
             environment = file.read()[4:]  # after the number of variables
@@ -164,128 +165,129 @@ def _read(path: Path) -> Kept | None:
             script = file.read()
     except OSError:
         return None
-    if not found or not script.endswith(b"\0"):
+    if not match or not script.endswith(b"\0"):
         return None
-    record = parse_qs(_value(environment, RECORD), keep_blank_values=True)
-    return Kept(path.name, int(found[1]), float(found[2]), record, script[:-1], environment)
+    record = parse_qs(_variable(environment, RECORD), keep_blank_values=True)
+    return KeptJob(path.name, int(match[1]), float(match[2]), record, script[:-1], environment)
 
 
-def _value(environment: bytes, name: str) -> str:
+def _variable(environment: bytes, name: str) -> str:
     start = f"{name}=".encode()
-    return next(
-        (entry[len(start) :].decode(errors="replace") for entry in environment.split(b"\0") if entry.startswith(start)),
-        "",
-    )
+    entries = (entry for entry in environment.split(b"\0") if entry.startswith(start))
+    return next(entries, start)[len(start) :].decode(errors="replace")
 
 
 def _files(number: int) -> Path:
     return STATE / f"hash.{number % 10}" / f"job.{number}"
 
 
-def _has(one: Kept) -> bool:
-    """Return whether slurmctld has the job itself: its files are the kept ones, and not those of a later job."""
+def _exists(job: KeptJob) -> bool:
+    """Return whether slurmctld has the job: the files of its number are the kept ones, not those of a later job."""
     with as_slurm():
         try:
-            kept = (KEPT / one.name / "environment").lstat()
-            return os.path.samestat(kept, (_files(one.number) / "environment").lstat())
+            kept = (KEPT / job.name / "environment").lstat()
+            return os.path.samestat(kept, (_files(job.number) / "environment").lstat())
         except OSError:
             return False
 
 
-def _now(identity: str, since: float) -> int | None:
-    """The number of the job with this record's identity that slurmctld has."""
+def _new_number(job: KeptJob) -> int | None:
+    """Return the number of the job of slurmctld that has the kept job's identity; None where there is none."""
     with as_slurm():
         for path in STATE.glob("hash.*/job.*"):
-            at = _changed(path) or 0.0
-            if at >= since and identity in _identity(path, at):
+            at = _change_time(path)
+            if at >= job.submitted and job.field("id") in _identity(path, at):
                 return int(path.name.partition(".")[2])
     return None
 
 
 @functools.cache
 def _identity(path: Path, _at: float) -> list[str]:
-    """The identity in a job's record. Each is read once: many may have been lost."""
+    """Return the identity in a job's record. Each is read once, as many jobs may have been lost."""
     try:
         with open_regular(path / "environment") as file:
-            return parse_qs(_value(file.read()[4:], RECORD)).get("id", [])
+            return parse_qs(_variable(file.read()[4:], RECORD)).get("id", [])
     except OSError:
         return []
 
 
-def _again(one: Kept, numbers: dict[int, int], *, other: bool) -> int | None:
-    """Submit a job again and name it; its number now, or None where that can't be done.
+def _submit_again(job: KeptJob, numbers: dict[int, int], *, other: bool) -> int | None:
+    """Submit a job again and name it. Return its number now, or None where it can't be submitted.
 
-    It has its old number where no other job has that, and `other` one where processes of it may still be on a node:
-    slurmctld ends those when the node registers.
+    It gets its old number if no other job has that. With `other` it gets another one: processes of the job may still be
+    on a node, and slurmctld ends those when the node registers.
     """
-    note: dict[str, Any] = {"job": one.number, "user": one.one("uid"), "name": one.one("name")}
-    identity, why = one.one("id"), ""
+    note: dict[str, Any] = {"job": job.number, "user": job.field("uid"), "name": job.field("name")}
+    why = ""
     try:
-        account = pwd.getpwuid(int(one.one("uid") or -1))
+        account = pwd.getpwuid(int(job.field("uid") or -1))
         note["user"] = account.pw_name
     except (KeyError, ValueError, OverflowError):
         why, account = "it is not noted whose it is", None
-    # With a system account's rights sbatch could read files that slurm, who can write here, may not.
-    if account and account.pw_uid < FIRST_USER:
+    # slurm can write the kept files. With a system account's rights, sbatch could read files that slurm may not.
+    if account and account.pw_uid < MIN_USER_UID:
         why = f"a job of {account.pw_name}, which is no user's account"
-    if one.one("kind"):
-        why = f"a {one.one('kind')} job: its user has to submit it again"
+    if job.field("kind"):
+        why = f"a {job.field('kind')} job: its user has to submit it again"
     if not why and account:
-        # One that an earlier run was killed behind has been submitted again.
-        now = _now(identity, one.submitted)
-        while now is None:
-            why = _submit(one, account, numbers, other=other)
-            now = _now(identity, one.submitted)
-            if now is None:
+        # An earlier run may have been killed after it had submitted the job.
+        number = _new_number(job)
+        while number is None:
+            why = _submit(job, account, numbers, other=other)
+            number = _new_number(job)
+            if number is None:
                 if not succeeds("scontrol", "ping") or _associations_end() < time.monotonic():
                     break
-                time.sleep(AGAIN_SECONDS)
-        if now is not None:
-            note["again"], why = now, ""
+                time.sleep(RETRY_SECONDS)
+        if number is not None:
+            note["again"], why = number, ""
         elif not succeeds("scontrol", "ping"):
-            raise SetupError(f"job {one.number} of {account.pw_name} is not submitted again: slurmctld does not answer")
-    _note({**note, **({"why": why} if why else {})})
-    if account and int(one.one("mail_type") or 0):
-        _mail(note, one.one("mail_user") or account.pw_name, why)
+            raise SetupError(f"job {job.number} of {account.pw_name} is not submitted again: slurmctld does not answer")
+    _record({**note, **({"why": why} if why else {})})
+    if account and int(job.field("mail_type") or 0):
+        subject = f"Slurm Job_id={note['job']} Name={note['name']} Lost, {'not ' if why else ''}submitted again"
+        with suppress(SetupError):
+            address = job.field("mail_user") or account.pw_name
+            run(MAIL, "-s", subject + (f" as Job_id={note['again']}" if not why else ""), address)
     return note.get("again")
 
 
 @functools.cache
 def _associations_end() -> float:
-    """The time (of time.monotonic()) until which a job that sbatch refuses is tried again.
+    """Return the time (of time.monotonic()) until which a job that sbatch refuses is tried again.
 
     A slurmctld that starts before slurmdbd answers has the users, accounts and QOS that it last saved, up to five
     minutes before it was killed, and refuses the jobs of newer ones.
     """
     with suppress(SetupError):
-        shown = ("sacctmgr", "--noheader", "show", "cluster")
-        wait("slurmdbd's answer", lambda: succeeds(*shown), seconds=SLURMDBD_SECONDS, interval=1, unit="slurmdbd")
+        show = ("sacctmgr", "--noheader", "show", "cluster")
+        wait("slurmdbd's answer", lambda: succeeds(*show), seconds=SLURMDBD_SECONDS, interval=1, unit="slurmdbd")
     return time.monotonic() + ASSOCIATIONS_SECONDS
 
 
-def _submit(one: Kept, account: pwd.struct_passwd, numbers: dict[int, int], *, other: bool) -> str:
-    """Submit the kept job as its user; the reason where sbatch refuses it.
+def _submit(job: KeptJob, account: pwd.struct_passwd, numbers: dict[int, int], *, other: bool) -> str:
+    """Submit the kept job as its user. Return the reason if sbatch refuses it.
 
-    Options in the script are read again. Those of the command line, and every change by the site's rules, are in the
-    record, which submissions.lua applies.
+    sbatch reads the options in the script again. Options of the command line, and changes by the site's rules, are in
+    the record, which submissions.lua applies.
     """
-    place = RUN / one.name
+    work = RUN / job.name
     rmtree(RUN, ignore_errors=True)
     folder(RUN.parent)
     RUN.mkdir(mode=0o711)
-    place.mkdir(mode=0o700)
-    for name, content in (("job.sh", one.script), ("environment", one.environment)):
-        (place / name).write_bytes(content)
-        os.chown(place / name, account.pw_uid, account.pw_gid)
-    os.chown(place, account.pw_uid, account.pw_gid)
+    work.mkdir(mode=0o700)
+    for name, content in (("job.sh", job.script), ("environment", job.environment)):
+        (work / name).write_bytes(content)
+        os.chown(work / name, account.pw_uid, account.pw_gid)
+    os.chown(work, account.pw_uid, account.pw_gid)
     changed = ",".join(f"{old}={new}" for old, new in numbers.items() if old != new)
     command = [
-        *("sbatch", "--parsable", f"--export-file={place}/environment", f"--comment=hpc-again:{one.name}:{changed}"),
-        *(f"{place}/job.sh", *one.record.get("argument", ())),
+        *("sbatch", "--parsable", f"--export-file={work}/environment", f"--comment=hpc-again:{job.name}:{changed}"),
+        *(f"{work}/job.sh", *job.record.get("argument", ())),
     ]
     try:
-        with nullcontext() if other else _given(one.number):
-            # A script with `#SBATCH --wait` has sbatch stay until its job's end.
+        with nullcontext() if other else _next_number(job.number):
+            # If the script has `#SBATCH --wait`, sbatch stays until the job's end.
             done = subprocess.run(
                 command,
                 capture_output=True,
@@ -303,15 +305,15 @@ def _submit(one: Kept, account: pwd.struct_passwd, numbers: dict[int, int], *, o
         return f"sbatch can't be run: {error.strerror}"
     finally:
         rmtree(RUN, ignore_errors=True)
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return " / ".join(line.removeprefix("sbatch: error: ") for line in said[-2:]) or "sbatch says no reason"
+    errors = done.stderr.decode(errors="replace").strip().splitlines()
+    return " / ".join(line.removeprefix("sbatch: error: ") for line in errors[-2:]) or "sbatch says no reason"
 
 
 @contextmanager
 def _reserved(numbers: list[int]) -> Generator[None]:
-    """Have slurmctld give none of these numbers to a new job: it skips those with files (_dup_job_file_test)."""
-    found = re.search(r"^NEXT_JOB_ID\s*=\s*(\d+)", run("scontrol", "show", "config"), re.MULTILINE) if numbers else None
-    block = range(int(found[1]), max(numbers) + 1)[:MOST_RESERVED] if found else range(0)
+    """Keep slurmctld from giving any of these numbers to a job: it skips numbers with files (_dup_job_file_test)."""
+    match = re.search(r"^NEXT_JOB_ID\s*=\s*(\d+)", run("scontrol", "show", "config"), re.MULTILINE) if numbers else None
+    block = range(int(match[1]), max(numbers) + 1)[:MAX_RESERVED] if match else range(0)
     with as_slurm():
         for number in block:
             _reserve(number)
@@ -324,8 +326,8 @@ def _reserved(numbers: list[int]) -> Generator[None]:
 
 
 @contextmanager
-def _given(number: int) -> Generator[None]:
-    """Have slurmctld give the next job this number, where it is the lowest that is not reserved."""
+def _next_number(number: int) -> Generator[None]:
+    """Let slurmctld give the next job this number, as the lowest one that is not reserved."""
     with as_slurm():
         _release(number)
     yield
@@ -341,7 +343,7 @@ def _reserve(number: int) -> None:
 
 def _release(number: int) -> None:
     with suppress(OSError):
-        _files(number).rmdir()  # a job's own is not empty
+        _files(number).rmdir()  # the folder of a job is not empty, and stays
 
 
 def _log_lines(since: float) -> list[str]:
@@ -356,24 +358,24 @@ def _log_lines(since: float) -> list[str]:
 
 
 def _interactive(lines: list[str], window: tuple[float, float], ended: set[int]) -> Iterator[int]:
-    """Numbers of the jobs of srun and salloc that slurmctld's log has, and slurmctld has not."""
+    """Yield the numbers of the jobs of srun and salloc that slurmctld's log has, and slurmctld does not have."""
     until = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(window[1]))
-    accepted = {int(found[2]) for line in lines if (found := INTERACTIVE.match(line)) and found[1] <= until}
+    accepted = {int(match[2]) for line in lines if (match := INTERACTIVE.match(line)) and match[1] <= until}
     if accepted:
         rows = run("squeue", "--all", "--noheader", "--states=all", "--format=%A %V").splitlines()
-        # A job of the same number may have come since.
-        known = {int(number) for number, _, submitted in (row.partition(" ") for row in rows) if submitted <= until}
-        yield from sorted(accepted - known - ended)
+        # A job with the same number may have been submitted since.
+        present = {int(number) for number, _, submitted in (row.partition(" ") for row in rows) if submitted <= until}
+        yield from sorted(accepted - present - ended)
 
 
-def _drop(name: str) -> None:
+def _delete_kept(name: str) -> None:
     rmtree(KEPT / name, ignore_errors=True)
     with suppress(OSError):
         (KEPT / name).unlink()
 
 
-def _note(note: dict[str, Any]) -> None:
-    """Name a lost job, in the log of the unit and for `status`."""
+def _record(note: dict[str, Any]) -> None:
+    """Write a lost job into the log of the unit, and into NOTES for `status`."""
     folder(NOTES.parent)
     with NOTES.open("a") as file:
         file.write(json.dumps({"time": int(time.time()), **note}) + "\n")
@@ -383,30 +385,24 @@ def _note(note: dict[str, Any]) -> None:
 
 
 def sentence(note: dict[str, Any]) -> str:
-    """Return what became of a lost job. A pure function."""
+    """Return the message about a lost job. A pure function."""
     whose = f" of {note['user']}" if note.get("user") else ""
     what = f"submitted again as job {note['again']}" if "again" in note else f"not submitted again: {note['why']}"
     return printable(f"slurmctld was killed and lost job {note['job']}{whose}: {what}")
 
 
-def _mail(note: dict[str, Any], address: str, why: str) -> None:
-    subject = f"Slurm Job_id={note['job']} Name={note['name']} Lost, {'not ' if why else ''}submitted again"
-    with suppress(SetupError):
-        run(MAIL, "-s", subject + (f" as Job_id={note['again']}" if not why else ""), address)
-
-
 def observe() -> list[dict[str, Any]]:
-    """The jobs that were lost within the last day."""
+    """Return the jobs that were lost within the last day."""
     try:
         with NOTES.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             lines = file.read().splitlines()
     except FileNotFoundError:
         return []
-    found: list[dict[str, Any]] = []
+    notes: list[dict[str, Any]] = []
     for line in lines:
         with suppress(ValueError):
             note = json.loads(line)
-            if note["time"] > time.time() - SHOWN:
-                found.append(note)
-    return found
+            if note["time"] > time.time() - SHOWN_SECONDS:
+                notes.append(note)
+    return notes

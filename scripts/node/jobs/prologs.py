@@ -1,8 +1,8 @@
 """The tree of scripts that slurmd runs before and after jobs, on the shared file system: slurm_mux.sh runs them.
 
 slurm_mux, slurm_prolog, slurm_epilog      the dispatcher, and the two links by which slurmd starts it
-etc/slurm_mux.conf                         what it must know of the cluster
-etc/hpc.json                               which of the tree's files are ours: no other is ever touched
+etc/slurm_mux.conf                         the dispatcher's settings
+etc/hpc.json                               paths of the files that this program made: it changes no others
 scripts/NAME                               the scripts
 prolog_slurmd.d/NAME.prolog_slurmd         links to them: for every node,
 partition-P-prolog_slurmd.d/...            for jobs of a partition,
@@ -22,20 +22,20 @@ from system import host, installation, mounts, state_disk
 from system.host import SetupError, folder, link, log, write
 
 TIMEOUT = 30  # seconds without an answer
-TRIES, PAUSE = 3, 2.0  # against a network that is only just coming up; seconds between
-LARGEST = 4 * 2**20  # bytes; a page without end must not fill the controller's memory
+TRIES, PAUSE_SECONDS = 3, 2.0  # the network may only just be coming up
+MAX_BYTES = 4 * 2**20  # a page without end must not fill the controller's memory
 
 
-def obtain(name: str, source: dict[str, Any], there: Path) -> bytes:
-    """The script called `name`: from its lines, from `there` if that is it already, else from its address.
+def obtain(name: str, source: dict[str, Any], file: Path) -> bytes:
+    """Return the script called `name`: from its lines, from `file` if that has the pinned hash, else from its address.
 
-    Raises SetupError for anything that is not a script, for one whose interpreter this machine lacks, and for a
-    download that is not the one with the wanted hash.
+    Raises SetupError for a text that is not a script, for an interpreter that this machine does not have, and for a
+    download with another hash.
     """
     if "lines" in source:
         data, origin = "\n".join(source["lines"]).encode(), f"script {name}"
     else:
-        data, origin = _pinned(source["url"], source["sha256"], there), source["url"]
+        data, origin = _obtain_pinned(source["url"], source["sha256"], file), source["url"]
     if not data.startswith(b"#!/"):
         raise SetupError(
             f"{origin} is not a script: its first line names no interpreter.\n"
@@ -50,9 +50,9 @@ def obtain(name: str, source: dict[str, Any], there: Path) -> bytes:
     return data
 
 
-def _pinned(url: str, sha256: str, there: Path) -> bytes:
-    if file_digest(there) == sha256:
-        return there.read_bytes()
+def _obtain_pinned(url: str, sha256: str, file: Path) -> bytes:
+    if file_digest(file) == sha256:
+        return file.read_bytes()
     data = download(url)
     if digest(data) != sha256:
         raise SetupError(
@@ -66,27 +66,27 @@ def _pinned(url: str, sha256: str, there: Path) -> bytes:
 
 
 def download(url: str) -> bytes:
-    """Return what stands at an address, redirects followed. Raises SetupError in words when that is nothing."""
+    """Return the content of an address; redirects are followed. Raises SetupError if it can't be downloaded."""
     import urllib.error  # with its HTTP client as slow to import as half of the set-up
     import urllib.request
 
     why = ""
     for attempt in range(TRIES):
         if attempt:
-            time.sleep(PAUSE)
+            time.sleep(PAUSE_SECONDS)
         try:
-            # The stack's file lets only https through.
+            # The checks of stack files allow https only.
             with urllib.request.urlopen(urllib.request.Request(url), timeout=TIMEOUT) as answer:  # noqa: S310
-                data = answer.read(LARGEST + 1)
+                data = answer.read(MAX_BYTES + 1)
         except urllib.error.HTTPError as error:
             why = f"the server answered {error.code} {error.reason}"
-            if error.code < 500:  # a matter of the address, not of the moment
+            if error.code < 500:  # another try would fail too
                 break
         except OSError as error:
             why = str(getattr(error, "reason", "") or error or type(error).__name__)
         else:
-            if len(data) > LARGEST:
-                why = f"it is larger than {LARGEST // 2**20} MiB"
+            if len(data) > MAX_BYTES:
+                why = f"it is larger than {MAX_BYTES // 2**20} MiB"
                 break
             return data
     raise SetupError(
@@ -96,34 +96,34 @@ def download(url: str) -> bytes:
 
 
 def first_line(data: bytes) -> str:
-    """The first line of what was found, cut short, so that an error page shows itself."""
+    """Return the beginning of the first line of a text, which shows an error page as one."""
     line = data.lstrip().split(b"\n", 1)[0][:100].decode(errors="replace").strip()
     return line or "(nothing)"
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 in hex."""
+    """Return the SHA-256 in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file; empty if there is none."""
+    """Return the SHA-256 of a file; empty if there is none."""
     return digest(path.read_bytes()) if path.is_file() else ""
 
 
 TREE = Path("/opt/apps/adm/slurm")
 MUX = Path(__file__).with_name("slurm_mux.sh")
-CONF, OURS = "etc/slurm_mux.conf", "etc/hpc.json"
+CONF, OWN_PATHS = "etc/slurm_mux.conf", "etc/hpc.json"
 RXDM = "scripts/rxdm"
-RXDM_STAGED = f"{RXDM}.staged"  # as obtained, for the phase `rxdm` to check before it runs anywhere
+RXDM_STAGED = f"{RXDM}.staged"  # as obtained; phase `rxdm` checks it before it runs anywhere
 RXDM_FILES = (RXDM, RXDM_STAGED, f"{RXDM}.orig", f"{RXDM}.json")
 
 
 def stage(payload: dict[str, Any]) -> None:
-    """Make the tree as `payload` says, and take from it what was ours and is no longer wanted.
+    """Make the tree as `payload` says, and delete files that this program made and that are not wanted any more.
 
-    Everything is obtained and looked at before anything is replaced. Raises SetupError for a script that is not what
-    it should be, and for files of others in the places of ours.
+    Everything is obtained and checked before anything is replaced. Raises SetupError for a script that `obtain`
+    refuses, and for files of others in the places of its own.
     """
     installation.wait_until_installed()
     state_disk.converge(payload.get("state"))
@@ -137,31 +137,32 @@ def stage(payload: dict[str, Any]) -> None:
     files = {"slurm_mux": MUX.read_bytes(), CONF: conf.encode()}
     for name, source in payload["scripts"].items():
         files[f"scripts/{name}"] = obtain(name, source, TREE / "scripts" / name)
-    held = bool(payload["rxdm"]) and holds(payload["rxdm"]["sha256"])
-    if payload["rxdm"] and not held:
+    is_live = bool(payload["rxdm"]) and is_unchanged_rxdm(payload["rxdm"]["sha256"])
+    if payload["rxdm"] and not is_live:
         files[RXDM_STAGED] = obtain("rxdm", payload["rxdm"], TREE / RXDM_STAGED)
     links = {"slurm_prolog": "slurm_mux", "slurm_epilog": "slurm_mux", **payload["links"]}
     wanted = {*files, *links, *(RXDM_FILES if payload["rxdm"] else ())}
-    before = ours()
-    _refuse_strangers({path: files.get(path) for path in wanted - before}, links)
+    before = own_paths()
+    _refuse_files_of_others({path: files.get(path) for path in wanted - before}, links)
     host.protect_shared(TREE)
     for path in (TREE.parent, TREE, TREE / "etc"):
         folder(path)
-    # Known as ours before they are there: a set-up that is killed leaves nothing that nobody owns.
-    _keep(before | wanted)
+    # The paths are recorded before the files exist, so that a killed set-up leaves no file that is not recorded.
+    _record_paths(before | wanted)
     for path, data in files.items():
         host.require_root_only((TREE / path).parent)
         folder((TREE / path).parent)
         write(TREE / path, data, mode=0o644 if path == CONF else 0o755)
-    # The links of a script that is still to be checked come with it: a link to nothing would drain nodes.
-    connect({path: target for path, target in links.items() if _leads_to(path, target).exists()})
-    # One that was staged, and then taken back in the stack, is not checked any more.
-    _clear((before - wanted) | ({RXDM_STAGED} if held else set()))
-    _keep(wanted)
+    # A link to nothing would drain nodes: phase `rxdm` makes those to a script that is not checked yet.
+    targets = {path: os.path.normpath(TREE / Path(path).parent / target) for path, target in links.items()}
+    make_links({path: target for path, target in links.items() if Path(targets[path]).exists()})
+    # Another version that was staged before is not wanted any more.
+    _delete((before - wanted) | ({RXDM_STAGED} if is_live else set()))
+    _record_paths(wanted)
 
 
-def connect(links: dict[str, str]) -> None:
-    """Have links in the tree, by their path in it."""
+def make_links(links: dict[str, str]) -> None:
+    """Make links in the tree, by their path in it."""
     for path, target in links.items():
         host.require_root_only((TREE / path).parent)
         folder((TREE / path).parent)
@@ -169,89 +170,84 @@ def connect(links: dict[str, str]) -> None:
 
 
 def remove() -> None:
-    """Take away what is ours; files of others, and the folders that they are in, stay."""
-    paths = ours()
-    _clear(paths | {OURS})
+    """Delete the files that this program made. Files of others, and the folders that they are in, stay."""
+    paths = own_paths()
+    _delete(paths | {OWN_PATHS})
     log(f"prologs: {len(paths)} files of ours are gone from {TREE}" if paths else f"prologs: nothing of ours in {TREE}")
 
 
-def holds(sha256: str) -> bool:
-    """Return whether rxdm as it is was made from the original with this hash, and not changed since."""
-    known = record()
-    return known["before"] == sha256 and file_digest(TREE / RXDM) == known["after"]
+def is_unchanged_rxdm(sha256: str) -> bool:
+    """Return whether the rxdm that runs was made from the original with this hash, and not changed since."""
+    record = rxdm_record()
+    return record["before"] == sha256 and file_digest(TREE / RXDM) == record["after"]
 
 
-def record() -> dict[str, str]:
+def rxdm_record() -> dict[str, str]:
     """Return what was done to rxdm last (`outcome`), with the hashes before and after; empty texts if nothing was."""
-    kept = TREE / f"{RXDM}.json"
-    return json.loads(kept.read_text()) if kept.exists() else {"before": "", "after": "", "outcome": ""}
+    file = TREE / f"{RXDM}.json"
+    return json.loads(file.read_text()) if file.exists() else {"before": "", "after": "", "outcome": ""}
 
 
 def observe() -> dict[str, str]:
-    """Return what is in the tree, by path: `-> TARGET` of a link that leads somewhere, SHA-256 of a file.
+    """Return the content of the tree, by path: `-> TARGET` for a link to an existing file, the SHA-256 for a file.
 
-    rxdm is there only as it was put in place: one that was changed since is `changed`. A script that can't be
-    run, which the dispatcher would skip, is `not executable`.
+    An rxdm that somebody has changed is `changed`. A script that can't be run, which the dispatcher would skip, is `not
+    executable`.
     """
-    found: dict[str, str] = {}
-    runnable = {name for name in ours() if name.startswith("scripts/")} - set(RXDM_FILES[1:]) | {"slurm_mux"}
+    entries: dict[str, str] = {}
+    scripts = {name for name in own_paths() if name.startswith("scripts/")} - set(RXDM_FILES[1:]) | {"slurm_mux"}
     for path in sorted(TREE.rglob("*")):
         name = str(path.relative_to(TREE))
         if path.is_symlink() and path.exists():
-            found[name] = f"-> {path.readlink()}"
+            entries[name] = f"-> {path.readlink()}"
         elif path.is_file():
-            runs = path.stat().st_mode & 0o100 or name not in runnable
-            found[name] = file_digest(path) if runs else "not executable"
-    if found.get(RXDM, "not executable") != "not executable" and found[RXDM] != record()["after"]:
-        found[RXDM] = "changed"
-    return found
+            is_right = path.stat().st_mode & 0o100 or name not in scripts
+            entries[name] = file_digest(path) if is_right else "not executable"
+    if entries.get(RXDM, "not executable") != "not executable" and entries[RXDM] != rxdm_record()["after"]:
+        entries[RXDM] = "changed"
+    return entries
 
 
-def ours() -> set[str]:
-    """Paths in the tree, relative to it, of what we made or were about to make."""
-    kept = TREE / OURS
-    found = set(json.loads(kept.read_text())["paths"]) if kept.exists() else set()
-    for path in found:
+def own_paths() -> set[str]:
+    """Return the paths in the tree, relative to it, of the files that this program made or was about to make."""
+    file = TREE / OWN_PATHS
+    paths = set(json.loads(file.read_text())["paths"]) if file.exists() else set()
+    for path in paths:
         if Path(path).is_absolute() or ".." in Path(path).parts:
-            raise SetupError(f"{kept} was changed: it names {path}. Look at what is there, and remove the file")
+            raise SetupError(f"{file} was changed: it names {path}. Look at what is there, and remove the file")
         host.require_root_only((TREE / path).parent)
-    return found
+    return paths
 
 
-def _keep(paths: Collection[str]) -> None:
-    write(TREE / OURS, json.dumps({"paths": sorted(paths)}, indent=1) + "\n", quiet=True)
+def _record_paths(paths: Collection[str]) -> None:
+    write(TREE / OWN_PATHS, json.dumps({"paths": sorted(paths)}, indent=1) + "\n", quiet=True)
 
 
-def _leads_to(path: str, target: str) -> Path:
-    """Return where a link leads; its own folder need not be there yet."""
-    return TREE / os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120 - no pathlib way
-
-
-def _refuse_strangers(files: dict[str, bytes | None], links: dict[str, str]) -> None:
-    """Raises SetupError where something else stands in the place of a file or link of ours."""
-    strangers: list[str] = []
+def _refuse_files_of_others(files: dict[str, bytes | None], links: dict[str, str]) -> None:
+    """Raise SetupError if something else stands in the place of a file or link of this program."""
+    others: list[str] = []
     for path, data in files.items():
-        there = TREE / path
-        if there.is_symlink():
-            another = str(there.readlink()) != links.get(path)
+        entry = TREE / path
+        if entry.is_symlink():
+            differs = str(entry.readlink()) != links.get(path)
         else:
-            another = there.exists() and not (there.is_file() and there.read_bytes() == data)
-        if another:
-            strangers.append(str(there))
-    if strangers:
+            differs = entry.exists() and not (entry.is_file() and entry.read_bytes() == data)
+        if differs:
+            others.append(str(entry))
+    if others:
         raise SetupError(
-            f"not made by this program, and in the place of scripts of the stack: {', '.join(sorted(strangers))}; "
+            f"not made by this program, and in the place of scripts of the stack: {', '.join(sorted(others))}; "
             "move them away, or give the scripts of the stack other names"
         )
 
 
-def _clear(paths: Collection[str]) -> None:
+def _delete(paths: Collection[str]) -> None:
     for path in sorted(paths):
-        there = TREE / path
-        if there.is_symlink() or there.is_file():
-            there.unlink()
-            if path != OURS:
-                log(f"removed {there}")
+        entry = TREE / path
+        if entry.is_symlink() or entry.is_file():
+            entry.unlink()
+            if path != OWN_PATHS:
+                log(f"removed {entry}")
     folders = {parent for path in paths for parent in Path(path).parents}
     for path in sorted(folders, key=lambda parent: len(parent.parts), reverse=True):
         with contextlib.suppress(OSError):  # not empty, or gone
@@ -262,7 +258,7 @@ ENVIRONMENT = Path("/opt/apps/hpc/env.sh")
 
 
 def keep_environment(lines: list[str]) -> None:
-    """Have env.sh with these lines, where nobody but root can put another in its place; nothing without lines."""
+    """Write env.sh with these lines, in folders that only root can write to; nothing without lines."""
     if not lines:
         return
     host.require_root_only(ENVIRONMENT.parent)

@@ -1,7 +1,7 @@
-"""The rxdm prolog of A3 Mega nodes: checked by its text, and patched for Ubuntu 22.04 where it is for Debian 12 only.
+"""The rxdm prolog of A3 Mega nodes: checked by its text, and patched for Ubuntu 22.04 if it is for Debian 12 only.
 
-It appends exports to NCCL's profile where its check of the operating system holds; without them jobs on two or more
-nodes fall back to plain TCP, and nothing says so. A version that is staged runs nowhere before it is checked here.
+It appends exports to NCCL's profile if its check of the operating system holds. Without them, jobs on two or more nodes
+use plain TCP, without an error. A staged version runs nowhere before it is checked here.
 """
 
 import json
@@ -22,11 +22,11 @@ DEBIAN = '(grep -q "ID=debian" /etc/os-release && lsb_release -rs | grep -q "12"
 UBUNTU = '(grep -q "ID=ubuntu" /etc/os-release && lsb_release -rs | grep -q "22.04")'
 PATCHED = f"( {DEBIAN} || {UBUNTU} )"
 
-# No $, ` or \ within quotes: what is tried can run nothing but these programs. Nothing can be read in two ways, so that
-# a line which is none of this is given up at once.
+# No $, ` or \ within quotes: a check that is tried can run nothing but these programs. Each word can be parsed in one
+# way only, so that a line that does not match fails at once, without backtracking.
 _WORD = r'(?:\(|\)|&&|\|\||\|(?!\|)|!|grep -q[xEFw]* "[-\w.=^ ]*"(?: /etc/os-release)?|lsb_release -rs)'
 _CHECK = re.compile(rf"^[ \t]*if[ \t]+(?P<check>{_WORD}(?:[ \t]*{_WORD})*)[ \t]*;[ \t]*then[ \t]*$", re.MULTILINE)
-_ASKS = re.compile(r"os-release|lsb_release")
+_OS_QUERY = re.compile(r"os-release|lsb_release")
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 SYSTEMS = {
@@ -34,22 +34,23 @@ SYSTEMS = {
     "Debian 12": ("12", 'NAME="Debian GNU/Linux"\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\nID=debian\n'),
     "Rocky Linux 8.10": ("8.10", 'NAME="Rocky Linux"\nVERSION_ID="8.10"\nID="rocky"\nID_LIKE="rhel centos fedora"\n'),
 }
-"""Systems to try a check on: what `lsb_release -rs` prints there, and os-release."""
+"""Systems to try a check on: the output of `lsb_release -rs`, and os-release."""
 
 
 def classify(text: str) -> tuple[str, str]:
-    """Return whether a prolog is right for Ubuntu 22.04 as it is, can be patched, or is not understood; and why."""
+    """Return whether a prolog is right for Ubuntu 22.04 (OK), can be patched (PATCH) or is not understood (UNKNOWN),
+    and why."""
     checks, rest = _os_checks(text), text
-    for found in reversed(checks):
-        rest = rest[: found.start()] + rest[found.end() :]
-    if _ASKS.search(_COMMENT.sub("", rest)):
+    for match in reversed(checks):
+        rest = rest[: match.start()] + rest[match.end() :]
+    if _OS_QUERY.search(_COMMENT.sub("", rest)):
         return UNKNOWN, "it asks for its operating system in a way that is not understood"
     if not checks:
         return UNKNOWN, "it asks for no operating system"
     if len(checks) > 1:
         return UNKNOWN, f"it asks for its operating system {len(checks)} times"
     check = checks[0]["check"]
-    if re.findall(_WORD, check) == re.findall(_WORD, DEBIAN):  # whatever blanks are between words
+    if re.findall(_WORD, check) == re.findall(_WORD, DEBIAN):  # blanks between words may differ
         return PATCH, "it checks for Debian 12 only"
     if holds(check, "Ubuntu 22.04"):
         return OK, "its check holds on Ubuntu 22.04"
@@ -57,32 +58,32 @@ def classify(text: str) -> tuple[str, str]:
 
 
 def patch_check(text: str) -> str:
-    """The text with its one check for Debian 12 made one for Debian 12 or Ubuntu 22.04."""
-    (found,) = _os_checks(text)
-    return text[: found.start("check")] + PATCHED + text[found.end("check") :]
+    """Return the text with its one check for Debian 12 replaced by a check for Debian 12 or Ubuntu 22.04."""
+    (match,) = _os_checks(text)
+    return text[: match.start("check")] + PATCHED + text[match.end("check") :]
 
 
 def unpatch_check(text: str) -> str:
-    """The text before `patch`, where the check was written as upstream does; other texts as they are."""
-    for found in _os_checks(text):
-        if found["check"] == PATCHED:
-            return text[: found.start("check")] + DEBIAN + text[found.end("check") :]
+    """Return the text before `patch_check`, if the check was written as upstream does; other texts unchanged."""
+    for match in _os_checks(text):
+        if match["check"] == PATCHED:
+            return text[: match.start("check")] + DEBIAN + text[match.end("check") :]
     return text
 
 
 def check_failure(text: str) -> str:
-    """Return what is wrong with a patched text; nothing if its check holds where it should, and nowhere else."""
+    """Return what is wrong with a patched text; empty if its check holds on the right systems, and on no other."""
     checks = _os_checks(text)
     if len(checks) != 1:
         return f"it has {len(checks)} checks"
-    for system, wanted in (("Ubuntu 22.04", True), ("Debian 12", True), ("Rocky Linux 8.10", False)):
-        if holds(checks[0]["check"], system) != wanted:
-            return f"its check is {'false' if wanted else 'true'} on {system}"
+    for system, expected in (("Ubuntu 22.04", True), ("Debian 12", True), ("Rocky Linux 8.10", False)):
+        if holds(checks[0]["check"], system) != expected:
+            return f"its check is {'false' if expected else 'true'} on {system}"
     return ""
 
 
 def holds(check: str, system: str) -> bool:
-    """Try a check with bash as if on one of SYSTEMS."""
+    """Return whether a check holds on one of SYSTEMS, by running it with bash."""
     release, text = SYSTEMS[system]
     with tempfile.TemporaryDirectory(prefix="hpc-check-") as folder:
         fixture = Path(folder) / "os-release"
@@ -98,19 +99,19 @@ def holds(check: str, system: str) -> bool:
 
 
 def _os_checks(text: str) -> list[re.Match[str]]:
-    return [found for found in _CHECK.finditer(text) if _ASKS.search(found["check"])]
+    return [match for match in _CHECK.finditer(text) if _OS_QUERY.search(match["check"])]
 
 
 STAND_INS = Path(__file__).parents[1] / "stand_ins.sh"
 TRIAL_SECONDS = 60
-"""Enough for a prolog that waits for nothing; one polls every 2 s for a manager, which answers at once here."""
+"""Enough for a prolog that waits for nothing. One polls every 2 s for a manager, which answers at once here."""
 PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
-"""NCCL's profile on a node: jobs read it, the plugin's installer writes it, the prolog adds to it."""
+"""NCCL's profile on a node: the plugin's installer writes it, the prolog adds to it, jobs read it."""
 DEVICES = "/dev/aperture_devices"
-"""The profile's NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY: without it jobs fall back to plain TCP."""
+"""The profile's NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY. Without it, jobs use plain TCP."""
 
-# $1 is an empty folder, $2 holds `prolog`, `os-release` and `stand-ins`; $3 is DEVICES, $4 PROFILE. What is mounted
-# ends with the mount namespace, and what was started with the process namespace.
+# $1 is an empty folder, $2 contains `prolog`, `os-release` and `stand-ins`; $3 is DEVICES, $4 PROFILE. Mounts end with
+# the mount namespace, and processes with the process namespace.
 _TRIAL = r"""
 set -eu
 root=$1
@@ -158,36 +159,36 @@ fi
 
 
 def trial_failure(text: str) -> str:
-    """Return what is wrong with a prolog, as a run of it for a job on two nodes shows; nothing if it does its work."""
+    """Run a prolog as for a job on two nodes, and return what is wrong with it; empty if it does its work."""
     with tempfile.TemporaryDirectory(prefix="hpc-trial-") as folder:
-        given, root = Path(folder) / "given", Path(folder) / "root"
-        for made in (given, root):
-            made.mkdir()
-        (given / "prolog").write_bytes(text.encode(errors="surrogateescape"))
-        (given / "os-release").write_text(SYSTEMS["Ubuntu 22.04"][1])
-        (given / "stand-ins").write_bytes(STAND_INS.read_bytes())
+        files, root = Path(folder) / "files", Path(folder) / "root"
+        files.mkdir()
+        root.mkdir()
+        (files / "prolog").write_bytes(text.encode(errors="surrogateescape"))
+        (files / "os-release").write_text(SYSTEMS["Ubuntu 22.04"][1])
+        (files / "stand-ins").write_bytes(STAND_INS.read_bytes())
         spaces = ["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts"]
-        command = ["unshare", *spaces, "sh", "-c", _TRIAL, "trial", str(root), str(given), DEVICES, PROFILE]
+        command = ["unshare", *spaces, "sh", "-c", _TRIAL, "trial", str(root), str(files), DEVICES, PROFILE]
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "errors": "replace"}
         try:
             done = subprocess.run(command, text=True, timeout=TRIAL_SECONDS, check=False, **streams)
         except subprocess.TimeoutExpired:
             return f"a run of it as if on Ubuntu 22.04 did not end within {TRIAL_SECONDS} s"
-    said = "\n  ".join((done.stdout if done.returncode == 0 else done.stdout + done.stderr).strip().splitlines()[-6:])
+    output = "\n  ".join((done.stdout if done.returncode == 0 else done.stdout + done.stderr).strip().splitlines()[-6:])
     if done.returncode:
-        return f"it could not be tried (exit code {done.returncode}):\n  {said}\n"
-    return f"run as if on Ubuntu 22.04, {said}" if said else ""
+        return f"it could not be tried (exit code {done.returncode}):\n  {output}\n"
+    return f"run as if on Ubuntu 22.04, {output}" if output else ""
 
 
 REFUSE = "refuse"
 
 
 def converge(payload: dict[str, Any]) -> None:
-    """Put the prolog with the hash `sha256` in its place, patched if it has to be, then link it to its partitions.
+    """Install the prolog with the hash `sha256`, patched if necessary, and link it to its partitions.
 
-    `known` has the results for known versions, by hash; others are checked by their text, then tried.
-    Nothing is written before all is checked, and what an interrupted run wrote is recognised by its hash, so that this
-    can be ended at any point. Raises SetupError, with everything left as it is, for one that is not understood.
+    `known` has the actions for known versions, by hash. Other versions are checked by their text, then tried. Nothing
+    is written before all checks have passed, and files of an interrupted run are recognized by their hashes, so it may
+    be killed at any point. Raises SetupError, with nothing changed, for a version that is not understood.
     """
     live, staged, orig = (prologs.TREE / name for name in prologs.RXDM_FILES[:3])
     before = payload["sha256"]
@@ -195,7 +196,7 @@ def converge(payload: dict[str, Any]) -> None:
     text = data.decode(errors="surrogateescape")
     known = payload["known"].get(before)
     outcome, why = _outcome(known, text)
-    if outcome == REFUSE:
+    if outcome not in {OK, PATCH}:
         raise SetupError(
             f"the rxdm prolog is not one that this program can make right for Ubuntu 22.04: {why}.\n"
             f"  file:   {staged if staged.exists() else live}, left as it is; no job runs it\n  sha256: {before}\n"
@@ -204,9 +205,9 @@ def converge(payload: dict[str, Any]) -> None:
         )
     if outcome == PATCH:
         text = patch_check(text)
-    wrong = (outcome == PATCH and check_failure(text)) or _unreadable(text) or (not known and trial_failure(text))
-    if wrong:
-        raise SetupError(f"the rxdm prolog (sha256 {before}) can't be used: {wrong}; it was left as it is")
+    failure = (outcome == PATCH and check_failure(text)) or _syntax_error(text) or (not known and trial_failure(text))
+    if failure:
+        raise SetupError(f"the rxdm prolog (sha256 {before}) can't be used: {failure}; it was left as it is")
     if outcome == PATCH:
         write(orig, data, mode=0o755, quiet=True)
     after = replace(live, text.encode(errors="surrogateescape"))
@@ -214,28 +215,28 @@ def converge(payload: dict[str, Any]) -> None:
     if outcome != PATCH:
         orig.unlink(missing_ok=True)
     staged.unlink(missing_ok=True)
-    prologs.connect(payload["links"])
+    prologs.make_links(payload["links"])
     log(f"rxdm: {'patched' if outcome == PATCH else 'already right'} for Ubuntu 22.04 ({why})")
     log(f"rxdm: sha256 {before}" + (f" before, {after} after" if after != before else ""))
 
 
 def undo() -> None:
-    """Put the original back where we patched it. Nothing there, or something of somebody else's, is left alone."""
+    """Restore the original of a patched prolog. A file that somebody else has changed is not touched."""
     live, _, orig = (prologs.TREE / name for name in prologs.RXDM_FILES[:3])
-    known = prologs.record()
-    if known["outcome"] != PATCH or file_digest(live) != known["after"]:
+    record = prologs.rxdm_record()
+    if record["outcome"] != PATCH or file_digest(live) != record["after"]:
         log("rxdm: nothing to put back")
         return
-    replace(live, _original(known["before"]))
-    _write_record(before=known["before"], after=known["before"], outcome="original")
+    replace(live, _original(record["before"]))
+    _write_record(before=record["before"], after=record["before"], outcome="original")
     orig.unlink(missing_ok=True)
-    log(f"rxdm: the original is back, sha256 {known['before']}")
+    log(f"rxdm: the original is back, sha256 {record['before']}")
 
 
 def _original(sha256: str) -> bytes:
-    """The version with this hash: as staged, as it was kept, as it runs, or as it runs without the patch.
+    """Return the version with this hash: the staged or kept one, or the one that runs, with or without the patch.
 
-    A file is known by its hash alone: what a run that failed left in one of these places may be another version.
+    Only the hash counts, because a run that failed may have left another version in any of these places.
     """
     live, staged, orig = (prologs.TREE / name for name in prologs.RXDM_FILES[:3])
     for path in (staged, orig, live):
@@ -252,18 +253,19 @@ def _original(sha256: str) -> bytes:
 
 
 def _outcome(known: str | None, text: str) -> tuple[str, str]:
+    """Return the action for a version, and why."""
     if known == REFUSE:
         return REFUSE, "this version writes no exports for NCCL, on any system"
-    found, why = classify(text)
     if known == OK:
         return OK, "this version is known"
-    if known == PATCH and found == PATCH:
+    outcome, why = classify(text)
+    if known == PATCH and outcome == PATCH:
         return PATCH, "this version is known, and checks for Debian 12 only"
-    return (found, why) if found in {OK, PATCH} else (REFUSE, why)
+    return outcome, why
 
 
-def _unreadable(text: str) -> str:
-    """Return what bash has against a script; nothing if it can read it."""
+def _syntax_error(text: str) -> str:
+    """Return bash's error for a script; empty if it has none."""
     check = subprocess.run(
         ["bash", "-n"], input=text.encode(errors="surrogateescape"), capture_output=True, timeout=30, check=False
     )
@@ -271,9 +273,9 @@ def _unreadable(text: str) -> str:
 
 
 def replace(path: Path, data: bytes) -> str:
-    """Make a script hold `data`, in one step and with the mode that it had; its hash.
+    """Replace a script by `data` atomically, with the same mode, and return its hash.
 
-    Where `path` is a link, the file that it leads to is replaced. A mode that lets nobody run it becomes 0755.
+    If `path` is a link, the file that it leads to is replaced. A mode without execute permission becomes 0755.
     """
     real = path.resolve()
     mode = real.stat().st_mode & 0o7777 if real.exists() else 0
@@ -282,5 +284,5 @@ def replace(path: Path, data: bytes) -> str:
 
 
 def _write_record(*, before: str, after: str, outcome: str) -> None:
-    kept = {"before": before, "after": after, "outcome": outcome}
-    write(prologs.TREE / f"{prologs.RXDM}.json", json.dumps(kept, indent=1) + "\n", quiet=True)
+    record = {"before": before, "after": after, "outcome": outcome}
+    write(prologs.TREE / f"{prologs.RXDM}.json", json.dumps(record, indent=1) + "\n", quiet=True)

@@ -2,7 +2,7 @@
 
 import pytest
 from jobs import lost_jobs
-from jobs.lost_jobs import Job, lost
+from jobs.lost_jobs import Job, began_before_boot
 from system import remote_node
 from system.host import SetupError
 
@@ -78,7 +78,7 @@ def test_a_job_without_a_process_on_any_of_its_nodes_ends_after_slurmctlds_own_t
     cluster.alive = {"n0": n0, "n1": n1}
     lost_jobs.end_missing_jobs()
     assert cluster.ended == ended
-    assert cluster.slept == [90, *[lost_jobs.AGAIN_SECONDS] * bool(ended)]
+    assert cluster.slept == [90, *[lost_jobs.SECOND_CHECK_SECONDS] * bool(ended)]
 
 
 def test_what_is_there_at_the_second_look_lives(cluster):
@@ -113,7 +113,7 @@ def test_processes_are_known_by_title_and_environment(tmp_path):
         (tmp_path / number / "cmdline").write_bytes(title)
         (tmp_path / number / "environ").write_bytes(b"\0".join(words) + b"\0")
     (tmp_path / "24").mkdir()
-    assert lost_jobs.alive(tmp_path) == {"7", "12", "13"}
+    assert lost_jobs.jobs_with_processes(tmp_path) == {"7", "12", "13"}
 
 
 BEFORE, BOOT, AFTER = "2026-01-02T03:04:05", "2026-01-02T03:04:06", "2026-01-02T03:04:07"
@@ -130,4 +130,4 @@ BEFORE, BOOT, AFTER = "2026-01-02T03:04:05", "2026-01-02T03:04:06", "2026-01-02T
 )
 def test_a_job_from_before_a_boot_of_any_of_its_nodes_has_ended_and_no_other(began, boots, ended):
     job = Job("7", began, ("n0", "n1"))
-    assert lost([job], boots) == [job] * ended
+    assert began_before_boot([job], boots) == [job] * ended

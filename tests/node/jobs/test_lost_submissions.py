@@ -49,16 +49,16 @@ class Controller:
                 file.unlink()
             path.rmdir()
 
-    def submit(self, one: lost.Kept, account: object, numbers: dict[int, int], *, other: bool) -> str:
+    def submit(self, one: lost.KeptJob, account: object, numbers: dict[int, int], *, other: bool) -> str:
         assert account is ALICE
         self.submitted.append(f"{one.number} {numbers}{' other' if other else ''}")
-        if "refused" in one.one("name") or ("new user" in one.one("name") and self.refusals > 0):
+        if "refused" in one.field("name") or ("new user" in one.field("name") and self.refusals > 0):
             self.refusals -= 1
             return "Invalid qos specification"
-        with nullcontext() if other else lost._given(one.number):
+        with nullcontext() if other else lost._next_number(one.number):
             while (self.state / f"hash.{self.next % 10}" / f"job.{self.next}").exists():
                 self.next += 1
-            self.job(self.next, identity=one.one("id"))
+            self.job(self.next, identity=one.field("id"))
         return ""
 
     def run(self, *words: str, **_: object) -> str:
@@ -179,7 +179,7 @@ def test_what_slurmctld_refuses_until_it_has_slurmdbds_associations_is_tried_aga
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(lost, "ASSOCIATIONS_SECONDS", 60)
-    monkeypatch.setattr(lost, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(lost, "RETRY_SECONDS", 0)
     controller.refusals = 2
     for number in (7, 8):
         controller.job(number, name="of a new user")

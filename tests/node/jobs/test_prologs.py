@@ -115,7 +115,7 @@ class TestOthers:
         prologs.stage(payload("10-a"))
         (tree / "etc/hpc.json").unlink()
         prologs.stage(payload("10-a"))
-        assert prologs.ours() == files(tree) - {"etc/hpc.json"}
+        assert prologs.own_paths() == files(tree) - {"etc/hpc.json"}
 
 
 class TestRxdm:
@@ -168,7 +168,7 @@ class TestSeen:
 
     def test_rxdm_as_it_was_put_in_place_or_not(self, tree):
         TestRxdm().converge(payload(rxdm_text=RXDM))
-        assert prologs.observe()["scripts/rxdm"] == prologs.record()["after"]
+        assert prologs.observe()["scripts/rxdm"] == prologs.rxdm_record()["after"]
         (tree / "scripts/rxdm").write_text("#!/bin/sh\n")
         assert prologs.observe()["scripts/rxdm"] == "changed"
 
@@ -187,7 +187,7 @@ class TestRootOfANode:
         prologs.stage(payload("10-a"))
         (tmp_path / "kept").touch()
         (tree / "out").symlink_to(tmp_path)
-        (tree / prologs.OURS).write_text(json.dumps({"paths": [path.format(tmp=tmp_path)]}))
+        (tree / prologs.OWN_PATHS).write_text(json.dumps({"paths": [path.format(tmp=tmp_path)]}))
         for work in (prologs.remove, lambda: prologs.stage(payload("20-b"))):
             with pytest.raises(SetupError, match=r"was changed|symbolic link"):
                 work()
@@ -208,7 +208,7 @@ SCRIPT = b"#!/bin/sh\necho pinned\n"
 PAGE = b"\n<!DOCTYPE html>\n<html><title>Not found</title></html>\n"
 
 
-PAGES = {"/script": SCRIPT, "/page": PAGE, "/large": b"#!/bin/sh\n" + b"#" * prologs.LARGEST, "/empty": b""}
+PAGES = {"/script": SCRIPT, "/page": PAGE, "/large": b"#!/bin/sh\n" + b"#" * prologs.MAX_BYTES, "/empty": b""}
 
 
 class _Server(http.server.BaseHTTPRequestHandler):
@@ -233,7 +233,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(prologs, "PAUSE", 0)
+    monkeypatch.setattr(prologs, "PAUSE_SECONDS", 0)
     _Server.asked = []
     serving = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     threading.Thread(target=serving.serve_forever, args=[0.02], daemon=True).start()

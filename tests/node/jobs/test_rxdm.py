@@ -58,7 +58,7 @@ class TestVerdicts:
         converge()
         assert live(tree) == GOOD
         assert (tree / "scripts/rxdm.orig").read_text() == ORIGINAL
-        assert prologs.record() == {"before": sha(ORIGINAL), "after": sha(GOOD), "outcome": "patch"}
+        assert prologs.rxdm_record() == {"before": sha(ORIGINAL), "after": sha(GOOD), "outcome": "patch"}
         assert sha(ORIGINAL) in (said := capsys.readouterr().out)
         assert sha(GOOD) in said
         assert (tree / "partition-a3-prolog_slurmd.d/rxdm.prolog_slurmd").resolve() == tree / "scripts/rxdm"
@@ -72,7 +72,7 @@ class TestVerdicts:
         converge(of=GOOD)
         assert live(tree) == GOOD
         assert not (tree / "scripts/rxdm.orig").exists()
-        assert prologs.record()["outcome"] == "ok"
+        assert prologs.rxdm_record()["outcome"] == "ok"
 
     def test_one_that_is_known_to_be_right_need_not_be_understood(self, tree):
         stage(tree, STRANGE)
@@ -219,7 +219,7 @@ class TestVersionsThatFollowEachOther:
             assert live(tree) in whole
             stack.up(first)
             assert live(tree) == right(first)
-            assert prologs.record()["before"] == sha(first)
+            assert prologs.rxdm_record()["before"] == sha(first)
         assert count >= 3, "the faults were met"
         if second != BROKEN:
             stack.up(second)
