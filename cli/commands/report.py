@@ -151,9 +151,9 @@ def _status(stack: str, values: Mapping[str, Any], observer: Observer | None) ->
             status = observer.status(access)
         tables = {_COMMON_TABLES.get(rows[0][0], rows[0][0]): rows for rows in observers.tables(status, now)}
         others = [rows for name, rows in tables.items() if name not in _COMMON_TABLES.values()]
-        return Status(seen=status.seen, findings=status.findings, tables=tables, others=others)
+        return Status(observation=status.seen, findings=status.findings, tables=tables, others=others)
     seen = observe(stack, values)
-    return Status(seen=seen, findings=findings(seen), tables=status_screen.tables(seen, now))
+    return Status(observation=seen, findings=findings(seen), tables=status_screen.tables(seen, now))
 
 
 def _health(

@@ -1,4 +1,4 @@
-"""The tree of a preview, and one property's change in it: short values as `old -> new`, long ones as a unified diff."""
+"""Renders the tree of a preview and the changes of properties: short values as `old -> new`, long ones as a diff."""
 
 import difflib
 import json
@@ -16,9 +16,9 @@ class Op:
 
     symbol: str
     style: str
-    doing: str
-    done: str
-    to_do: str
+    present: str
+    past: str
+    planned: str
     """The word in a preview's summary, after the number."""
 
 
@@ -40,12 +40,12 @@ _ORDER = ("create", "update", "replace", "delete", "delete-replaced", "import", 
 
 
 def op(name: str) -> Op:
-    """The symbol, colour and verbs of an operation; an unknown one has its own name for all verbs."""
+    """Return the symbol, colour and verbs of an operation. The verbs of an unknown one are its name."""
     return _OPS.get(name) or Op("*", "", name, name, f"to {name}")
 
 
 def seconds(value: float) -> str:
-    """A duration, with a tenth of a second below a minute: `0.4 s`, `2 min 5 s`."""
+    """Return a duration as text, with tenths of a second below a minute: `0.4 s`, `2 min 5 s`."""
     if value < 59.95:
         return f"{value:.1f} s"
     whole = round(value)
@@ -53,34 +53,29 @@ def seconds(value: float) -> str:
 
 
 def summary(result: Result, stack: str, *, done: int = 0, skipped: int = 0) -> str:
-    """Return one or two lines that say how the run ended; `done` counts the steps that ended well in a failed one."""
+    """Return one or two lines about the end of a run. `done` is the number of steps that succeeded in a failed run."""
     took = f"in {seconds(result.seconds)}"
     if not result.ok:
-        return _unfinished(result, stack, done, skipped, took)
+        # Not `counts`, which are of the planned steps.
+        failed = "interrupted" if is_interrupted(result) else f"{len(result.failures)} failed"
+        text = ", ".join([failed, *([f"{skipped} skipped"] if skipped else []), f"{done} done", took])
+        if result.kind == "preview":
+            return text
+        return f"{text}\nWhat was done is kept: ./hpc {result.kind} {stack} goes on from here."
     counts = {name: number for name, number in result.counts.items() if number}
     unchanged = counts.pop("same", 0)
     names = [name for name in _ORDER if name in counts] + sorted(set(counts) - set(_ORDER))
     if not names:
         none = {"destroy": "Nothing to destroy", "refresh": "Nothing has changed"}.get(result.kind, "Nothing to do")
         return f"{none}: {unchanged} unchanged, {took}" if unchanged else f"{none}, {took}"
-    parts = [f"{counts[name]} {op(name).to_do if result.kind == 'preview' else op(name).done}" for name in names]
+    parts = [f"{counts[name]} {op(name).planned if result.kind == 'preview' else op(name).past}" for name in names]
     parts += [f"{unchanged} unchanged"] if unchanged else []
     return f"{', '.join(parts)}, {took}"
 
 
-def interrupted(result: Result) -> bool:
-    """Return whether the run was stopped by the user: it is not well, and yet nothing failed."""
+def is_interrupted(result: Result) -> bool:
+    """Return whether the user stopped the run: it did not succeed, and no step failed."""
     return not result.ok and not result.failures
-
-
-def _unfinished(result: Result, stack: str, done: int, skipped: int, took: str) -> str:
-    # The counts are of what was planned, and do not show how far it came.
-    first = "interrupted" if interrupted(result) else f"{len(result.failures)} failed"
-    parts = [first, *([f"{skipped} skipped"] if skipped else []), f"{done} done"]
-    text = f"{', '.join(parts)}, {took}"
-    if result.kind == "preview":
-        return text
-    return f"{text}\nWhat was done is kept: ./hpc {result.kind} {stack} goes on from here."
 
 
 Line = tuple[str, str]
@@ -98,12 +93,13 @@ _KEY = re.compile(r"\b(AAAA[A-Za-z0-9+/]{8})[A-Za-z0-9+/]{30,}([A-Za-z0-9+/]{6}=
 """The body of an SSH public key."""
 _KEY_END = "\0"
 _WHOLE = ("create", "delete", "read")
-"""Operations of which the properties say nothing new: all of them come or go."""
+"""Operations whose changed properties are not listed: all properties are added or removed."""
 
 
-def tree(planned: Iterable[Planned], *, whole: bool = False) -> list[Line]:
-    """A preview's lines: every resource that changes, under its parents, with its changes; empty if nothing changes.
-    `whole`: with all properties of what is to be created."""
+def tree(planned: Iterable[Planned], *, with_inputs: bool = False) -> list[Line]:
+    """Return the lines of a preview: every resource that changes, under its parents, with its changes.
+
+    `with_inputs` adds all properties of resources that are to be created."""
     rows = {plan.urn: plan for plan in planned}
     shown: set[str] = set()
     for plan in rows.values():
@@ -115,32 +111,29 @@ def tree(planned: Iterable[Planned], *, whole: bool = False) -> list[Line]:
     for plan in rows.values():
         if plan.urn in shown:
             children.setdefault(plan.parent if plan.parent in shown else "", []).append(plan)
-    found: list[Line] = []
-    _add(found, children, "", 0, whole=whole)
-    return found
+    lines: list[Line] = []
+
+    def add(parent: str, indent: str) -> None:
+        for plan in children.get(parent, []):
+            reason = f"  ({plan.reason})" if plan.reason else ""
+            lines.append((f"{op(plan.op).symbol} {indent}{plan.name}  {plan.type}{reason}", op(plan.op).style))
+            changed = [] if plan.op in _WHOLE else list(plan.changes)
+            if with_inputs:
+                changed += [Change(key, "add", None, value) for key, value in sorted(plan.inputs.items())]
+            for change in changed:
+                lines.extend((f"  {indent}    {text}", style) for text, style in change_lines(change))
+            add(plan.urn, f"{indent}  ")
+
+    add("", "")
+    return lines
 
 
-def _add(found: list[Line], children: dict[str, list[Planned]], parent: str, depth: int, *, whole: bool) -> None:
-    for plan in children.get(parent, []):
-        shown = op(plan.op)
-        indent = "  " * depth
-        reason = f"  ({plan.reason})" if plan.reason else ""
-        found.append((f"{shown.symbol} {indent}{plan.name}  {plan.type}{reason}", shown.style))
-        if plan.op not in _WHOLE:
-            for change in plan.changes:
-                found += [(f"  {indent}    {text}", style) for text, style in lines(change)]
-        for key, value in sorted(plan.inputs.items()) if whole else ():
-            added = Change(key, "add", None, value)
-            found += [(f"  {indent}    {text}", style) for text, style in lines(added)]
-        _add(found, children, plan.urn, depth + 1, whole=whole)
+def change_lines(change: Change) -> list[Line]:
+    """Return the lines for one change, not indented. Public keys are shortened to their two ends."""
+    return [(_KEY.sub(r"\1...\2", text), style) for text, style in _full_lines(change)]
 
 
-def lines(change: Change) -> list[Line]:
-    """The lines for one change, not indented; of public keys both ends."""
-    return [(_KEY.sub(r"\1...\2", text), style) for text, style in _lines(change)]
-
-
-def _lines(change: Change) -> list[Line]:
+def _full_lines(change: Change) -> list[Line]:
     style = _STYLES[change.kind]
     head = f"{_SYMBOLS[change.kind]} {change.path}:"
     tail = " (forces replacement)" if change.replaces else ""
@@ -162,12 +155,12 @@ def _lines(change: Change) -> list[Line]:
 
 
 def _inline(value: Any) -> str:  # noqa: ANN401 - a property's value
-    """A value on one line: JSON, except for the marks, which stand for values and are none."""
+    """Return a value on one line, as JSON; the marks for secret and unknown values as they are."""
     return value if value in _MARKS else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _size(value: Any) -> str:  # noqa: ANN401 - a property's value
-    """A mark, or how much there is: beside what is not known, it says nothing more."""
+    """Return a mark as it is, and for another value the number of its lines: beside a mark no diff is possible."""
     return value if value in _MARKS else f"[{len(_text(value).splitlines())} lines]"
 
 
@@ -177,7 +170,7 @@ def _fits(*values: Any) -> bool:  # noqa: ANN401 - properties' values
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - a property's value
-    """A value over several lines: text as it is, everything else (and text that is a JSON document) as JSON."""
+    """Return a value on several lines: text as it is, everything else, and text that is a JSON document, as JSON."""
     if isinstance(value, str):
         if "\n" in value or value[:1] not in ("{", "["):
             return value
@@ -194,20 +187,20 @@ def _difference(old: Any, new: Any) -> list[Line]:  # noqa: ANN401 - a property'
         before, after = _inline(old), _inline(new)
     if "\n" not in before and "\n" not in after:
         return [(f"-{_excerpt(before, after)}", "red"), (f"+{_excerpt(after, before)}", "green")]
-    found: list[Line] = []
-    for keyed in difflib.unified_diff(*_keyed(before.splitlines(), after.splitlines()), lineterm="", n=2):
-        if keyed.startswith(("---", "+++")) and not found:
+    rows: list[Line] = []
+    for keyed in difflib.unified_diff(*_with_keys(before.splitlines(), after.splitlines()), lineterm="", n=2):
+        if keyed.startswith(("---", "+++")) and not rows:
             continue
         sign, _, line = keyed.partition(_KEY_END)
         row = sign[:1] + line if _KEY_END in keyed else keyed
         style = "green" if row.startswith("+") else "red" if row.startswith("-") else "dim"
-        found.append((row, style))
-    # Lines are compared without their ends, so a final newline that came or went is reported.
-    return found or [("the text differs in its line ends only", "yellow")]
+        rows.append((row, style))
+    # Lines are compared without their ends, so without a row only the ends differ.
+    return rows or [("the text differs in its line ends only", "yellow")]
 
 
-def _keyed(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
-    """Both texts' lines, each behind a key that ties those which begin and end both to each other.
+def _with_keys(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+    """Return the lines of both texts with keys in front that match the lines of the common beginning and end.
 
     Among lines that occur more than once, difflib may match the wrong ones and show more than what was edited.
     """
@@ -224,7 +217,7 @@ def _keyed(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _excerpt(text: str, other: str) -> str:
-    """`text` around where it begins to differ from `other`."""
+    """Return the part of `text` around its first difference from `other`."""
     pairs = zip(text, other, strict=False)
     first = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(text), len(other)))
     start, end = max(0, first - _EXCERPT), first + _EXCERPT

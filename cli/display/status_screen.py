@@ -1,11 +1,11 @@
-"""The status of a cluster as people read it: one sentence, what is wrong, then tables."""
+"""The output of `./hpc status`: one sentence, the findings, then tables."""
 
 import shutil
 import sys
 import textwrap
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli import console
@@ -19,7 +19,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def ago(seconds: float) -> str:
-    """A span of time, with one or two units: `40 s`, `12 min`, `3 h 5 min`, `2 d 4 h`."""
+    """Return a span of time as text, with one or two units: `40 s`, `12 min`, `3 h 5 min`, `2 d 4 h`."""
     whole = max(int(seconds), 0)
     if whole < _MINUTE:
         return f"{whole} s"
@@ -31,7 +31,7 @@ def ago(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that fits: `612 MiB`, `7.5 GiB`, `1.2 TiB`."""
+    """Return a number of bytes as text, in the unit that fits: `612 MiB`, `7.5 GiB`, `1.2 TiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
@@ -40,12 +40,12 @@ def size(count: float) -> str:
 
 
 def cut(text: str, longest: int = 48) -> str:
-    """The text, or its beginning where it is longer than a table's last column should be."""
+    """Return the text, or its beginning if it is longer than a table's last column should be."""
     return text if len(text) <= longest else text[: longest - 3].rstrip() + "..."
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 node`, `2 nodes`."""
+    """Return `1 node`, `2 nodes`."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
@@ -54,22 +54,22 @@ JOBS = 12
 """Jobs that are listed; the others are counted."""
 
 
-def nodes(seen: ClusterObservation) -> Table:
-    """Nodes by state, reason and size."""
+def nodes(observation: ClusterObservation) -> Table:
+    """Return the nodes by state, GPUs and reason."""
     groups: dict[tuple[str, str, str], dict[str, Mapping[str, Any]]] = defaultdict(dict)
-    for name, row in (seen.slurm("nodes") or {}).items():
+    for name, row in (observation.slurm("nodes") or {}).items():
         node, gres = Node.of(name, row), row.get("Gres", "")
         size = "-" if gres in ("", "(null)") else gres.partition("(")[0]
         groups[node.word, size, node.why or "-"][name] = row
     rows = []
-    for (state, size, reason), there in groups.items():
-        used, cpus = (sum(int(row.get(key, 0)) for row in there.values()) for key in ("CPUAlloc", "CPUTot"))
-        rows.append((compress(there), str(len(there)), state, f"{used}/{cpus}", size, cut(reason)))
-    return _headed(("NODES", "COUNT", "STATE", "CPUS USED", "GPUS EACH", "REASON"), rows)
+    for (state, size, reason), members in groups.items():
+        used, cpus = (sum(int(row.get(key, 0)) for row in members.values()) for key in ("CPUAlloc", "CPUTot"))
+        rows.append((compress(members), str(len(members)), state, f"{used}/{cpus}", size, cut(reason)))
+    return _with_heading(("NODES", "COUNT", "STATE", "CPUS USED", "GPUS EACH", "REASON"), rows)
 
 
-def partitions(seen: ClusterObservation) -> Table:
-    """Partitions; a star marks the default."""
+def partitions(observation: ClusterObservation) -> Table:
+    """Return the partitions; a star marks the default one."""
     rows = [
         (
             f"{name}*" if row.get("Default") == "YES" else name,
@@ -79,19 +79,19 @@ def partitions(seen: ClusterObservation) -> Table:
             row.get("TotalCPUs", ""),
             row.get("Nodes", ""),
         )
-        for name, row in (seen.slurm("partitions") or {}).items()
+        for name, row in (observation.slurm("partitions") or {}).items()
     ]
-    return _headed(("PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS", "NAMES"), rows)
+    return _with_heading(("PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS", "NAMES"), rows)
 
 
-def queue(seen: ClusterObservation) -> Table:
-    """The first jobs of the queue."""
-    first = (seen.slurm("jobs") or {}).get("first", [])
-    comments = (seen.controller.part("reconcile") or {}).get("jobs", {})
+def queue(observation: ClusterObservation) -> Table:
+    """Return the first jobs of the queue."""
+    first = (observation.slurm("jobs") or {}).get("first", [])
+    comments = (observation.controller.part("reconcile") or {}).get("jobs", {})
 
     def where(job: Mapping[str, Any]) -> str:
         comment = comments.get(job.get("number", ""))
-        # A job whose machines are in the cloud's queue has its nodes already.
+        # Slurm has assigned nodes to a job whose machines still wait in the cloud's queue.
         queued = job["state"] == "CONFIGURING" and str(comment).startswith("hpc: waits for ")
         return f"({comment or job['reason']})" if queued or not job["nodes"] else job["nodes"]
 
@@ -108,14 +108,14 @@ def queue(seen: ClusterObservation) -> Table:
         )
         for job in first[:JOBS]
     ]
-    total = sum((seen.slurm("jobs") or {}).get("states", {}).values())
+    total = sum((observation.slurm("jobs") or {}).get("states", {}).values())
     if total > len(rows):
         rows.append(("...", f"and {total - len(rows)} more", "", "", "", "", "", ""))
-    return _headed(("JOB", "USER", "PARTITION", "STATE", "TIME", "NODES", "WHERE OR WHY", "NAME"), rows)
+    return _with_heading(("JOB", "USER", "PARTITION", "STATE", "TIME", "NODES", "WHERE OR WHY", "NAME"), rows)
 
 
-def actions(seen: ClusterObservation, now: float) -> Table:
-    """The last actions of the reconcile loop."""
+def actions(observation: ClusterObservation, now: float) -> Table:
+    """Return the last actions of the reconcile loop."""
     rows = [
         (
             ago(now - row["time"]),
@@ -124,66 +124,69 @@ def actions(seen: ClusterObservation, now: float) -> Table:
             row.get("slurm", "").lower() or "-",
             cut(row.get("result") or row.get("reason") or row.get("way") or row["rule"], 80),
         )
-        for row in (seen.controller.part("reconcile") or {}).get("actions", [])
+        for row in (observation.controller.part("reconcile") or {}).get("actions", [])
         if not row["rule"].startswith("asked-")
     ]
-    return _headed(("AGO", "ACTION", "NODES", "STATE BEFORE", "WHY"), rows)
+    return _with_heading(("AGO", "ACTION", "NODES", "STATE BEFORE", "WHY"), rows)
 
 
-def failover(seen: ClusterObservation, now: float) -> Table:
-    """The machine that brings the controller back in its other zone."""
-    found = seen.controller.part("failover")
-    if not found or found["why"]:
+def failover(observation: ClusterObservation, now: float) -> Table:
+    """Return the state of the process that starts the controller in its other zone."""
+    watch = observation.controller.part("failover")
+    if not watch or watch["why"]:
         return []
-    state = "armed" if found["armed"] else "not armed" if found["mode"] == "act" else found["mode"]
-    did = found["journal"][0] if found["journal"] else "-"
-    rows = [(state, ago(now - found["time"]), cut(found["said"], 80), cut(did, 80))]
-    return _headed(("FAILOVER", "LAST LOOK", "WHAT IT SAW", "WHAT IT DID LAST"), rows)
+    state = "armed" if watch["armed"] else "not armed" if watch["mode"] == "act" else watch["mode"]
+    last_action = watch["journal"][0] if watch["journal"] else "-"
+    row = (state, ago(now - watch["time"]), cut(watch["said"], 80), cut(last_action, 80))
+    return [("FAILOVER", "LAST LOOK", "WHAT IT SAW", "WHAT IT DID LAST"), row]
 
 
-def alerts(seen: ClusterObservation) -> Table:
-    """Alerts of Prometheus that fire; of one that fires for many machines, the first."""
+def alerts(observation: ClusterObservation) -> Table:
+    """Return the firing alerts of Prometheus; of an alert that fires for many machines, the oldest."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)
-    for one in seen.monitoring.part("alerts") or []:
-        groups[one["name"], one["severity"], one["actor"]].append((one["since"][:19], one["summary"]))
+    for alert in observation.monitoring.part("alerts") or []:
+        groups[alert["name"], alert["severity"], alert["actor"]].append((alert["since"][:19], alert["summary"]))
     rows = []
-    for (name, severity, actor), there in groups.items():
-        since, what = min(there)
-        more = f", and {len(there) - 1} more" if len(there) > 1 else ""
+    for (name, severity, actor), instances in groups.items():
+        since, what = min(instances)
+        more = f", and {len(instances) - 1} more" if len(instances) > 1 else ""
         rows.append((name, severity, since, actor, f"{cut(what, 100)}{more}"))
-    return _headed(("ALERT", "SEVERITY", "SINCE (UTC)", "WHO ACTS", "WHAT"), rows)
+    return _with_heading(("ALERT", "SEVERITY", "SINCE (UTC)", "WHO ACTS", "WHAT"), rows)
 
 
-def daemons(seen: ClusterObservation, now: float) -> Table:
-    """Daemons by what they are and where; since when the one that was started last runs."""
+def daemons(observation: ClusterObservation, now: float) -> Table:
+    """Return the daemons by name and state, with the time since the last start of any of them."""
     groups: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
-    for machine in seen.machines:
+    for machine in observation.machines:
         for name, unit in machine.daemons.items():
             state = "running" if unit["state"] == "active" else f"{unit['state']} ({unit['sub']})"
             groups[name, state].append((machine.name, unit["since"]))
     rows = []
-    for (name, state), there in groups.items():
-        since = max(started for _, started in there)
-        rows.append((name, state, ago(now - since) if since else "-", _all(seen, [machine for machine, _ in there])))
-    return _headed(("DAEMON", "STATE", "FOR", "MACHINES"), rows)
+    for (name, state), instances in groups.items():
+        since = max(started for _, started in instances)
+        machines = _machines(observation, [machine for machine, _ in instances])
+        rows.append((name, state, ago(now - since) if since else "-", machines))
+    return _with_heading(("DAEMON", "STATE", "FOR", "MACHINES"), rows)
 
 
-def versions(seen: ClusterObservation) -> Table:
-    """Versions by what and which, with the machines that have them."""
+def versions(observation: ClusterObservation) -> Table:
+    """Return the programs by version, with the machines that have them."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for machine in seen.machines:
+    for machine in observation.machines:
         image = machine.part("image") or {}
-        made = ", ".join(str(image[key]) for key in ("recipe", "snapshot") if image.get(key))
-        for name, version in {**(machine.part("versions") or {}), **({"image": made} if made else {})}.items():
+        versions = dict(machine.part("versions") or {})
+        if source := ", ".join(str(image[key]) for key in ("recipe", "snapshot") if image.get(key)):
+            versions["image"] = source
+        for name, version in versions.items():
             groups[name, version].append(machine.name)
-    rows = [(name, version, _all(seen, there)) for (name, version), there in sorted(groups.items())]
-    return _headed(("PROGRAM", "VERSION", "MACHINES"), rows)
+    rows = [(name, version, _machines(observation, names)) for (name, version), names in sorted(groups.items())]
+    return _with_heading(("PROGRAM", "VERSION", "MACHINES"), rows)
 
 
-def storage(seen: ClusterObservation) -> Table:
-    """File systems by path: the fullest of those that like machines have, shared ones once."""
+def storage(observation: ClusterObservation) -> Table:
+    """Return the file systems by path: the fullest one of all machines, shared ones once."""
     groups: dict[str, list[tuple[MachineObservation, Mapping[str, Any]]]] = defaultdict(list)
-    for machine in seen.machines:
+    for machine in observation.machines:
         devices: set[int | None] = set()
         disks = machine.disks.items()
         for path, disk in sorted(disks, key=lambda pair: len(pair[0])):
@@ -192,44 +195,45 @@ def storage(seen: ClusterObservation) -> Table:
             if "size" in disk and not disk.get("shared"):
                 devices.add(disk.get("device"))
     rows = []
-    for path, there in sorted(groups.items(), key=lambda pair: _shared(pair[1])):
-        _, disk = max(there, key=lambda pair: max(bytes_used(pair[1]), inodes_used(pair[1])))
-        names = _all(seen, [machine.name for machine, _ in there])
-        names += "" if len(there) == 1 or _shared(there) else ", fullest shown"
+    for path, disks in sorted(groups.items(), key=lambda pair: _is_shared(pair[1])):
+        _, disk = max(disks, key=lambda pair: max(bytes_used(pair[1]), inodes_used(pair[1])))
+        names = _machines(observation, [machine.name for machine, _ in disks])
+        names += "" if len(disks) == 1 or _is_shared(disks) else ", fullest shown"
         figures = (f"{bytes_used(disk):.0%}", size(disk["free"]), size(disk["used"] + disk["free"]))
         rows.append((path, *figures, f"{inodes_used(disk):.0%}", names))
-    return _headed(("STORAGE", "USED", "FREE", "OF", "INODES", "MACHINES"), rows)
+    return _with_heading(("STORAGE", "USED", "FREE", "OF", "INODES", "MACHINES"), rows)
 
 
-def _shared(there: list[tuple[MachineObservation, Mapping[str, Any]]]) -> bool:
-    return any(disk.get("shared") for _, disk in there)
+def _is_shared(disks: list[tuple[MachineObservation, Mapping[str, Any]]]) -> bool:
+    return any(disk.get("shared") for _, disk in disks)
 
 
-def _all(seen: ClusterObservation, there: list[str]) -> str:
-    return "all" if len(there) == len(seen.machines) else compress(there)
+def _machines(observation: ClusterObservation, names: list[str]) -> str:
+    """Return the names of machines as a host list, "all" for all machines."""
+    return "all" if len(names) == len(observation.machines) else compress(names)
 
 
-def _headed(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
-    found = list(rows)
-    return [heading, *found] if found else []
+def _with_heading(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    """Return a table, which is empty without rows."""
+    return [heading, *rows] if rows else []
 
 
-def states(seen: ClusterObservation) -> str:
-    """Count the nodes by state, in words: `62 nodes idle, 2 drained`."""
-    every = seen.slurm("nodes")
-    if not every:
-        return "the nodes' states are not known" if every is None else "no nodes"
-    counts = Counter(Node.of(name, row).word for name, row in every.items())
+def states(observation: ClusterObservation) -> str:
+    """Return the number of nodes by state, as text: `62 nodes idle, 2 drained`."""
+    rows = observation.slurm("nodes")
+    if not rows:
+        return "the nodes' states are not known" if rows is None else "no nodes"
+    counts = Counter(Node.of(name, row).word for name, row in rows.items())
     first, *rest = counts.most_common()
     return ", ".join([f"{counted(first[1], 'node')} {first[0]}", *(f"{number} {state}" for state, number in rest)])
 
 
-def jobs(seen: ClusterObservation) -> str:
-    """Count the jobs by state, in words: `3 jobs running, 1 pending`."""
-    found = seen.slurm("jobs")
-    if found is None:
+def jobs(observation: ClusterObservation) -> str:
+    """Return the number of jobs by state, as text: `3 jobs running, 1 pending`."""
+    queue = observation.slurm("jobs")
+    if queue is None:
         return "the queue is not known"
-    counts = sorted(found["states"].items(), key=lambda pair: (pair[0] != "RUNNING", pair[0]))
+    counts = sorted(queue["states"].items(), key=lambda pair: (pair[0] != "RUNNING", pair[0]))
     if not counts:
         return "0 jobs"
     first, *rest = counts
@@ -237,44 +241,44 @@ def jobs(seen: ClusterObservation) -> str:
 
 
 WIDTH = 100
-"""Greatest width of paragraphs; tables are as wide as they are."""
+"""Greatest width of paragraphs; tables may be wider."""
 
 
-def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:
+def show(observation: ClusterObservation, findings: list[ClusterFinding]) -> None:
     now = time.time()
-    show_findings(seen, found, now)
-    for table in filter(None, tables(seen, now).values()):
+    show_findings(observation, findings, now)
+    for table in filter(None, tables(observation, now).values()):
         console.line()
         console.table(table)
 
 
-def tables(seen: ClusterObservation, now: float) -> dict[str, Table]:
-    """Every table by its name, in their order; empty those without rows."""
+def tables(observation: ClusterObservation, now: float) -> dict[str, Table]:
+    """Return every table by its name, in the order of the output. A table without rows is empty."""
     return {
-        "nodes": nodes(seen),
-        "partitions": partitions(seen),
-        "queue": queue(seen),
-        "actions": actions(seen, now),
-        "failover": failover(seen, now),
-        "alerts": alerts(seen),
-        "daemons": daemons(seen, now),
-        "storage": storage(seen),
-        "versions": versions(seen),
+        "nodes": nodes(observation),
+        "partitions": partitions(observation),
+        "queue": queue(observation),
+        "actions": actions(observation, now),
+        "failover": failover(observation, now),
+        "alerts": alerts(observation),
+        "daemons": daemons(observation, now),
+        "storage": storage(observation),
+        "versions": versions(observation),
     }
 
 
-def show_findings(seen: ClusterObservation, found: list[ClusterFinding], now: float) -> None:
-    """Print the first line, and what is wrong."""
-    console.line(sentence(seen, found), style="bold red" if found else "bold green")
-    for finding in found:
+def show_findings(observation: ClusterObservation, findings: list[ClusterFinding], now: float) -> None:
+    """Print the first line and the findings."""
+    console.line(sentence(observation, findings), style="bold red" if findings else "bold green")
+    for finding in findings:
         console.line()
         show_finding(finding, now)
 
 
-def sentence(seen: ClusterObservation, found: list[ClusterFinding]) -> str:
-    """The first line."""
-    result = "all is well" if not found else f"{counted(len(found), 'thing')} to look at"
-    return f"{seen.stack}: {result}: {states(seen)}, {jobs(seen)}."
+def sentence(observation: ClusterObservation, findings: list[ClusterFinding]) -> str:
+    """Return the first line of the output."""
+    result = "all is well" if not findings else f"{counted(len(findings), 'thing')} to look at"
+    return f"{observation.stack}: {result}: {states(observation)}, {jobs(observation)}."
 
 
 def show_finding(finding: ClusterFinding, now: float) -> None:
@@ -282,14 +286,14 @@ def show_finding(finding: ClusterFinding, now: float) -> None:
     console.line(f"{compress(finding.where)}: {finding.id}{since}", style="bold")
     for text in paragraph(f"{finding.what}."):
         console.line(text)
-    # A command is typed as it stands: it is never broken.
+    # A line break in a command would keep people from copying it.
     console.line(f"    > {finding.todo}", style="cyan")
     for text in paragraph(finding.note) if finding.note else ():
         console.line(text)
 
 
 def paragraph(text: str) -> list[str]:
-    """Indented lines; on a terminal none is wider than it."""
+    """Return the text as indented lines, which are wrapped to the width of a terminal."""
     if not sys.stdout.isatty():
         return [f"    {text}"]
     width = min(WIDTH, shutil.get_terminal_size().columns)

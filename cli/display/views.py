@@ -1,4 +1,4 @@
-"""The views of a run: live on a terminal, plain lines in a pipe, one JSON document for programs."""
+"""Views of a run: a live view for terminals, plain lines for pipes, one JSON document for programs."""
 
 import json
 import sys
@@ -24,18 +24,18 @@ from engine import urn as urns
 from engine.events import Event, Log, Planned, Result, Started, StepDone, StepFailed, StepStarted
 
 _LOG_LINES = 15
-"""Last lines of a step that are kept, to be shown if it fails."""
-_WORTH_SAYING = 0.1
-"""Seconds below which a step's duration is left out."""
+"""Number of a step's last log lines that are kept, to be shown if it fails."""
+_SHORTEST_DURATION = 0.1
+"""Seconds below which a step's duration is not shown."""
 _SCREEN = 20
-"""Resources from which on failures are named once more at the end."""
+"""Number of resources above which failures are listed again at the end."""
 _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_PER_SECOND = 8
 _STEP = ("urn", "type", "name", "op", "reason", "changes", "inputs")
-"""Keys of a step in a document; the inputs only where there are some."""
+"""Keys of a step in a document; a step without inputs lacks that key."""
 _SILENCE = 10.0
-"""Seconds without a line after which the steps at work are named."""
+"""Seconds without output after which the running steps are listed."""
 
 
 @dataclass
@@ -64,21 +64,20 @@ class Row:
 
 
 class View(ABC):
-    """Shows one run: turns its events into lines of text, which each view prints its own way. Events may come from any
-    thread."""
+    """Shows one run. It converts events to lines of text; subclasses print them. Events may come from any thread."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         """By URN."""
         self.running: dict[str, Row] = {}
-        """Rows that a provider is working on, oldest first."""
+        """Rows with a running step, oldest first."""
         self.done = 0
         self.skipped = 0
         self.lock = threading.RLock()
         self.stack = ""
         self.preview = False
         self.effects: Effects | None = None
-        """The edit's effects on running jobs, where they are known and there are some."""
+        """The edit's effects on running jobs; None if they are not known."""
         self.more: Mapping[str, Any] = {}
         """Further keys of a JSON document."""
         self._warnings: list[changes.Line] = []
@@ -90,18 +89,18 @@ class View(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:  # noqa: B027 - most views have nothing to end
-        """End what shows the steps at work."""
+        """Stop showing the running steps."""
 
     @abstractmethod
     def on_event(self, event: Event) -> None:
-        """Take one event."""
+        """Show one event."""
 
     @abstractmethod
     def close(self, result: Result) -> None:
-        """Show how the run ended."""
+        """Show the result of the run."""
 
-    def failed(self, message: str) -> None:
-        """Show that the run ended without a result."""
+    def fail(self, message: str) -> None:
+        """Show the error of a run that ended without a result."""
         self.print(self._warnings)
         console.error(message)
 
@@ -110,47 +109,46 @@ class View(ABC):
             console.line(text, style=style)
 
     def row(self, urn: str) -> Row:
-        """The row of a URN, made when it first appears."""
+        """Return the row of a URN, which is created at the first call."""
         return self.rows.setdefault(urn, Row(urn))
 
     def event_lines(self, event: Event) -> list[changes.Line]:
-        """Take an event into the rows; its lines."""
-        self._apply(event)
+        """Update the rows by an event, and return its lines."""
+        self._update_rows(event)
         if isinstance(event, Started):
             self.stack, self.preview = event.stack, event.kind == "preview"
-            doing = {"preview": "Previewing", "up": "Updating", "destroy": "Destroying", "refresh": "Refreshing"}
-            return [(f"{doing[event.kind]} stack {event.stack}", "bold")]
+            verbs = {"preview": "Previewing", "up": "Updating", "destroy": "Destroying", "refresh": "Refreshing"}
+            return [(f"{verbs[event.kind]} stack {event.stack}", "bold")]
         if isinstance(event, StepDone):
-            return self._done(event)
+            return self._done_lines(event)
         if isinstance(event, StepFailed):
-            return self._failed(event)
+            return self._failed_lines(event)
         if isinstance(event, Log):
-            return self._log(event)
+            return self._log_lines(event)
         return []
 
     def result_lines(self, result: Result) -> list[changes.Line]:
-        """The lines after the last event: a preview's tree, then the outputs, what failed, and the summary."""
-        found: list[changes.Line] = []
+        """Return the lines after the last event: a preview's tree, then the outputs, the failures and the summary."""
+        lines: list[changes.Line] = []
         if result.kind == "preview":
-            # The events, unlike the result, have the unchanged parents of what changes.
-            tree = changes.tree((row.plan for row in self.rows.values() if row.plan), whole=self.diff)
-            found += [*tree, *self._warnings]
+            # The events, unlike the result, include the unchanged parents of resources that change.
+            tree = changes.tree((row.plan for row in self.rows.values() if row.plan), with_inputs=self.diff)
+            lines += [*tree, *self._warnings]
         if result.kind == "up" and result.ok and result.outputs:
-            given = sorted((key, value) for key, value in result.outputs.items() if value not in ("", [], {}))
-            outputs = ((f"  {key}: {_short(value)}", "") for key, value in given)
-            found += [("Outputs:", "bold"), *outputs]
+            outputs = sorted((key, value) for key, value in result.outputs.items() if value not in ("", [], {}))
+            lines += [("Outputs:", "bold"), *((f"  {key}: {_short(value)}", "") for key, value in outputs)]
         if len(self.rows) > _SCREEN:
-            # Where they happened may have scrolled away.
-            found += [
+            # The lines of the failures may have scrolled off the screen.
+            lines += [
                 (f"! {urns.name_of(failure.urn)}: {_short(failure.message)}", "red") for failure in result.failures
             ]
         text = summary(result, self.stack, done=self.done, skipped=self.skipped)
-        found += [(line, "bold" if result.ok else "bold red") for line in text.splitlines()]
+        lines += [(line, "bold" if result.ok else "bold red") for line in text.splitlines()]
         if result.kind == "preview" and result.ok and self.effects:
-            found += self.effects.lines(steps=any(op != "same" for op in result.counts))
-        return found
+            lines += self.effects.lines(steps=any(op != "same" for op in result.counts))
+        return lines
 
-    def _apply(self, event: Event) -> None:
+    def _update_rows(self, event: Event) -> None:
         if isinstance(event, Planned):
             row = self.row(event.urn)
             row.plan, row.op = event, event.op
@@ -166,39 +164,39 @@ class View(ABC):
         elif isinstance(event, Log) and event.urn:
             self.row(event.urn).log.extend(printable(event.message).splitlines()[-_LOG_LINES:])
 
-    def _done(self, event: StepDone) -> list[changes.Line]:
+    def _done_lines(self, event: StepDone) -> list[changes.Line]:
         if event.op == "same" or self.preview:
             return []
         row = self.row(event.urn)
-        took = f"  {seconds(event.seconds)}" if event.seconds >= _WORTH_SAYING else ""
-        found = [(f"{_label(row, event.op, op(event.op).done)}{took}{_paths(row)}", op(event.op).style)]
-        shown = self.diff and row.plan and event.op in ("update", "replace", "refresh")
-        for change in row.plan.changes if shown and row.plan else ():
-            found += [(f"    {text}", style) for text, style in changes.lines(change)]
-        return found
+        took = f"  {seconds(event.seconds)}" if event.seconds >= _SHORTEST_DURATION else ""
+        lines = [(f"{_label(row, event.op, op(event.op).past)}{took}{_paths(row)}", op(event.op).style)]
+        if self.diff and row.plan and event.op in ("update", "replace", "refresh"):
+            for change in row.plan.changes:
+                lines += [(f"    {text}", style) for text, style in changes.change_lines(change)]
+        return lines
 
-    def _failed(self, event: StepFailed) -> list[changes.Line]:
+    def _failed_lines(self, event: StepFailed) -> list[changes.Line]:
         row = self.row(event.urn)
         if event.op == "skip":
             return [(f"{_label(row, 'skip', 'skipped')}: {event.message}", "dim")]
-        title = f"! {op(event.op).doing} failed: {row.name}  {row.type}"
+        title = f"! {op(event.op).present} failed: {row.name}  {row.type}"
         body = [(f"    {text}", "red") for text in event.message.rstrip().splitlines()]
-        said = [line for line in row.log if line.strip() and line not in event.message]
-        log = [("    its last lines:", "dim"), *((f"      {line}", "dim") for line in said)] if said else []
+        logged = [line for line in row.log if line.strip() and line not in event.message]
+        log = [("    its last lines:", "dim"), *((f"      {line}", "dim") for line in logged)] if logged else []
         return [(title, "bold red"), *body, *log]
 
-    def _log(self, event: Log) -> list[changes.Line]:
+    def _log_lines(self, event: Log) -> list[changes.Line]:
         style = _SEVERITIES.get(event.severity)
         if style is None or event.ephemeral or not event.message.strip():
             return []
-        who = f"{self.row(event.urn).name}: " if event.urn else ""
-        kind = f"{event.severity}: " if event.severity != "info" else ""
-        found = [(f"  {who}{kind}{text}", style) for text in event.message.rstrip().splitlines()]
+        name = f"{self.row(event.urn).name}: " if event.urn else ""
+        severity = f"{event.severity}: " if event.severity != "info" else ""
+        lines = [(f"  {name}{severity}{text}", style) for text in event.message.rstrip().splitlines()]
         if self.preview and event.severity == "warning":
-            # Below the tree, which may be long.
-            self._warnings += found
+            # Warnings are shown below the tree, which may be long.
+            self._warnings += lines
             return []
-        return found
+        return lines
 
 
 def _label(row: Row, name: str, verb: str) -> str:
@@ -206,7 +204,7 @@ def _label(row: Row, name: str, verb: str) -> str:
 
 
 def _paths(row: Row) -> str:
-    """The properties of an update, in brackets."""
+    """Return the paths of the properties that an update changes, in brackets."""
     if row.plan is None or row.plan.op not in ("update", "replace") or not row.plan.changes:
         return ""
     paths = [change.path for change in row.plan.changes]
@@ -216,7 +214,7 @@ def _paths(row: Row) -> str:
 
 def _short(value: Any) -> str:  # noqa: ANN401 - an output may be anything
     if isinstance(value, dict) and value:
-        # A table of machines is for `./hpc outputs`; here its names will do.
+        # `./hpc outputs` shows a table of machines; the summary only has their names.
         value = f"{len(value)} ({', '.join(sorted(map(str, value)))})"
     elif isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = ", ".join(value)
@@ -230,7 +228,7 @@ class LiveView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        # What is written to standard error goes above the lower part, but where it is no terminal.
+        # The lower part of the screen is redrawn; on a terminal standard error is printed above it.
         self._live = Live(
             self,
             console=console.stdout(),
@@ -239,8 +237,8 @@ class LiveView(View):
             redirect_stderr=sys.stderr.isatty(),
         )
         self._began = time.monotonic()
-        # rich draws from a thread of its own, holding its lock while it asks for our lines; so `lock` must be free
-        # whenever we print. This one keeps the printed lines in order and is never taken while drawing.
+        # rich draws in a thread of its own and holds its lock while it calls __rich_console__, which takes `lock`. So
+        # nothing may print while it holds `lock`. This second lock keeps printed lines in order; no drawing takes it.
         self._order = threading.RLock()  # reentrant: the signal handler of Ctrl-C prints too
 
     def __enter__(self) -> Self:
@@ -251,37 +249,36 @@ class LiveView(View):
         self._live.stop()
 
     def on_event(self, event: Event) -> None:
-        """Print what ended, and let the lower part show the rest."""
+        """Print the lines of an event. The log of a running step is not printed: the lower part has its last line."""
         with self._order:
             with self.lock:
                 lines = self.event_lines(event)
-                at_work = isinstance(event, Log) and event.severity == "info" and event.urn in self.running
-            # Of what a step logs, the latest line stands beside it; all of them would drown the steps.
-            self.print([] if at_work else lines)
+                is_step_log = isinstance(event, Log) and event.severity == "info" and event.urn in self.running
+            self.print([] if is_step_log else lines)
 
     def close(self, result: Result) -> None:
         self._live.stop()
         self.print(self.result_lines(result))
 
-    def failed(self, message: str) -> None:
+    def fail(self, message: str) -> None:
         self._live.stop()
-        super().failed(message)
+        super().fail(message)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lower part: one line for each step at work, as many as the screen holds, and one for the whole."""
+        """Draw the lower part: a line for each running step, as many as the screen holds, and one for the whole run."""
         with self.lock:
             now = time.monotonic()
             running = list(self.running.values())
-            room = max(1, options.max_width - 1), max(1, console.height - 3)
-            for row in running[: room[1]]:
+            width, height = max(1, options.max_width - 1), max(1, console.height - 3)
+            for row in running[:height]:
                 shown = op(row.op)
-                text = Text(f"{shown.symbol} {shown.doing:<9} {row.name}", style=shown.style, no_wrap=True)
+                text = Text(f"{shown.symbol} {shown.present:<9} {row.name}", style=shown.style, no_wrap=True)
                 text.append(f"  {row.type}  {row.elapsed}", style="dim")
                 if row.log:
                     text.append(f"  {row.log[-1].strip()}", style="dim italic")
-                text.truncate(room[0], overflow="ellipsis")
+                text.truncate(width, overflow="ellipsis")
                 yield text
-            hidden = len(running) - room[1]
+            hidden = len(running) - height
             spin = _SPINNER[int(now * _FRAMES_PER_SECOND) % len(_SPINNER)]
             whole = f"{spin} {seconds(now - self._began)}, {self.done} done, {len(running)} at work"
             whole += f" ({hidden} not shown)" if hidden > 0 else ""
@@ -296,7 +293,7 @@ class PlainView(View):
         self._silence = silence
         self._printed = threading.Event()
         self._ended = False
-        self._watch = threading.Thread(target=self._name_running, name="display", daemon=True)
+        self._watch = threading.Thread(target=self._list_running, name="display", daemon=True)
 
     def __enter__(self) -> Self:
         self._watch.start()
@@ -316,13 +313,14 @@ class PlainView(View):
             self.print(self.result_lines(result))
 
     def print(self, lines: list[changes.Line]) -> None:
-        """Print lines, also into a buffered pipe, and remember that there were some."""
+        """Print lines and flush them, since a pipe is buffered."""
         super().print(lines)
         if lines:
             console.stdout().file.flush()
             self._printed.set()
 
-    def _name_running(self) -> None:
+    def _list_running(self) -> None:
+        """List the running steps whenever nothing was printed for a while."""
         while not self._ended:
             if self._printed.wait(self._silence):
                 self._printed.clear()
@@ -330,7 +328,7 @@ class PlainView(View):
             with self.lock:
                 for row in self.running.values():
                     latest = f": {row.log[-1]}" if row.log else ""
-                    text = f"  {op(row.op).doing} {row.name}, {row.elapsed} so far{latest}"
+                    text = f"  {op(row.op).present} {row.name}, {row.elapsed} so far{latest}"
                     console.line(text, style="dim")
                 console.stdout().file.flush()
 
@@ -375,11 +373,11 @@ class DocumentView(View):
             self._document["outputs"] = result.outputs
         self._print()
 
-    def failed(self, message: str) -> None:
+    def fail(self, message: str) -> None:
         """Print the document with the error, which also goes to standard error."""
         self._document |= {"ok": False, "error": message}
         self._print()
-        super().failed(message)
+        super().fail(message)
 
     def _print(self) -> None:
         document = self._document | {"messages": self._messages}
@@ -389,8 +387,8 @@ class DocumentView(View):
         console.json(document)
 
 
-def choose(*, json: bool) -> View:
-    """The view for where standard output goes."""
+def choose_view(*, json: bool) -> View:
+    """Return the view that fits standard output."""
     if json:
         return DocumentView()
     out = console.stdout()

@@ -11,7 +11,7 @@ from typing import Any
 
 from cli import console, error_handler
 from cli.display import views
-from cli.display.changes import interrupted
+from cli.display.changes import is_interrupted
 from cli.errors import CliError
 from cli.interrupts import INTERRUPTED
 from cli.operation import drain_recovery, pulumi_cli, slurm_upgrade
@@ -117,7 +117,7 @@ def nothing(kind: Kind, stack: str, *, json: bool) -> None:
     if not json:
         console.note(f"Nothing to do: stack {stack} has not been brought up.")
         return
-    view = views.choose(json=True)
+    view = views.choose_view(json=True)
     view.on_event(Started(kind, stack, project.name()))
     view.close(Result(kind, ok=True))
 
@@ -149,12 +149,12 @@ def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.E
     space = project.workspace(file.stack, as_new=kind == "preview" and chosen.engine is None)
     stack = space.stack(file.stack, file.path, message=chosen.message)
     more = {} if kind == "refresh" else {"refresh": chosen.refresh}
-    with views.choose(json=chosen.json) as view:
+    with views.choose_view(json=chosen.json) as view:
         view.effects, view.more, view.diff = impacts, chosen.more, chosen.diff
         try:
             result: Result = getattr(stack, kind)(view.on_event, parallel=chosen.parallel, scope=chosen.scope, **more)
         except EngineError as error:
-            view.failed(error_handler.message(error))
+            view.fail(error_handler.message(error))
             if isinstance(error, NotRunnableError):
                 require_pulumi("this needs the Pulumi CLI")
             return 1
@@ -170,7 +170,7 @@ def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.E
     if chosen.expect_no_changes and result.ok and result.changes:
         console.error(f"no changes were expected (--expect-no-changes), and there are {len(result.changes)}.")
         return 1
-    return INTERRUPTED if interrupted(result) else 0 if result.ok else 1
+    return INTERRUPTED if is_interrupted(result) else 0 if result.ok else 1
 
 
 def _never_was(kind: Kind, file: StackFile, pulumi: str | None, *, json: bool) -> bool:

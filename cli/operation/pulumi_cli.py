@@ -67,7 +67,7 @@ def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptio
                 console.note(said.rstrip("\n"))
             view.close(result)
         else:
-            view.failed(events.why or said.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}")
+            view.fail(events.why or said.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}")
     return code
 
 

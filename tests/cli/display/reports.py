@@ -66,7 +66,7 @@ def status(nodes: int) -> Status:
         {"name": "HpcNodeDrained", "severity": "warning", "since": "2026-11-20T05:45:00Z", "actor": "an administrator",
          "summary": "1 node is drained"},
     ]  # fmt: skip
-    return Status(seen=seen, findings=findings(seen), tables=status_screen.tables(seen, NOW))
+    return Status(observation=seen, findings=findings(seen), tables=status_screen.tables(seen, NOW))
 
 
 @cache

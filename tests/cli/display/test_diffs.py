@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.display.changes import lines
+from cli.display.changes import change_lines
 from engine.events import Change
 
 
 def texts(old: Any, new: Any, kind: Any = "update") -> list[str]:
-    return [text for text, _ in lines(Change("a.b", kind, old, new))]
+    return [text for text, _ in change_lines(Change("a.b", kind, old, new))]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def texts(old: Any, new: Any, kind: Any = "update") -> list[str]:
     ],
 )
 def test_short_values(change: Change, shown: list[str]) -> None:
-    assert [text for text, _ in lines(change)] == shown
+    assert [text for text, _ in change_lines(change)] == shown
 
 
 def test_a_document_is_compared_line_by_line() -> None:

@@ -128,7 +128,7 @@ def test_parts_that_can_not_be_read_are_named_and_the_others_are_there():
 
 def test_alerts_that_prometheus_did_not_give_are_not_taken_for_none():
     seen = without(healthy(), "controller", "no answer within 8 s")
-    words = [words for _, words in Parsed(render(report(2, status=replace(status(2), seen=seen)))).texts]
+    words = [words for _, words in Parsed(render(report(2, status=replace(status(2), observation=seen)))).texts]
     assert words[words.index("Could not be read: ") + 1] == "no answer within 8 s"
     assert "No alert fires." not in words
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cli import console
 from cli.display import views
-from cli.display.changes import interrupted, summary
+from cli.display.changes import is_interrupted, summary
 from cli.display.views import DocumentView, LiveView, PlainView, View
 from engine.events import Event, Log, Result, StepDone, StepStarted
 from tests.cli import events
@@ -50,7 +50,7 @@ class TestPipe:
         with PlainView() as view:
             for event in (events.preview()[0], Log("warning", "little memory")):
                 view.on_event(event)
-            view.failed("the program ended")
+            view.fail("the program ended")
         assert capsys.readouterr().out.splitlines()[-1] == "  warning: little memory"
 
     def test_is_chosen_and_never_wraps_nor_colours(
@@ -59,7 +59,7 @@ class TestPipe:
         for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
             monkeypatch.delenv(name, raising=False)
         console.stdout.cache_clear()
-        view = views.choose(json=False)
+        view = views.choose_view(json=False)
         assert isinstance(view, PlainView)
         long = events.planned("x" * 300, "create")
         show(view, [*events.up()[:-1], long, StepDone(long.urn, "create", 0), events.up()[-1]])
@@ -93,7 +93,7 @@ class TestTerminal:
         return screen
 
     def test_keeps_what_ended_and_drops_what_steps_say(self, terminal: io.StringIO) -> None:
-        view = views.choose(json=False)
+        view = views.choose_view(json=False)
         assert isinstance(view, LiveView)
         show(view, events.up())
         text = shown_on(terminal)
@@ -132,7 +132,7 @@ class TestTerminal:
 
 class TestDocument:
     def test_a_preview_lists_exactly_the_edit(self, capsys: pytest.CaptureFixture[str]) -> None:
-        show(views.choose(json=True), events.preview())
+        show(views.choose_view(json=True), events.preview())
         document = json.loads(capsys.readouterr().out)
         assert (document["stack"], document["kind"], document["ok"]) == ("dev", "preview", True)
         assert {step["name"]: step["op"] for step in document["steps"]} == {
@@ -152,7 +152,7 @@ class TestDocument:
 
     def test_an_error_is_in_the_document_too(self, capsys: pytest.CaptureFixture[str]) -> None:
         with DocumentView() as view:
-            view.failed("stack dev is in use")
+            view.fail("stack dev is in use")
         out, err = capsys.readouterr()
         assert json.loads(out) == {"ok": False, "error": "stack dev is in use", "messages": []}
         assert err == "error: stack dev is in use\n"
@@ -170,8 +170,8 @@ class TestSummary:
 
     def test_tells_interrupted_from_failed(self) -> None:
         stopped = Result("destroy", False, {"delete": 3}, seconds=2)
-        assert interrupted(stopped)
-        assert not interrupted(events.result(events.failed()))
+        assert is_interrupted(stopped)
+        assert not is_interrupted(events.result(events.failed()))
         assert summary(stopped, "dev", done=1).splitlines() == [
             "interrupted, 1 done, in 2.0 s",
             "What was done is kept: ./hpc destroy dev goes on from here.",
