@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from cluster.platforms.nebius.releases import Release
-from cluster.platforms.nebius.values import unknown_values
+from cluster.platforms.nebius.releases import Release, unknown_values
 from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.kubectl import Kubectl, KubectlError
 

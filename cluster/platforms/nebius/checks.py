@@ -1,4 +1,4 @@
-"""Findings in a configuration for Nebius: errors, and warnings for its author."""
+"""Checks of a configuration for Nebius: errors, and warnings for its author."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
@@ -13,23 +13,22 @@ from cluster.findings import Finding, Level, Location, listing, nearest, show, s
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
 from cluster.platforms.nebius.platform import CIDR
-from cluster.platforms.nebius.releases import FIXED, Facts, configured
-from cluster.platforms.nebius.section import GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Nebius
+from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, configured
+from cluster.platforms.nebius.section import AUTO_LIMIT_GIB, GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Nebius
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
-from cluster.platforms.nebius.values import NODESETS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable, parse
 from cluster.roster import nodeset_type
 from cluster.slurm.power_saving import elastic_nodesets
 
 _VERSION: Location = ("nebius", "soperator", "version")
 _TAKEN_NODESETS = ("accounting", "system")
-"""Names of other node groups, besides those that no cluster's nodesets have (controller, login)."""
+"""Names of other node groups. The names controller and login are refused on every platform."""
 CHECKS_USERS = ("nebius", CHECKS_USER)
 """Users that Soperator creates for its checks."""
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield what `up` would fail for, or what would make a cluster that does not work."""
+    """Yield the reasons why `up` would fail, or create a cluster that does not work."""
     if settings := config.section(Nebius):
         yield from _soperator_errors(config, settings)
         yield from _machine_errors(config, settings)
@@ -40,7 +39,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield what the author of a stack file should read before `up`."""
+    """Yield the warnings for the author of the stack file."""
     if settings := config.section(Nebius):
         yield from _soperator_warnings(settings)
         yield from _gpu_warnings(config, settings)
@@ -104,6 +103,8 @@ def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
 
 
 def _name_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield nodesets, partitions and users with names that Soperator uses itself."""
+
     def taken(id_: str, at: Location, name: str, allowed: str, todo: str) -> Finding:
         return Finding(id=id_, at=at, given=name, allowed=f"any other name{allowed}", todo=f"rename the {todo}")
 
@@ -122,15 +123,24 @@ def _name_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 _LEAST_VCPUS = {"system": 8, "controller": 4, "login": 8, "accounting": 8, "node": 8}
-"""vCPUs that a node needs for what runs there, by role (nebius-solutions-library, available_resources/preset.tf;
-accounting: MariaDB alone takes 2 vCPUs and 12 GiB)."""
-_WAYS = ("on_demand", "spot", "reservation")
+"""vCPUs that the pods of a node need, by role (nebius-solutions-library, available_resources/preset.tf; accounting:
+MariaDB alone takes 2 vCPUs and 12 GiB)."""
 LARGEST_DISK_GIB = 8192
 """GiB of one network-ssd disk (docs.nebius.com/compute/storage/types)."""
 
 
 def _machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    for at, machine_type, role in machine_types(config, settings):
+    controller_type = config.controller.machine_type
+    for at, machine_type, role in (
+        (("nebius", "system", "machine_type"), settings.system.machine_type, "system"),
+        (("nebius", "accounting", "machine_type"), settings.accounting.machine_type, "accounting"),
+        (("controller", "machine_type"), controller_type, "controller"),
+        (("login", "machine_type"), config.login.machine_type or controller_type, "login"),
+        *(
+            (("nodesets", name, "machine_type"), section.machine_type or controller_type, "node")
+            for name, section in config.nodesets.items()
+        ),
+    ):
         yield from _machine_type_errors(at, machine_type, role, settings)
     yield from _architecture_errors(config)
     yield from _disk_errors(("controller", "disk"), config.controller.disk, SMALLEST_DISK_GIB)
@@ -161,20 +171,10 @@ def _machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
             )
 
 
-def machine_types(config: ClusterConfig, settings: Nebius) -> Iterator[tuple[Location, str, str]]:
-    """Place, machine type and role of all node groups."""
-    yield ("nebius", "system", "machine_type"), settings.system.machine_type, "system"
-    yield ("nebius", "accounting", "machine_type"), settings.accounting.machine_type, "accounting"
-    yield ("controller", "machine_type"), config.controller.machine_type, "controller"
-    yield ("login", "machine_type"), config.login.machine_type or config.controller.machine_type, "login"
-    for name, section in config.nodesets.items():
-        yield ("nodesets", name, "machine_type"), section.machine_type or config.controller.machine_type, "node"
-
-
 def _machine_type_errors(at: Location, machine_type: str, role: str, settings: Nebius) -> Iterator[Finding]:
-    found = MACHINE_TYPES[machine_type]
-    if found.platform != "nebius":
-        if at[0] == "nebius":  # the others are found by cluster/checks/machines.py
+    row = MACHINE_TYPES[machine_type]
+    if row.platform != "nebius":
+        if at[0] == "nebius":  # cluster/checks/machines.py checks the others
             yield Finding(
                 id="nebius-group-type",
                 at=at,
@@ -183,14 +183,14 @@ def _machine_type_errors(at: Location, machine_type: str, role: str, settings: N
                 todo="write PLATFORM/PRESET",
             )
         return
-    platform, preset = PLATFORMS[found.family.name], preset_of(machine_type)
+    platform, preset = PLATFORMS[row.family.name], preset_of(machine_type)
     if settings.region not in platform.regions:
-        there = [platform.name for platform in PLATFORMS.values() if settings.region in platform.regions]
+        available = [row.name for row in PLATFORMS.values() if settings.region in row.regions]
         yield Finding(
             id="nebius-region",
             at=at,
             given=machine_type,
-            allowed=f"a platform that {settings.region} has: {listing(there)}; {platform.name} is in "
+            allowed=f"a platform that {settings.region} has: {listing(available)}; {platform.name} is in "
             f"{listing(platform.regions)}",
             todo="write another machine type, or nebius.region of a project in another region",
         )
@@ -203,7 +203,7 @@ def _machine_type_errors(at: Location, machine_type: str, role: str, settings: N
             todo="write one of cpu-d3",
         )
     elif preset.vcpus < _LEAST_VCPUS[role]:
-        larger = next(one.name for one in platform.presets if one.vcpus >= _LEAST_VCPUS[role])
+        larger = next(row.name for row in platform.presets if row.vcpus >= _LEAST_VCPUS[role])
         yield Finding(
             id="nebius-preset-small",
             at=at,
@@ -214,16 +214,16 @@ def _machine_type_errors(at: Location, machine_type: str, role: str, settings: N
 
 
 def _architecture_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield nodesets of another architecture: all nodes share one jail, whose programs are of one."""
-    found = {name: nodeset_type(config, section).family for name, section in config.nodesets.items()}
-    first = next(iter(found))
-    for name, family in found.items():
-        if family.architecture != found[first].architecture:
+    """Yield nodesets of another architecture than the first: all share one jail, whose programs have one."""
+    families = {name: nodeset_type(config, section).family for name, section in config.nodesets.items()}
+    first = next(iter(families))
+    for name, family in families.items():
+        if family.architecture != families[first].architecture:
             yield Finding(
                 id="nebius-architecture",
                 at=("nodesets", name, "machine_type"),
                 given=f"{family.name}, which is {family.architecture}",
-                allowed=f"{found[first].architecture}, as nodeset {first}: all nodes share one jail",
+                allowed=f"{families[first].architecture}, as nodeset {first}: all nodes share one jail",
                 todo="make a stack of its own for these nodes",
             )
 
@@ -262,12 +262,12 @@ def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
                 todo="keep one of them, or make a nodeset for each and name both in the partition",
             )
             continue
-        if capacity.way not in _WAYS:
+        if capacity.way not in ("on_demand", "spot", "reservation"):
             yield Finding(
                 id="nebius-capacity",
                 at=(*at, capacity.way),
                 given=capacity.way,
-                allowed=f"on Nebius: {listing(_WAYS)}",
+                allowed="on Nebius: on_demand, spot, reservation",
                 todo="write {spot: {}} for preemptible nodes, or {reservation: capacityblockgroup-...}",
             )
         if capacity.placement is not None:
@@ -301,17 +301,15 @@ def _gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     for name, workers in settings.workers.items():
         if workers.infiniband is None or name not in config.nodesets:
             continue
-        found = nodeset_type(config, config.nodesets[name])
-        if found.platform != "nebius" or preset_of(found.name).clusterable:
+        row = nodeset_type(config, config.nodesets[name])
+        if row.platform != "nebius" or preset_of(row.name).clusterable:
             continue
-        fitting = [
-            f"{platform.name}/{preset.name}" for platform in PLATFORMS.values() for preset in platform.presets
-            if preset.clusterable
-        ]  # fmt: skip
+        presets = [(platform.name, preset) for platform in PLATFORMS.values() for preset in platform.presets]
+        fitting = [f"{platform}/{preset.name}" for platform, preset in presets if preset.clusterable]
         yield Finding(
             id="nebius-gpu-cluster",
             at=("nebius", "workers", name, "infiniband"),
-            given=f"a GPU cluster for {found.name}",
+            given=f"a GPU cluster for {row.name}",
             allowed=f"a preset with all GPUs of a host: {listing(fitting)}",
             todo="remove infiniband, or write such a machine type for the nodeset",
         )
@@ -319,7 +317,7 @@ def _gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 
 def _driver_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    """Yield a known preset of drivers that node images of this Kubernetes do not have."""
+    """Yield the preset of drivers if it is a known one that node images of this Kubernetes do not have."""
     preset, version = settings.gpu.drivers_preset, KUBERNETES_VERSIONS.get(settings.kubernetes.version)
     if settings.gpu.driver != "preinstalled" or version is None or preset not in PRESETS:
         return
@@ -340,16 +338,16 @@ def _driver_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]
 def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     yield from _kubernetes_warnings(settings)
     for name, section in config.nodesets.items():
-        found, workers = nodeset_type(config, section), settings.workers.get(name)
+        row, workers = nodeset_type(config, section), settings.workers.get(name)
         infiniband = workers.infiniband if workers else None
-        platform = found.family.name
+        platform = row.family.name
         if infiniband is None:
-            if section.most > 1 and preset_of(found.name).clusterable:
+            if section.most > 1 and preset_of(row.name).clusterable:
                 yield Finding(
                     id="nebius-no-gpu-cluster",
                     level=Level.WARNING,
                     at=("nodesets", name),
-                    what=f"{section.most} nodes of {found.name} are in no GPU cluster: jobs on several of them have "
+                    what=f"{section.most} nodes of {row.name} are in no GPU cluster: jobs on several of them have "
                     "Ethernet in place of InfiniBand",
                     todo=f"write nebius.workers.{name}.infiniband, with one of the fabrics "
                     f"{listing(fabrics_of(platform, settings.region))}",
@@ -373,7 +371,7 @@ def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 
 def _kubernetes_warnings(settings: Nebius) -> Iterator[Finding]:
-    """Yield a version that no new cluster gets; one that is up with it stays, so this is no error."""
+    """Yield a version that no new cluster gets. It is no error, because an existing cluster keeps it."""
     version = settings.kubernetes.version
     known = KUBERNETES_VERSIONS.get(version)
     if known is not None and not known.deprecated:
@@ -389,15 +387,12 @@ def _kubernetes_warnings(settings: Nebius) -> Iterator[Finding]:
     )
 
 
-HOME = "/home"
 IMAGE_STORAGE = "/mnt/image-storage"
 """The folder of each node's image disk."""
 _NEEDED = ("/opt/bin", "/opt/soperator", "/usr", "/etc", IMAGE_STORAGE)
-"""Paths that the jail itself has, and Soperator's programs need."""
+"""Paths of the jail itself that Soperator's programs need."""
 SUPPORT_GIB = 2048
-"""GiB above which Nebius's support must allow a file system (nebius-solutions-library, README)."""
-BACKUP_GIB = 12 * 1024
-"""GiB from which on backups of a jail take too long (nebius-solutions-library, variables.tf)."""
+"""GiB above which a file system needs a request to Nebius's support (nebius-solutions-library, README)."""
 
 
 def _filesystem_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
@@ -438,7 +433,7 @@ def _filesystem_warnings(settings: Nebius) -> Iterator[Finding]:
             todo="ask the support before `up`, unless that is done",
         )
     jail = settings.filesystems.jail
-    if settings.backups.enabled is True and jail.spec and jail.spec.size_gib >= BACKUP_GIB:
+    if settings.backups.enabled is True and jail.spec and jail.spec.size_gib >= AUTO_LIMIT_GIB:
         yield Finding(
             id="nebius-backup-size",
             level=Level.WARNING,
@@ -449,30 +444,30 @@ def _filesystem_warnings(settings: Nebius) -> Iterator[Finding]:
 
 
 def _duplicate_filesystem_errors(settings: Nebius) -> Iterator[Finding]:
-    seen: dict[str, Location] = {}
+    places: dict[str, Location] = {}
     for path, filesystem in settings.filesystems.members().items():
         at, existing = ("nebius", "filesystems", *path), filesystem.existing
-        if existing in seen:
+        if existing in places:
             yield Finding(
                 id="nebius-filesystem-twice",
                 at=(*at, "existing"),
                 given=existing,
-                allowed=f"a file system of its own; that one is {'.'.join(map(str, seen[existing]))}",
+                allowed=f"a file system of its own; that one is {'.'.join(map(str, places[existing]))}",
                 todo="write another id",
             )
         if existing:
-            seen.setdefault(existing, at)
+            places.setdefault(existing, at)
 
 
 def _mount_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     shared: list[tuple[Location, str]] = [
-        (("nebius", "filesystems", "submounts", name, "mount"), one.mount)
-        for name, one in settings.filesystems.submounts.items()
+        (("nebius", "filesystems", "submounts", name, "mount"), submount.mount)
+        for name, submount in settings.filesystems.submounts.items()
     ]
     own: dict[str, list[tuple[Location, str]]] = {
         nodeset: [
-            (("nebius", "workers", nodeset, "local_disks", name, "mount"), one.mount)
-            for name, one in workers.local_disks.items()
+            (("nebius", "workers", nodeset, "local_disks", name, "mount"), disk.mount)
+            for name, disk in workers.local_disks.items()
         ]
         for nodeset, workers in settings.workers.items()
         if nodeset in config.nodesets
@@ -486,7 +481,7 @@ def _mount_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 
 def _mount_point_errors(at: Location, path: str) -> Iterator[Finding]:
-    if path == HOME:
+    if path == "/home":
         yield Finding(
             id="nebius-submount-home",
             at=at,
@@ -518,10 +513,8 @@ def _overlap_errors(rows: list[tuple[Location, str]]) -> Iterator[Finding]:
             )
 
 
-_FIXED = ("realmemory",)
-"""Parameters of a NodeName line, in lower case, that Soperator writes itself: from the resources of slurmd."""
 FIRST_FREE_UID = 1010
-"""Users of the image and of Soperator's checks have lower numbers (adduser gives the first free one)."""
+"""Users of the image and of Soperator's checks have lower uids (adduser takes the first free one)."""
 
 
 def _setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
@@ -545,10 +538,9 @@ def _setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
         )
     for name, section in config.nodesets.items():
         for key, value in section.node_conf.items():
-            if key.lower() in _FIXED:
-                yield _unused_error(
-                    ("nodesets", name, "node_conf", key), str(value), "it follows from the machine type"
-                )
+            if key.lower() == "realmemory":  # Soperator writes it from the resources of slurmd
+                place = ("nodesets", name, "node_conf", key)
+                yield _unused_error(place, str(value), "it follows from the machine type")
     if config.slurm.topology == "nodesets":
         yield Finding(
             id="nebius-topology",
@@ -558,7 +550,7 @@ def _setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
             todo="write places, or remove it for the same",
         )
     if config.slurm.mpi_default == "none":
-        # Left out, which is what it means elsewhere, Soperator's own value would hold.
+        # On other platforms `none` leaves the parameter out; here Soperator's own value would hold.
         yield _unused_error(
             ("slurm", "mpi_default"), "none", "Soperator's slurm.conf has pmix, and another one can be named"
         )
@@ -578,7 +570,7 @@ def _setting_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _elastic_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    """Yield what Soperator does with nodes that come late, and with checks when none is there."""
+    """Yield warnings of elastic nodes: those that come late, and checks without any node that is up."""
     elastic = elastic_nodesets(config)
     if elastic and versions.parse(settings.soperator.version) < versions.RESUME_FAILS:
         yield Finding(
@@ -601,13 +593,7 @@ def _elastic_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Findi
 
 
 def _unused_error(at: Location, given: str, why: str) -> Finding:
-    return Finding(
-        id="nebius-unused",
-        at=at,
-        given=given,
-        allowed=f"nothing on Nebius: {why}",
-        todo="remove it",
-    )
+    return Finding(id="nebius-unused", at=at, given=given, allowed=f"nothing on Nebius: {why}", todo="remove it")
 
 
 def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
@@ -615,38 +601,28 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         return
     facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
     try:
-        every = [release.name for release in configured(config, settings, facts)]
+        releases = [release.name for release in configured(config, settings, facts)]
     except (KeyError, StopIteration):
-        return  # for a machine type that there is not, which has a finding of its own
+        return  # because of an unknown machine type, which has a finding of its own
     at = ("nebius", "values")
     for name in settings.values:
-        if name not in every:
+        if name not in releases:
             yield Finding(
                 id="nebius-release-unknown",
                 at=(*at, name),
                 given=name,
-                allowed=f"a release of this cluster: {listing(every)}",
-                todo=suggest(name, every, "remove it"),
+                allowed=f"a release of this cluster: {listing(releases)}",
+                todo=suggest(name, releases, "remove it"),
                 missing=name,
             )
     for path, (field, why) in FIXED.items():
         for given in _members_at(settings.values, path):
-            yield (
-                Finding(
-                    id="nebius-value-owned",
-                    at=(*at, *path),
-                    given=show(given),
-                    allowed=f"nothing: {field} decides this one",
-                    todo=f"remove it, and write {field}",
-                )
-                if field
-                else Finding(
-                    id="nebius-value-refused",
-                    at=(*at, *path),
-                    given=show(given),
-                    allowed=f"nothing: {why}",
-                    todo="remove it",
-                )
+            yield Finding(
+                id="nebius-value-owned" if field else "nebius-value-refused",
+                at=(*at, *path),
+                given=show(given),
+                allowed=f"nothing: {field} decides this one" if field else f"nothing: {why}",
+                todo=f"remove it, and write {field}" if field else "remove it",
             )
     nodesets = settings.values.get(NODESETS, {}).get(NODESETS)
     for position, member in enumerate(nodesets if isinstance(nodesets, list) else ()):
@@ -662,6 +638,7 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 
 def _members_at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:  # noqa: ANN401 - values are of any type
+    """Yield the values at a path, of each member where it leads through a list."""
     if isinstance(value, list):
         for member in value:
             yield from _members_at(member, path)

@@ -1,7 +1,7 @@
-"""Findings of a cluster of pods, and who has to act: reasons of drained nodes, known problems.
+"""Health of a cluster of pods: findings, known problems, and who has to act on drained nodes.
 
-Numbers of known problems are those of docs/reference/nebius-known-problems.md; those that are prevented, or waited for,
-are not here. Reasons: nebius/soperator 4.1.7, internal/consts/slurm.go (prefixes), internal/controller/soperatorchecks/
+Numbers of known problems are those of docs/reference/nebius-known-problems.md. Problems that the program prevents or
+waits for are not here. Reasons: nebius/soperator 4.1.7, internal/consts/slurm.go (prefixes), internal/controller/soperatorchecks/
 slurm_nodes_controller.go (what the operator does), helm/slurm-cluster/slurm_scripts (checks of jobs and nodes),
 helm/soperator-activechecks/values.yaml, docs/active-checks.md.
 """
@@ -19,17 +19,17 @@ from cluster.platforms.nebius.observation import Check, View
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A known problem that a text reveals."""
+    """A known problem that a text shows."""
 
     number: int
     symptom: re.Pattern[str]
     """A pattern of a line of a log, a reason or a message of a check."""
     what: str
-    """A sentence without its end, which goes on from the name of a pod or node."""
+    """A sentence without its full stop, which follows the name of a pod or node."""
     todo: str
-    """A command, with STACK and NAME for those; or what to do, in words."""
+    """A command, with STACK and NAME as placeholders; or what to do, in words."""
     fixed: str
-    """Version of Soperator that has it no more; empty if none has."""
+    """First version of Soperator without it; empty if there is none."""
     source: str
 
 
@@ -66,31 +66,30 @@ PROBLEMS: Sequence[Problem] = (
     ),
 )
 BRING_UP, VANISHED = 16, 17
-"""Numbers of the problems that objects reveal, not texts: see `blocking`; and nodes that slurmctld still lists although
-they have no pod, after a nodeset became smaller. Nodes are dynamic: slurmctld keeps one until it is deleted
-(docs/limitations.md of soperator)."""
+"""Numbers of the problems that objects show and no texts: see `blocking`; and nodes that slurmctld lists without a pod
+after a nodeset became smaller, because it keeps dynamic nodes until they are deleted (docs/limitations.md of
+soperator)."""
 
 
 def recognized(texts: Iterable[str]) -> Iterator[Problem]:
-    """The known problems that these texts reveal, each once."""
-    every = "\n".join(texts)
-    yield from (problem for problem in PROBLEMS if problem.symptom.search(every))
+    """Yield the known problems that the texts show, each once."""
+    text = "\n".join(texts)
+    yield from (problem for problem in PROBLEMS if problem.symptom.search(text))
 
 
 def blocking(checks: Sequence[Check]) -> dict[str, tuple[str, ...]]:
-    """Failed checks that only comment on nodes, with the checks that wait for them and have never run (16).
+    """Return failed checks that drain no node, with the checks that wait for them and have never run (problem 16).
 
-    Soperator runs checks in the order of `dependsOn`, and tries none twice: one that fails for a passing reason holds
-    up all that depend on it (pull request 2132, issue 1203).
+    Soperator runs checks in the order of `dependsOn`, and repeats none: a check that fails for a temporary reason
+    blocks all that depend on it (pull request 2132, issue 1203).
     """
     names = [check.name for check in checks if check.failed and not check.drains]
     waiting = {name: tuple(check.name for check in checks if name in check.needs and not check.done) for name in names}
-    return {name: found for name, found in waiting.items() if found}
+    return {name: dependents for name, dependents in waiting.items() if dependents}
 
 
 OPERATOR_SECONDS = 2 * 3600
-"""Time for the operator program and Kubernetes' auto repair: a node is replaced within an hour. Longer than that
-something holds it up."""
+"""Time for the operator program and Kubernetes' auto repair, which replace a node within an hour."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class Action:
     helm-soperatorchecks, off unless it is set)."""
 
 
-# The first that fits: longer beginnings stand before those that they begin with.
+# The first match holds, so a longer prefix stands before its own prefix.
 REASONS: Mapping[str, Action] = {
     "Kill task failed": Action(
         Actor.OPERATOR,
@@ -149,29 +148,29 @@ REASONS: Mapping[str, Action] = {
         "remove what the reason names; the next health check, within minutes, resumes the node",
     ),
 }
-"""Kinds of reasons, by their beginning without quotes."""
+"""Actions by the prefix of a reason, without quotes."""
 
 
 def action(reason: str, seconds: float | None, *, replacement: bool) -> Action:
-    """Return who acts on a node that is drained with this reason since so many seconds, if that is known. `replacement`
-    is whether the operator may replace nodes."""
+    """Return the action for a node that is drained with this reason for so many seconds (None: unknown). `replacement`:
+    whether the operator may replace nodes."""
     text = reason.strip().strip("\"'")
-    found = next((action for beginning, action in REASONS.items() if text.startswith(beginning)), None)
-    if found is None:
+    known = next((action for prefix, action in REASONS.items() if text.startswith(prefix)), None)
+    if known is None:
         what = "somebody has drained it" if text else "it is drained, and no reason is given"
         return Action(Actor.ADMIN, what, "resume it once the reason is gone", known=False)
-    if found.actor is Actor.OPERATOR and found.replaces and not replacement:
+    if known.actor is Actor.OPERATOR and known.replaces and not replacement:
         todo = "the operator program may not replace nodes here: ask for another host, or resume it once it is well"
-        return replace(found, actor=Actor.SUPPORT, todo=todo)
-    if found.actor is Actor.OPERATOR and seconds is not None and seconds > OPERATOR_SECONDS:
-        todo = f"the operator program should have acted by now ({found.todo}); ask why it has not"
-        return replace(found, actor=Actor.SUPPORT, todo=todo)
-    return found
+        return replace(known, actor=Actor.SUPPORT, todo=todo)
+    if known.actor is Actor.OPERATOR and seconds is not None and seconds > OPERATOR_SECONDS:
+        todo = f"the operator program should have acted by now ({known.todo}); ask why it has not"
+        return replace(known, actor=Actor.SUPPORT, todo=todo)
+    return known
 
 
 def findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:
-    """Return what is wrong; empty when all is well."""
-    found = [
+    """Return all findings of a cluster; none if all is well."""
+    rows = [
         *_unread(seen, view),
         *(_known(seen, problem, name) for name, text in view.logs.items() for problem in recognized([text])),
         *_cluster(seen, view),
@@ -183,11 +182,11 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Cluste
         *_checks(seen, view),
         *held(seen),
     ]
-    return merge_alike(found)
+    return merge_alike(rows)
 
 
 def health_findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:
-    """Return what health checks of Soperator and Nebius found: hosts, nodes that are drained, checks that failed."""
+    """Return the findings of health checks of Soperator and Nebius: hosts, drained nodes, failed checks."""
     return merge_alike([*_unread(seen, view), *_hosts(seen, view), *_nodes(seen, view, now), *_checks(seen, view)])
 
 
@@ -231,7 +230,7 @@ def _cluster(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 
 
 def _powering(seen: ClusterObservation) -> set[str]:
-    """Elastic nodes that are about to start or stop: their pods come and go until ResumeTimeout or SuspendTimeout."""
+    """Return elastic nodes that start or stop: their pods come and go until ResumeTimeout or SuspendTimeout."""
     nodes = [Node.of(name, row) for name, row in (seen.slurm("nodes") or {}).items()]
     return {node.name for node in nodes if not node.down and (node.booting or node.asleep)}
 
@@ -255,8 +254,8 @@ def _pods(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 def _nodesets(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     powering = _powering(seen)
     for nodeset in view.nodesets:
-        coming = sum(name.rpartition("-")[0] == nodeset.name for name in powering)
-        if nodeset.ready < nodeset.wanted - coming:
+        starting = sum(name.rpartition("-")[0] == nodeset.name for name in powering)
+        if nodeset.ready < nodeset.wanted - starting:
             phase = f", phase {nodeset.phase}" if nodeset.phase else ""
             yield ClusterFinding(
                 id="nodeset-incomplete",
@@ -310,12 +309,12 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
             pods.setdefault(pod.node, []).append(pod.name)
     for name, conditions in view.hosts.items():
         for condition in conditions:
-            there = f", where {', '.join(pods[name])} runs" if name in pods else ""
+            its_pods = f", where {', '.join(pods[name])} runs" if name in pods else ""
             words, note = HOSTS[condition.type]
             yield ClusterFinding(
                 id="host-condition",
                 where=(name,),
-                what=f"Kubernetes node{there}: {condition.type} is {condition.status} "
+                what=f"Kubernetes node{its_pods}: {condition.type} is {condition.status} "
                 f"({condition.reason}: {condition.message}). In words: {words}",
                 todo=f"./hpc logs {seen.stack} operator --since 1h",
                 note=note,
@@ -325,12 +324,11 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 
 def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[ClusterFinding]:
     rows = seen.slurm("nodes") or {}
-    readable = "pods" not in view.unread
     elastic = {f"{nodeset.name}-{index}" for nodeset in view.nodesets for index in range(nodeset.most or 0)}
-    gone = rows.keys() - {pod.name for pod in view.pods} - elastic if readable else set()
+    without_pod = rows.keys() - {pod.name for pod in view.pods} - elastic if "pods" not in view.unread else set()
     for name, row in rows.items():
         node = Node.of(name, row)
-        if name in gone and (node.down or node.drained or node.silent):
+        if name in without_pod and (node.down or node.drained or node.silent):
             yield ClusterFinding(
                 id=f"known-problem-{VANISHED}",
                 where=(name,),
@@ -367,18 +365,18 @@ def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> It
     since = node.since_utc
     for problem in recognized([node.reason]):
         yield _known(seen, problem, node.name, since)
-    ((_, acts),) = actions([node], view.replacement, now=now)
-    by = "" if acts.known else f" by {node.by or 'somebody'}"
+    advice = action_on(node, view.replacement, now=now)
+    by = "" if advice.known else f" by {node.by or 'somebody'}"
     yield ClusterFinding(
         id="node-drained",
         where=(node.name,),
-        what=f"is drained{by}, and takes no new jobs: {node.reason or 'no reason given'}. In words: {acts.what}. "
-        f"Who must act: {acts.actor.value}",
-        # Resumed, it would take jobs that end with the instance.
+        what=f"is drained{by}, and takes no new jobs: {node.reason or 'no reason given'}. In words: {advice.what}. "
+        f"Who must act: {advice.actor.value}",
+        # If the operator acts, a resumed node would take jobs that end with the instance.
         todo=f"./hpc logs {seen.stack} operator --since 1h"
-        if acts.actor is Actor.OPERATOR
+        if advice.actor is Actor.OPERATOR
         else f"./hpc nodes {seen.stack} resume {node.name}",
-        note=f"{acts.todo[0].upper()}{acts.todo[1:]}.",
+        note=f"{advice.todo[0].upper()}{advice.todo[1:]}.",
         since=since,
     )
 
@@ -389,7 +387,7 @@ def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
         if not check.failed:
             continue
         details = f": {'; '.join(check.details)}" if check.details else ""
-        found = ClusterFinding(
+        failed = ClusterFinding(
             id="check-failed",
             where=(check.name,),
             what=f"the last run of this check ended as {check.result}{details}",
@@ -398,10 +396,10 @@ def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
             since=check.since,
         )
         yield from (_known(seen, problem, check.name, check.since) for problem in recognized(check.details))
-        yield found
+        yield failed
         if check.name in waiting:
             yield replace(
-                found,
+                failed,
                 id=f"known-problem-{BRING_UP}",
                 what=f"has failed and drains no node, but {', '.join(waiting[check.name])} waits for it and never ran",
                 note="Soperator runs a failed check again only at its next time, or when somebody starts it.",
@@ -409,17 +407,14 @@ def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
             )
 
 
-def actions(nodes: Iterable[Node], replacement: bool, *, now: float) -> Iterator[tuple[Node, Action]]:  # noqa: FBT001
-    """Yield who must act on each drained node, and what to do. `replacement`: whether the operator may replace
-    nodes."""
-    for node in nodes:
-        if node.drained:
-            # While jobs are there, everybody waits for them.
-            since = None if node.word.startswith("draining") else node.since_utc
-            yield node, action(node.reason, None if since is None else now - since, replacement=replacement)
+def action_on(node: Node, replacement: bool, *, now: float) -> Action:  # noqa: FBT001
+    """Return the action for a drained node. `replacement`: whether the operator may replace nodes."""
+    # While jobs run there, everybody waits for them.
+    since = None if node.word.startswith("draining") else node.since_utc
+    return action(node.reason, None if since is None else now - since, replacement=replacement)
 
 
-def acting(seen: ClusterObservation, view: View, *, now: float) -> Sequence[tuple[Node, str, str]]:
-    """Drained nodes with who must act and what to do, for a table."""
-    nodes = [Node.of(name, row) for name, row in (seen.slurm("nodes") or {}).items()]
-    return [(node, acts.actor.value, acts.todo) for node, acts in actions(nodes, view.replacement, now=now)]
+def drained_nodes(seen: ClusterObservation, view: View, *, now: float) -> list[tuple[Node, Action]]:
+    """Return the drained nodes with the action for each."""
+    nodes = (Node.of(name, row) for name, row in (seen.slurm("nodes") or {}).items())
+    return [(node, action_on(node, view.replacement, now=now)) for node in nodes if node.drained]

@@ -8,38 +8,36 @@ A platform is what other clouds call a family of machine types, a preset one of 
   Amounts are in milli-CPUs and MiB, so that they stay whole numbers.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 SOURCE = "nebius-solutions-library, soperator/modules/available_resources"
-Topology = tuple[int, int, int]
-"""Sockets, cores of each socket, threads of each core."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Preset:
     """A size of a platform."""
 
-    name: str
-    topology: Topology
+    vcpus: int
+    """Hardware threads of one node."""
+    memory_gib: int
+    gpus: int = 0
+    sockets: int = 1
+    threads: int = 2
+    """Threads of each core."""
     clusterable: bool = False
     """True if its nodes can join a GPU cluster (InfiniBand): those with all GPUs of a host."""
 
     @property
-    def gpus(self) -> int:
-        """GPUs of one node."""
-        return _number("([0-9]+)gpu-", self.name)
+    def name(self) -> str:
+        """Nebius's name of it."""
+        gpus = f"{self.gpus}gpu-" if self.gpus else ""
+        return f"{gpus}{self.vcpus}vcpu-{self.memory_gib}gb"
 
     @property
-    def vcpus(self) -> int:
-        """Hardware threads of one node."""
-        return _number("([0-9]+)vcpu-", self.name)
-
-    @property
-    def memory_gib(self) -> int:
-        """GiB of one node."""
-        return _number("([0-9]+)gb$", self.name)
+    def topology(self) -> tuple[int, int, int]:
+        """Sockets, cores of each socket, threads of each core."""
+        return self.sockets, self.vcpus // self.threads // self.sockets, self.threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,55 +53,29 @@ class NebiusPlatform:
     architecture: Literal["x86_64", "arm64"] = "x86_64"
 
 
-def _number(pattern: str, name: str) -> int:
-    found = re.search(pattern, name)
-    return int(found[1]) if found else 0
-
-
 def _cpu(vcpus: int, most: int) -> Preset:
-    """A preset without GPUs: 4 GiB for each vCPU, two threads for each core; one with more than `most` vCPUs has two
-    sockets."""
-    sockets = 2 if vcpus > most else 1
-    return Preset(name=f"{vcpus}vcpu-{4 * vcpus}gb", topology=(sockets, vcpus // 2 // sockets, 2))
+    """Return a preset without GPUs: 4 GiB for each vCPU, and a second socket with more than `most` vCPUs."""
+    return Preset(vcpus, 4 * vcpus, sockets=2 if vcpus > most else 1)
 
 
-def _gpu(gpus: int, vcpus: int, memory_gib: int) -> Preset:
-    """A preset with GPUs and no InfiniBand: two threads for each core, and two sockets with more than two GPUs."""
-    sockets = 2 if gpus > 2 else 1
-    return Preset(name=f"{gpus}gpu-{vcpus}vcpu-{memory_gib}gb", topology=(sockets, vcpus // 2 // sockets, 2))
+def _gpu(gpus: int, vcpus: int, memory_gib: int, *, clusterable: bool = False) -> Preset:
+    """Return a preset with GPUs, and a second socket with more than two of them."""
+    return Preset(vcpus, memory_gib, gpus, sockets=2 if gpus > 2 else 1, clusterable=clusterable)
 
 
 _E2 = tuple(_cpu(vcpus, 32) for vcpus in (2, 4, 8, 16, 32, 48, 64, 80))
 _D3 = tuple(_cpu(vcpus, 128) for vcpus in (2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256))
-_HOPPER = (
-    Preset(name="1gpu-16vcpu-200gb", topology=(1, 8, 2)),
-    Preset(name="8gpu-128vcpu-1600gb", topology=(2, 32, 2), clusterable=True),
-)
-_B200 = (
-    Preset(name="1gpu-20vcpu-224gb", topology=(1, 10, 2)),
-    Preset(name="8gpu-160vcpu-1792gb", topology=(2, 40, 2), clusterable=True),
-)
-_B300 = (
-    Preset(name="1gpu-24vcpu-346gb", topology=(1, 12, 2)),
-    Preset(name="8gpu-192vcpu-2768gb", topology=(2, 48, 2), clusterable=True),
-)
+_HOPPER = (_gpu(1, 16, 200), _gpu(8, 128, 1600, clusterable=True))
+_B200 = (_gpu(1, 20, 224), _gpu(8, 160, 1792, clusterable=True))
+_B300 = (_gpu(1, 24, 346), _gpu(8, 192, 2768, clusterable=True))
 _L40S_INTEL = tuple(_gpu(1, vcpus, 4 * vcpus) for vcpus in (8, 16, 24, 32, 40))
 _L40S_AMD = tuple(
     _gpu(gpus, vcpus, 6 * vcpus) for gpus, vcpus in ((1, 16), (1, 32), (1, 48), (2, 64), (2, 96), (4, 128), (4, 192))
 )
 _RTX6000 = (_gpu(1, 24, 218), _gpu(8, 192, 1744))
-_GB300 = (Preset(name="4gpu-112vcpu-800gb", topology=(2, 56, 1), clusterable=True),)
+_GB300 = (Preset(112, 800, gpus=4, sockets=2, threads=1, clusterable=True),)
 
-REGIONS = (
-    "eu-north1",
-    "eu-north2",
-    "eu-west1",
-    "eu-west2",
-    "me-west1",
-    "uk-south1",
-    "us-central1",
-    "us-north1",
-)
+REGIONS = ("eu-north1", "eu-north2", "eu-west1", "eu-west2", "me-west1", "uk-south1", "us-central1", "us-north1")
 # fmt: off
 _ROWS = (
     NebiusPlatform(name="cpu-e2", presets=_E2, regions=("eu-north1",)),
@@ -130,8 +102,8 @@ PLATFORMS: dict[str, NebiusPlatform] = {row.name: row for row in _ROWS}
 
 
 def preset_of(machine_type: str) -> Preset:
-    """The preset of a machine type, PLATFORM/PRESET. Raises KeyError for another platform, StopIteration for another
-    preset."""
+    """Return the preset of a machine type, PLATFORM/PRESET. Raises KeyError for an unknown platform, StopIteration for
+    an unknown preset."""
     platform, _, name = machine_type.partition("/")
     return next(preset for preset in PLATFORMS[platform].presets if preset.name == name)
 
@@ -148,24 +120,25 @@ FABRICS: dict[str, tuple[str, str]] = {
     "us-north1-a": ("gpu-b300-sxm", "us-north1"),
     "eu-west2-a": ("gpu-b300-sxm", "eu-west2"),
 }
-"""Platform and region of the InfiniBand fabrics that are known. Nebius adds fabrics without notice, so the table warns
-and never refuses. Source: docs.nebius.com/compute/clusters/gpu#fabrics; nebius-solutions-library, pull request 1142."""
+"""Platform and region of the known InfiniBand fabrics. Nebius adds fabrics without notice, so a check with this table
+warns and never refuses. Source: docs.nebius.com/compute/clusters/gpu#fabrics; nebius-solutions-library, pull request
+1142."""
 
 
 def fabrics_of(platform: str, region: str) -> list[str]:
-    """Names of the fabrics that a platform has in a region."""
+    """Return the names of the fabrics that a platform has in a region."""
     return [name for name, place in FABRICS.items() if place == (platform, region)]
 
 
 REPLICATED_STEP = 93
-"""GiB: IO_M3 and non-replicated disks are made of parts of this size."""
+"""GiB: the size of IO_M3 and non-replicated disks is a multiple of it."""
 NEBIUS_DISKS: dict[str, int] = {
     "network-ssd": 1,
     "network-ssd-non-replicated": REPLICATED_STEP,
     "network-ssd-io-m3": REPLICATED_STEP,
 }
-"""GiB that sizes are multiples of, by disk type as StorageClasses have it, and stack files too. Nebius's API has
-NETWORK_SSD for network-ssd."""
+"""GiB of which sizes are multiples, by disk type. The names are those of StorageClasses and stack files; Nebius's API
+has NETWORK_SSD for network-ssd."""
 
 
 GIB = 1024
@@ -185,7 +158,7 @@ class Resources:
 
     @property
     def quantities(self) -> dict[str, str]:
-        """The sizes as the charts' values write them: cpu in m, whole GiB in Gi."""
+        """The amounts as charts' values have them: cpu in m, whole GiB in Gi."""
         sizes = {"memory": self.memory, "ephemeralStorage": self.disk}
         return {
             "cpu": f"{self.cpu}m",
@@ -196,18 +169,18 @@ class Resources:
 MUNGE = Resources(cpu=100, memory=512, disk=5 * GIB)
 """The munge container beside slurmd and slurmctld."""
 DAEMON_SETS_CPU = 1000
-"""Milli-CPUs of a worker node for pods that every node has: Soperator's rebooter asks for 500, the DCGM exporter for
-50, Cilium, the CSI driver and others of Kubernetes for what is left. Without them one of these stays Pending. Jobs have
-all CPUs: Slurm's number of them is the machine's."""
+"""Milli-CPUs of a worker node for pods that every node has: Soperator's rebooter requests 500, the DCGM exporter 50,
+Cilium, the CSI driver and others of Kubernetes the rest. With less, one of these stays Pending. Jobs have all CPUs,
+because Slurm's number of them is the machine's."""
 DAEMON_CPU = 50
 """Milli-CPUs of OpenKruise's daemon on each node."""
 DAEMON_MEMORY = 131
-"""MiB of it: 128 MB rounded up."""
+"""MiB of OpenKruise's daemon: 128 MB rounded up."""
 
 
 def allocatable(vcpus: int, memory_gib: int, disk_gib: int = 0) -> Resources:
-    """Return what pods of a node can have: all but 1 vCPU, 95 % of the memory less 2 GiB, 85 % of the boot disk less 48
-    GiB; memory and disk in whole GiB."""
+    """Return the resources for pods of a node: all but 1 vCPU, 95 % of the memory less 2 GiB, 85 % of the boot disk
+    less 48 GiB; memory and disk in whole GiB."""
     return Resources(
         cpu=max(0, vcpus - 1) * 1000,
         memory=max(0, (memory_gib * 95 - 200) // 100) * GIB,
@@ -216,7 +189,7 @@ def allocatable(vcpus: int, memory_gib: int, disk_gib: int = 0) -> Resources:
 
 
 def slurmd_resources(node: Resources) -> Resources:
-    """Return what slurmd's container has of a node, in whole GiB: the node's jobs run in it, so its memory is
+    """Return the resources of slurmd's container, in whole GiB: the node's jobs run in it, so its memory is
     RealMemory."""
     cpu = (node.cpu - DAEMON_SETS_CPU - MUNGE.cpu) // 1000 * 1000 - DAEMON_CPU
     memory = (node.memory - MUNGE.memory) // GIB * GIB - DAEMON_MEMORY

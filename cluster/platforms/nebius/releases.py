@@ -1,26 +1,35 @@
-"""Helm releases of a cluster: what they are, in which order they are installed, and values of the stack file.
+"""Helm releases of a cluster: their order, and their values, which templates in charts/ are filled with.
 
 Source: helm/soperator-fluxcd of github.com/nebius/soperator at the tags, which is what its makers install, but without
 Flux: `dependsOn` of its templates, versions of its values.yaml, where `4.8.*` is the newest release of 4.8 here.
+In a template `${name}` is replaced by what `chart_values` has for the name. A text that is nothing else becomes the
+value itself, which may be a mapping, or an output of Pulumi's that is not resolved yet.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from cluster.config.cluster import ClusterConfig
-from cluster.platforms.nebius.names import MONITORING_NAMESPACE, OPERATOR_NAMESPACE
-from cluster.platforms.nebius.section import Nebius, settings_of
-from cluster.platforms.nebius.values import Facts, chart_values
-from cluster.platforms.nebius.versions import series
-from cluster.roster import has_gpus
+import yaml
 
-__all__ = ["BACKUP_SECRET", "FIXED", "Facts", "Release", "configured", "releases"]
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import listing, nearest
+from cluster.platforms.nebius import monitoring, sizing, slurm
+from cluster.platforms.nebius.machine_types import MUNGE, Resources
+from cluster.platforms.nebius.names import GPU, LOGIN_NODE_PORT, MONITORING_NAMESPACE, NODESET_LABEL, OPERATOR_NAMESPACE
+from cluster.platforms.nebius.node_groups import JAIL, SPOOL, submount_tag
+from cluster.platforms.nebius.section import Nebius, NodeDisk, Workers, settings_of
+from cluster.platforms.nebius.versions import image_tag, series
+from cluster.roster import has_gpus, nodeset_gpu
+from cluster.slurm.power_saving import elastic_nodesets
 
 PROMETHEUS = "https://prometheus-community.github.io"
 VICTORIA_METRICS = "https://victoriametrics.github.io/helm-charts"
 BACKUP_SECRET = "jail-backup"  # noqa: S105 - the name of a Secret
-"""Secret in the cluster's namespace, with the keys aws-access-key-id, aws-access-secret-key and backup-password."""
+"""The Secret in the cluster's namespace with the keys aws-access-key-id, aws-access-secret-key and backup-password."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,20 +47,32 @@ class Release:
     needs: tuple[str, ...] = ()
     """Names of releases that are installed before it."""
     after: tuple[str, ...] = ()
-    """Conditions to wait for besides: `nodes` (node groups are complete), `gpu` (the GPU operator is deployed and nodes
-    offer their GPUs), `populated` (the Job that populates the jail is Complete), `available` (the SlurmCluster is),
-    `people` (users and accounts are made)."""
+    """Further conditions to wait for: `nodes` (node groups are complete), `gpu` (the GPU operator is deployed and nodes
+    advertise their GPUs), `populated` (the Job that populates the jail is Complete), `available` (the SlurmCluster is),
+    `people` (users and accounts are created)."""
     hooks: bool = True
-    """True if the chart's hooks run. Without them, what they wait for is waited for by the program itself."""
+    """True if the chart's hooks run. Without hooks, the waits of this program replace theirs."""
     post_renderer: str = ""
     """A program that changes the chart's objects before they are installed, by its path in this project."""
     timeout: int = 1200
-    """Seconds until its installation has failed. A failed one is left as it is, to be looked at and repeated: Helm's
-    `atomic` would uninstall it, and all that users have in it."""
+    """Seconds until its installation has failed. A failed release stays, to be inspected and repeated: Helm's `atomic`
+    would uninstall it with all that users have in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Facts for values that are known only once the cloud has created them. Each may be an output of Pulumi's."""
+
+    root_keys: Sequence[Any]
+    """SSH public keys that may log in as root, the stack's own first."""
+    allocation: Any = None
+    """Id of the login Service's public address; None if it has none of its own."""
+    backups: Mapping[str, Any] = field(default_factory=dict)
+    """The backup bucket: name, endpoint; empty without backups."""
 
 
 def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
-    """The releases of a cluster, each after those that it needs: values of `nebius.values` are laid over those that
+    """Return the releases of a cluster, each after those that it needs. `nebius.values` is merged into the values that
     follow from the rest of the configuration."""
     settings = settings_of(config)
     return tuple(
@@ -61,34 +82,22 @@ def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
 
 
 def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[Release, ...]:
-    """The releases without values of the stack file."""
+    """Return the releases without values of the stack file."""
     values = chart_values(config, settings, facts)
     version, charts = settings.soperator.version, settings.soperator.charts
-    # With Soperator's charts from a folder, the others are there too: what it runs on may reach no other place.
+    # A folder with Soperator's charts has the others too, because its cluster may reach no other place.
     remote = charts.startswith(("oci://", "https://"))
 
     def soperator(name: str, namespace: str = config.name, **more: Any) -> Release:  # noqa: ANN401 - fields of Release
-        return Release(
-            name=name,
-            chart=f"helm-{name}",
-            repo=charts,
-            version=version,
-            namespace=namespace,
-            values=values(name),
-            **more,
-        )
+        """Return a release of Soperator's own chart."""
+        chart = {"chart": f"helm-{name}", "repo": charts, "version": version}
+        return Release(name=name, namespace=namespace, values=values(name), **chart, **more)
 
-    def other(name: str, **more: Any) -> Release:  # noqa: ANN401
-        version, namespace, repo = others[name]
-        return Release(
-            name=name,
-            chart=name,
-            repo=repo if remote else charts,
-            version=version,
-            namespace=namespace,
-            values=values(name),
-            **more,
-        )
+    def other(name: str, **more: Any) -> Release:  # noqa: ANN401 - fields of Release
+        """Return a release of a chart of others."""
+        number, namespace, repo = others[name]
+        chart = {"chart": name, "repo": repo if remote else charts, "version": number}
+        return Release(name=name, namespace=namespace, values=values(name), **chart, **more)
 
     mariadb = ("25.10.2", "mariadb-operator-system", "https://helm.mariadb.com/mariadb-operator")
     others = {
@@ -98,7 +107,7 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
         "cert-manager": (series(version).cert_manager, "cert-manager-system", "https://charts.jetstack.io"),
         "kruise": ("1.8.0", "kruise-system", "https://openkruise.github.io/charts/"),
         "k8up": ("4.8.7", "k8up-system", "https://k8up-io.github.io/k8up"),
-        # Those of 5.0, for 4.1 too.
+        # Versions of Soperator 5.0, which 4.1 has here too.
         "victoria-metrics-k8s-stack": ("0.80.0", MONITORING_NAMESPACE, VICTORIA_METRICS),
         "victoria-logs-single": ("0.13.9", MONITORING_NAMESPACE, VICTORIA_METRICS),
         "opentelemetry-collector": (
@@ -109,17 +118,16 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
     }
     gpus = has_gpus(config)
     ready = ("nodes", "gpu") if gpus else ("nodes",)
-    # As the post-renderer of helm/soperator-fluxcd/templates/kruise.yaml.
-    limited = "scripts/nebius/webhook_namespace.py"
     found = [
-        # What charts describe their metrics with: some can't be installed without. The operator of `monitoring` reads
-        # them, or a Prometheus of your own.
+        # Charts describe their metrics with these kinds, and some can't be installed without them. The operator of
+        # `monitoring` reads them, or a Prometheus of your own.
         other("prometheus-operator-crds"),
         # Soperator looks for MariaDB's custom resources when it starts.
         other("mariadb-operator-crds"),
         other("cert-manager", needs=("prometheus-operator-crds",)),
-        other("kruise", needs=("cert-manager",), post_renderer=limited),
-        # With its custom resources in the chart's `crds/`: the chart helm-soperator-crds can't be installed, since its
+        # As the post-renderer of helm/soperator-fluxcd/templates/kruise.yaml.
+        other("kruise", needs=("cert-manager",), post_renderer="scripts/nebius/webhook_namespace.py"),
+        # With the definitions in the chart's `crds/`: the chart helm-soperator-crds can't be installed, because its
         # release record is larger than a Secret may be.
         soperator(
             "soperator",
@@ -128,10 +136,10 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
         ),
         other("mariadb-operator", needs=("mariadb-operator-crds", "cert-manager")),
         soperator("storageclasses", "storage-system"),
-        # Volumes, once there are nodes that can mount them.
+        # Volumes need nodes that can mount them.
         soperator("slurm-cluster-storage", needs=("soperator", "storageclasses"), after=("nodes",)),
         soperator("soperator-custom-configmaps"),
-        # Once GPUs can be had: slurmd registers those that it finds when it starts.
+        # slurmd registers the GPUs that it finds when it starts.
         soperator(
             "slurm-cluster",
             needs=("soperator", "mariadb-operator", "slurm-cluster-storage", "soperator-custom-configmaps"),
@@ -145,9 +153,9 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
     if gpus:
         found.append(soperator("soperator-dcgm-exporter", needs=("prometheus-operator-crds",), after=("nodes", "gpu")))
     found.append(
-        # Without hooks: the chart's own Job would fail the release with the first check that fails, and uninstall
-        # nothing but leave `up` without the rest. The program shows checks that failed instead.
-        # After accounts: with AccountingStorageEnforce Slurm refuses jobs of a user without one.
+        # Without hooks: the chart's own Job would fail the release, and with it `up`, at the first failed check.
+        # `status` shows failed checks instead. After accounts: with AccountingStorageEnforce Slurm refuses jobs of a
+        # user without an account.
         soperator(
             "soperator-activechecks",
             needs=("soperatorchecks", "slurm-cluster", "nodesets"),
@@ -157,20 +165,16 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
         )
     )
     if facts.backups:
-        # The schedule comes after the jail is populated: a backup that starts before ends in a repository that no later
-        # backup can use (github.com/nebius/nebius-solutions-library issue 217).
+        # The schedule comes after the jail is populated: after an earlier backup no further one can use the repository
+        # (github.com/nebius/nebius-solutions-library issue 217).
         found += [
             other("k8up", needs=("cert-manager",)),
             soperator("soperator-backup-config", needs=("k8up", "slurm-cluster"), after=("populated",)),
         ]
     if config.monitoring:
         found += [
-            # What its operator collects is described by objects of Prometheus' operator.
-            other(
-                "victoria-metrics-k8s-stack",
-                needs=("prometheus-operator-crds", "storageclasses"),
-                after=("nodes",),
-            ),
+            # Its operator reads objects of Prometheus' operator.
+            other("victoria-metrics-k8s-stack", needs=("prometheus-operator-crds", "storageclasses"), after=("nodes",)),
             other("victoria-logs-single", needs=("storageclasses",), after=("nodes",)),
             other("opentelemetry-collector", needs=("victoria-logs-single",)),
             soperator("soperator-monitoring-dashboards", MONITORING_NAMESPACE),
@@ -178,7 +182,8 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
     return tuple(found)
 
 
-_CLUSTER, _NODESETS = "slurm-cluster", "nodesets"
+NODESETS = "nodesets"
+_CLUSTER = "slurm-cluster"
 FIXED: Mapping[tuple[str, ...], tuple[str, str]] = {
     (_CLUSTER, "clusterName"): ("name", ""),
     (_CLUSTER, "partitionConfiguration"): ("partitions", ""),
@@ -191,31 +196,358 @@ FIXED: Mapping[tuple[str, ...], tuple[str, str]] = {
         "",
         "some of its values delete the jail or every pod, and charts keep them: use kubectl",
     ),
-    (_NODESETS, _NODESETS, "replicas"): ("nodesets.NAME.count", ""),
-    (_NODESETS, _NODESETS, "ephemeralNodes"): ("nodesets.NAME.count", ""),
-    (_NODESETS, _NODESETS, "initialNumberEphemeralNodes"): ("nodesets.NAME.count", ""),
-    (_NODESETS, _NODESETS, "nodeSelector"): ("nodesets.NAME", ""),
+    (NODESETS, NODESETS, "replicas"): ("nodesets.NAME.count", ""),
+    (NODESETS, NODESETS, "ephemeralNodes"): ("nodesets.NAME.count", ""),
+    (NODESETS, NODESETS, "initialNumberEphemeralNodes"): ("nodesets.NAME.count", ""),
+    (NODESETS, NODESETS, "nodeSelector"): ("nodesets.NAME", ""),
 }
-"""Values that a stack file may not give: the field that sets one, which the rest of the program reads too, or why it is
-refused."""
+"""Values that a stack file may not give: the field that sets the value, which the rest of the program reads too, or the
+reason of the refusal."""
 
 
 def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with others laid over them: mappings are merged by key, lists of members with a `name` by these, and all
-    else is replaced."""
-    found = dict(values)
+    """Return `values` with `over` merged into them: mappings by key, lists of members with a `name` by the name;
+    everything else is replaced."""
+    result = dict(values)
     for key, value in over.items():
-        below = found.get(key)
+        below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            found[key] = merged(below, value)
-        elif isinstance(below, list) and isinstance(value, list) and _named(below) and _named(value):
-            laid = {member["name"]: member for member in value}
-            kept = [merged(member, laid.pop(member["name"], {})) for member in below]
-            found[key] = [*kept, *laid.values()]
+            result[key] = merged(below, value)
+        elif isinstance(below, list) and isinstance(value, list) and value and _have_names([*below, *value]):
+            new = {member["name"]: member for member in value}
+            old = [merged(member, new.pop(member["name"], {})) for member in below]
+            result[key] = [*old, *new.values()]
         else:
-            found[key] = value
+            result[key] = value
+    return result
+
+
+def _have_names(members: list[Any]) -> bool:
+    """Return whether all members are mappings with a `name`."""
+    return all(isinstance(member, Mapping) and "name" in member for member in members)
+
+
+FOLDER = Path(__file__).parent / "charts"
+_DEFAULT_REGISTRY = "cr.eu-north1.nebius.cloud/soperator"
+"""The registry of images in the values.yaml of Soperator's charts."""
+_OCI = "oci://"
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_OMIT: Any = object()
+"""A value whose key is left out, and with it a mapping that has no other key."""
+_ON_GPUS = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+"""The toleration of nodes with GPUs."""
+_ANY_ROLE = {"key": NODESET_LABEL, "operator": "Exists", "effect": "NoSchedule"}
+"""The toleration of the nodes of every service."""
+_SIZE = "1Ti"
+"""Size of each volume: see charts/slurm-cluster-storage.yaml."""
+_IMAGE_STORAGE = "image-storage"
+"""Name of the volume of disks for container images, and of their ConfigMap (helm-soperator-custom-configmaps)."""
+_SHARED_MEMORY_GIB, _SMALL_SHARED_MEMORY_GIB = 256, 64
+"""Size limit of /dev/shm on nodes with GPUs, where NCCL and data loaders exchange data (the guide's example), and on
+others. Used memory there counts against the job."""
+_JOBS_DIRECTORY = "/var/run/nebius/slurm"
+"""The folder in which the prolog writes which job has which GPU, for the DCGM exporter."""
+
+
+@cache
+def template(name: str) -> dict[str, Any]:
+    """Return the template of a release's values."""
+    return yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def filled(part: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any YAML
+    """Return a template with its placeholders replaced. Raises KeyError for a placeholder that is not given."""
+    if isinstance(part, Mapping):
+        members = {key: filled(value, given) for key, value in part.items()}
+        kept = {key: value for key, value in members.items() if value is not _OMIT}
+        return kept if kept or not members else _OMIT
+    if isinstance(part, list):
+        return [filled(value, given) for value in part]
+    if not isinstance(part, str):
+        return part
+    if whole := _PLACEHOLDER.fullmatch(part):
+        return given[whole[1]]
+    if any(given[name] is _OMIT for name in _PLACEHOLDER.findall(part)):
+        return _OMIT
+    return _PLACEHOLDER.sub(lambda found: str(given[found[1]]), part)
+
+
+def unknown_values(given: Mapping[str, Any], text: bytes, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the keys that the values.yaml of a chart lacks: what is wrong, and what to do if a similar key exists.
+
+    A mapping that is empty there takes any key. A template may read any other mapping as a whole as well.
+    """
+    yield from _unknown(given, yaml.safe_load(text) or {}, path)
+
+
+def _unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for key, below in given.items():
+        if key not in known:
+            meant = nearest(key, known)
+            todo = f"write {meant}" if meant else ""
+            yield f"{path}.{key}: the chart's values.yaml has no such key\n  allowed: {listing(known)}", todo
+        elif below and known[key] and isinstance(known[key], Mapping):
+            yield from _unknown(below, known[key], f"{path}.{key}")
+
+
+def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> Callable[[str], dict[str, Any]]:
+    """Return a function that returns the values of a release's chart, by the release's name."""
+    given = {**_cluster(config, settings), **_services(config, settings, facts)}
+
+    def values(name: str) -> dict[str, Any]:
+        if name == NODESETS:
+            (member,) = template(name)[NODESETS]
+            rows = [filled(member, {**given, **_nodeset(config, settings, nodeset)}) for nodeset in config.nodesets]
+            rest = {key: value for key, value in template(name).items() if key != NODESETS}
+            return {NODESETS: rows, **({} if (more := filled(rest, given)) is _OMIT else more)}
+        return filled(template(name), given) if (FOLDER / f"{name}.yaml").exists() else {}
+
+    return values
+
+
+def _cluster(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
+    version, registry = settings.soperator.version, _registry(settings)
+    moved = registry != _DEFAULT_REGISTRY
+    gpus = {gpu.count for nodeset in config.nodesets.values() if (gpu := nodeset_gpu(config, nodeset))}
+    tier = sizing.tier(config)
+    return {
+        "cluster": config.name,
+        "version": version,
+        "registry": registry,
+        # Images of another registry than that of the charts' own values.
+        "mirror": registry if moved else _OMIT,
+        "mirror_version": version if moved else _OMIT,
+        "mirror_tag": image_tag(version) if moved else _OMIT,
+        "tag": image_tag(version),
+        "cuda": settings.gpu.cuda,
+        "gpu_operator": settings.gpu.driver == "operator",
+        "replace_nodes": settings.health.replace_nodes,
+        "schedule": settings.backups.schedule,
+        "keep_daily": settings.backups.keep_daily,
+        "fewest_gpus": str(min(gpus)) if gpus else _OMIT,
+        "active_checks": _active_checks(config, settings),
+        "kruise": tier.kruise.quantities,
+        "operator": _requests(tier.operator),
+        "checks": _requests(tier.checks),
+        "metrics": _requests(tier.metrics),
+        "monitoring": MONITORING_NAMESPACE,
+        **dict.fromkeys(monitoring.OPTIONAL, _OMIT),
+        **monitoring.values(config),
+        "munge": MUNGE.quantities,
+    }
+
+
+def _services(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str, Any]:
+    gpus, conf = has_gpus(config), slurm.conf(config)
+    submounts = settings.filesystems.submounts
+    tags = (JAIL, SPOOL, *map(submount_tag, submounts))
+    return {
+        "slurm_config": conf.in_chart,
+        "custom_slurm_config": conf.text or _OMIT,
+        "partitions": slurm.partitions(config),
+        "account_gather": config.slurm.job_account_gather or "cgroup",
+        "tres": "CPU,Mem,Node,VMem,Gres/gpu" if gpus else "CPU,Mem,Node,VMem",
+        "keep": f"{config.accounting.purge_after_months}month",
+        "mariadb": sizing.MARIADB.quantities,
+        "slurmdbd": sizing.slurmdbd(settings).quantities,
+        "slurmctld": sizing.slurmctld(config).quantities,
+        "sshd": sizing.sshd(config).quantities,
+        "exporter": sizing.EXPORTER.quantities,
+        "rest": sizing.on_system(settings, sizing.tier(config).rest).quantities,
+        "logins": config.login.count,
+        "root_keys": list(facts.root_keys),
+        "service": settings.login.service,
+        **_service(settings, facts),
+        "jail_tolerations": [_ANY_ROLE, *([_ON_GPUS] if gpus else [])],
+        "storage_submounts": [
+            {"name": name, "size": _SIZE, "filestoreDeviceName": submount_tag(name)} for name in submounts
+        ],
+        "volume_sources": [{"name": tag, **_claim(tag)} for tag in tags],
+        "submounts": [
+            {"name": name, "mountPath": one.mount, "volumeSourceName": submount_tag(name)}
+            for name, one in submounts.items()
+        ],
+        "jail_mounted": _mounted(settings, JAIL),
+        "all_mounted": _mounted(settings, JAIL, *submounts),
+        "bucket": facts.backups.get("name", _OMIT),
+        "endpoint": facts.backups.get("endpoint", _OMIT),
+    }
+
+
+def _service(settings: Nebius, facts: Facts) -> dict[str, Any]:
+    if settings.login.service == "NodePort":
+        return {"node_port": LOGIN_NODE_PORT, "service_annotations": _OMIT}
+    annotations = {} if facts.allocation is None else {"nebius.com/load-balancer-allocation-id": facts.allocation}
+    if settings.login.exposure == "internal":
+        annotations["nebius.com/load-balancer-type"] = "internal"
+    return {"node_port": _OMIT, "service_annotations": annotations}
+
+
+def _active_checks(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
+    scope, of = settings.health.scope, series(settings.soperator.version)
+    quick, long = scope in ("prod_quick", "prod_acceptance"), scope == "prod_acceptance"
+
+    def run(*, after_creation: bool) -> dict[str, Any]:
+        """Return the values of a check of GPUs, which never runs without GPUs."""
+        return (
+            {"runAfterCreation": after_creation} if has_gpus(config) else {"runAfterCreation": False, "suspend": True}
+        )
+
+    checks: dict[str, dict[str, Any]] = {
+        **{name: run(after_creation=quick) for name in of.gpu_checks},
+        **{name: run(after_creation=long) for name in of.long_checks},
+        "manage-jail-state": {"runAfterCreation": scope != "skip_all"},
+    }
+    if long and not of.long_checks_enabled:
+        for name in of.long_checks:
+            checks[name]["enabled"] = True
+    if of.prepull:
+        checks[of.prepull] = run(after_creation=quick)
+    if of.counts_logins:
+        count = {"name": "NUM_OF_LOGIN_NODES", "value": str(config.login.count)}
+        checks[of.counts_logins] = {"k8sJobSpec": {"jobContainer": {"env": [count]}}}
+    if scope == "testing":
+        for name in of.gpu_checks:
+            checks[name]["suspend"] = True
+    if elastic_nodesets(config):
+        checks["ensure-healthy-nodes"] = {"runAfterCreation": False}  # it reports nodes that are powered down as down
+    if slurm.topology_plugin(config, settings) not in ("topology/tree", "topology/block"):
+        checks["wait-for-topology"] = {"runAfterCreation": False}  # it would wait for a file that is never written
+    return checks
+
+
+def _nodeset(config: ClusterConfig, settings: Nebius, name: str) -> dict[str, Any]:
+    section, size = config.nodesets[name], sizing.slurmd(config, name)
+    workers = settings.workers.get(name) or Workers()
+    gpu = nodeset_gpu(config, section)
+    gpus = {"gpu": gpu.count} if gpu else {}
+    # At most half of the pod's memory, as on Linux.
+    shared_memory_gib = min(_SHARED_MEMORY_GIB if gpu else _SMALL_SHARED_MEMORY_GIB, max(1, size.memory // 2 // 1024))
+    return {
+        "name": name,
+        "count": section.most,
+        # From 5.0 on it also limits the pods that start together, which are the nodes that one job wakes.
+        "together": section.most if section.elastic else max(1, section.most // 5),
+        "elastic": True if section.elastic else _OMIT,
+        "awake": section.static if section.elastic else _OMIT,
+        "has_gpus": bool(gpu),
+        "if_gpus": True if gpu else _OMIT,
+        "gpu_tolerations": [_ON_GPUS] if gpu else _OMIT,
+        "features": list(section.features) or _OMIT,
+        "static": slurm.node_line(config, name),
+        "slurmd": {**size.quantities, **gpus},
+        "environment": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,graphics,utility,video"}]
+        if gpu
+        else _OMIT,
+        "mounts": _mounts(settings, workers),
+        "custom_mounts": _custom_mounts(config, settings, workers, gpus=bool(gpu)),
+        "shared_memory": f"{shared_memory_gib}Gi",
+        "initial": _initial(settings, workers),
+    }
+
+
+def _mounts(settings: Nebius, workers: Workers) -> list[dict[str, Any]]:
+    """Return the file systems and disks inside the jail of a worker, and its disk for container images."""
+    found = [
+        {"name": name, "mountPath": one.mount, "volumeSource": _claim(submount_tag(name))}
+        for name, one in settings.filesystems.submounts.items()
+    ]
+    found += [
+        {"name": name, "mountPath": one.mount, "volumeClaimTemplateSpec": _disk(one)}
+        for name, one in workers.local_disks.items()
+    ]
+    if disk := workers.image_disk:
+        found.append(
+            {"name": _IMAGE_STORAGE, "mountPath": "/mnt/image-storage", "volumeClaimTemplateSpec": _disk(disk)}
+        )
     return found
 
 
-def _named(members: list[Any]) -> bool:
-    return bool(members) and all(isinstance(member, Mapping) and "name" in member for member in members)
+def _custom_mounts(config: ClusterConfig, settings: Nebius, workers: Workers, *, gpus: bool) -> list[dict[str, Any]]:
+    """Return mounts of Soperator's prolog and epilog, which the cluster's chart leaves out of worker pods; and of host
+    folders."""
+    scripts = filled(series(settings.soperator.version).scripts, {"cluster": config.name})
+    source = {"configMap": {"name": scripts, "defaultMode": 0o755}}
+    mounts: list[dict[str, Any]] = [
+        {"name": "slurm-scripts", "mountPath": "/opt/slurm_scripts/", "volumeSource": source},
+        {"name": "slurm-scripts-jail", "mountPath": "/mnt/jail.upper/opt/slurm_scripts/", "volumeSource": source},
+    ]
+    if gpus:
+        jobs = {"hostPath": {"path": _JOBS_DIRECTORY, "type": "DirectoryOrCreate"}}
+        mounts.append({"name": "hpc-jobs-dir", "mountPath": _JOBS_DIRECTORY, "volumeSource": jobs})
+        if settings.gpu.driver == "preinstalled":
+            # The driver is in the root of the node; it is mounted at the path that the GPU operator would use.
+            root = {"hostPath": {"path": "/", "type": ""}}
+            mounts.append({"name": "nvidia-driver-root", "mountPath": "/run/nvidia/driver", "volumeSource": root})
+    if workers.image_disk:
+        source = {"configMap": {"name": _IMAGE_STORAGE, "defaultMode": 0o500}}
+        mounts += [
+            {"name": name, "mountPath": path, "subPath": key, "readOnly": True, "volumeSource": source}
+            for name, path, key in (
+                ("enroot-on-image-storage", "/etc/enroot/enroot.conf.d/custom-dirs.conf", "enroot.conf"),
+                ("docker-on-image-storage", "/etc/docker/daemon.json", "daemon.json"),
+            )
+        ]
+    return mounts
+
+
+def _initial(settings: Nebius, workers: Workers) -> list[dict[str, Any]]:
+    """Return the containers before slurmd: they check mounts, and create directories on an image disk."""
+    found = _mounted(settings, JAIL, *settings.filesystems.submounts)
+    disks = {**workers.local_disks, **({_IMAGE_STORAGE: workers.image_disk} if workers.image_disk else {})}
+    found += [
+        _container(settings, f"ensure-{name}-{one.filesystem}", name, *_grep(one.filesystem))
+        for name, one in disks.items()
+    ]
+    if workers.image_disk:
+        directories = [f"/volume-mount/{name}" for name in ("enroot/cache", "enroot/data", "enroot/runtime", "docker")]
+        script = f"mkdir -p {' '.join(directories)} && chmod 777 -R /volume-mount/enroot /volume-mount/docker"
+        found.append(_container(settings, "prepare-image-storage", _IMAGE_STORAGE, "sh", "-c", script))
+    return found
+
+
+def _mounted(settings: Nebius, *names: str) -> list[dict[str, Any]]:
+    """Return containers that let a pod start only if its file systems are mounted, not on empty directories."""
+    return [
+        _container(
+            settings,
+            "ensure-jail-virtiofs" if name == JAIL else f"ensure-jail-submount-{name}-virtiofs",
+            name,
+            *_grep("virtiofs"),
+        )
+        for name in names
+    ]
+
+
+def _grep(filesystem: str) -> tuple[str, ...]:
+    return "grep", f" /volume-mount {filesystem} ", "/proc/mounts"
+
+
+def _container(settings: Nebius, name: str, volume: str, *command: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "image": f"{_registry(settings)}/busybox",
+        "volumeMounts": [{"name": volume, "mountPath": "/volume-mount"}],
+        "command": [*command],
+    }
+
+
+def _registry(settings: Nebius) -> str:
+    """Return the registry of images: that of the charts, or the default one for charts of a folder."""
+    charts = settings.soperator.charts.rstrip("/")
+    return charts.removeprefix(_OCI) if charts.startswith(_OCI) else _DEFAULT_REGISTRY
+
+
+def _claim(name: str) -> dict[str, Any]:
+    return {"persistentVolumeClaim": {"claimName": f"{name}-pvc", "readOnly": False}}
+
+
+def _disk(disk: NodeDisk) -> dict[str, Any]:
+    requests = {"requests": {"storage": f"{disk.size_gib}Gi"}}
+    return {"accessModes": ["ReadWriteOnce"], "storageClassName": disk.storage_class, "resources": requests}
+
+
+def _requests(size: Resources) -> dict[str, dict[str, str]]:
+    """Return the requests of a container, with the memory as a limit."""
+    given = size.quantities
+    return {"requests": {"cpu": given["cpu"], "memory": given["memory"]}, "limits": {"memory": given["memory"]}}

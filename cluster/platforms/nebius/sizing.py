@@ -1,4 +1,4 @@
-"""Sizes of pods' containers: Slurm's of their nodes, which one pod fills, and those that serve the whole cluster.
+"""Sizes of containers: those of Slurm's daemons, whose pods fill their nodes, and those that serve the whole cluster.
 
 Source of the tiers: nebius-solutions-library, soperator/modules/sizing_tier/main.tf of 2026 (component_presets).
 """
@@ -25,53 +25,40 @@ EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
 # Source of both: nebius-solutions-library, soperator/modules/slurm/locals.tf.
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerSize:
-    """The size of a nodeset's pods."""
-
-    slurmd: Resources
-    gpus: int
-    """GPUs of each."""
-    memory_mib: int
-    """MiB that Slurm may hand out of each: its RealMemory, and DefMemPerNode."""
-
-
-def worker(config: ClusterConfig, nodeset: str) -> WorkerSize:
-    """The size of a nodeset's pods."""
+def slurmd(config: ClusterConfig, nodeset: str) -> Resources:
+    """Return the size of slurmd's container; its memory is RealMemory, and what DefMemPerNode allows."""
     section = config.nodesets[nodeset]
-    found = slurmd_resources(_node(section.machine_type or config.controller.machine_type, node_disk(config, section)))
-    gpu = nodeset_gpu(config, section)
-    return WorkerSize(slurmd=found, gpus=gpu.count if gpu else 0, memory_mib=found.memory)
+    return slurmd_resources(_node(section.machine_type or config.controller.machine_type, node_disk(config, section)))
 
 
 def slurmctld(config: ClusterConfig) -> Resources:
-    """Return what slurmctld's container has of the controller's node."""
-    return _beside(_node(config.controller.machine_type, controller_disk(config)), MUNGE)
+    """Return the size of slurmctld's container."""
+    return _rest(_node(config.controller.machine_type, controller_disk(config)), MUNGE)
 
 
 def sshd(config: ClusterConfig) -> Resources:
-    """Return what sshd's container has of a login node: users' sessions run in it."""
-    return _beside(_node(config.login.machine_type or config.controller.machine_type, login_disk(config)), MUNGE)
+    """Return the size of sshd's container, in which users' sessions run."""
+    return _rest(_node(config.login.machine_type or config.controller.machine_type, login_disk(config)), MUNGE)
 
 
 def slurmdbd(settings: Nebius) -> Resources:
-    """Return what slurmdbd's container has of the accounting node, beside MariaDB."""
+    """Return the size of slurmdbd's container, beside MariaDB."""
     group = settings.accounting
-    return _beside(_node(group.machine_type, group.disk_gib), MUNGE, MARIADB)
+    return _rest(_node(group.machine_type, group.disk_gib), MUNGE, MARIADB)
 
 
 def node_disk(config: ClusterConfig, section: Nodeset) -> int:
-    """GiB of the boot disk of a nodeset's nodes."""
+    """Return the GiB of the boot disk of a nodeset's nodes."""
     return section.disk.size_gb or (GPU_DISK_GIB if nodeset_gpu(config, section) else CPU_DISK_GIB)
 
 
 def controller_disk(config: ClusterConfig) -> int:
-    """GiB of the boot disk of the controller's node."""
+    """Return the GiB of the boot disk of the controller's node."""
     return config.controller.disk.size_gb or CONTROLLER_DISK_GIB
 
 
 def login_disk(config: ClusterConfig) -> int:
-    """GiB of the boot disk of each login node."""
+    """Return the GiB of the boot disk of each login node."""
     return config.login.disk.size_gb or LOGIN_DISK_GIB
 
 
@@ -80,9 +67,9 @@ def _node(machine_type: str, disk_gib: int) -> Resources:
     return allocatable(preset.vcpus, preset.memory_gib, disk_gib)
 
 
-def _beside(node: Resources, *others: Resources) -> Resources:
-    """Return what is left of a node beside other containers and OpenKruise's daemon, in whole GiB of memory and
-    disk."""
+def _rest(node: Resources, *others: Resources) -> Resources:
+    """Return the resources of a node less those of other containers and of OpenKruise's daemon; memory and disk in
+    whole GiB."""
     cpu = node.cpu - DAEMON_CPU - sum(other.cpu for other in others)
     memory = node.memory - DAEMON_MEMORY - sum(other.memory for other in others)
     disk = node.disk - sum(other.disk for other in others)
@@ -91,10 +78,10 @@ def _beside(node: Resources, *others: Resources) -> Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class Tier:
-    """Sizes of what serves the whole cluster: fixed limits end in OOM on large clusters."""
+    """Sizes of containers that serve the whole cluster: fixed limits end in OOM on large clusters."""
 
     below: int
-    """Workers that a cluster of the tier has less than."""
+    """The number of workers from which on the next tier holds."""
     rest: Resources
     """Each of the two slurmrestd."""
     operator: Resources
@@ -104,7 +91,7 @@ class Tier:
     kruise: Resources
     """OpenKruise's manager."""
     metrics: Resources
-    """Each of what collects metrics, what keeps them, and what keeps logs."""
+    """Each of the collector of metrics, their storage, and the storage of logs."""
 
 
 def _of(cpu: int, memory_gib: int, disk_mib: int = 0) -> Resources:
@@ -130,17 +117,17 @@ TIERS = (
         metrics=_of(4, 16),
     ),
 )  # fmt: skip
-"""Smallest clusters first. More workers than the last has no cluster of Soperator (MaxNodeCount)."""
+"""Smallest clusters first. No cluster of Soperator has more workers than the last (MaxNodeCount)."""
 
 
 def tier(config: ClusterConfig) -> Tier:
-    """The sizes for a cluster, by its number of workers."""
+    """Return the tier of a cluster, by its number of workers."""
     workers = sum(section.most for section in config.nodesets.values())
-    return next(tier_ for tier_ in TIERS if workers < tier_.below)
+    return next(row for row in TIERS if workers < row.below)
 
 
 def on_system(settings: Nebius, wanted: Resources) -> Resources:
-    """Return what a pod of a system node gets: what it should have, and no more than such a node has for one pod."""
+    """Return the size of a pod of a system node: what it requires, limited to what such a node has for one pod."""
     node = _node(settings.system.machine_type, settings.system.disk_gib)
     return Resources(
         cpu=min(wanted.cpu, node.cpu), memory=min(wanted.memory, node.memory), disk=min(wanted.disk, node.disk)

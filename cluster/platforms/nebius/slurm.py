@@ -1,8 +1,8 @@
-"""Slurm's settings of a stack file, as Soperator takes them: parameters, partitions, node lines, accounts.
+"""Slurm's settings of a stack file in the form that Soperator reads: parameters, partitions, node lines, accounts.
 
-Soperator generates slurm.conf and includes what is added here. A parameter that Soperator generates too has the value
-that is added: slurmctld and slurmd use the last one, and log that there are two. What has a key in the chart's
-`slurmConfig` is written there instead.
+Soperator generates slurm.conf, and includes the lines that are added here. An added line replaces a parameter that
+Soperator generates too: slurmctld and slurmd use the last one, and log that there are two. A parameter with a key in
+the chart's `slurmConfig` is written there instead.
 """
 
 from collections.abc import Mapping
@@ -40,18 +40,18 @@ IN_CHART = (
 )
 """Keys of `slurmConfig` of helm-slurm-cluster (api/v1/slurmcluster_types.go, SlurmConfig)."""
 _ELSEWHERE = {"ClusterName", "AccountingStorageEnforce", "JobAcctGatherType"}
-"""Set by the name of the SlurmCluster, and by the accounting's own values."""
+"""Parameters that follow from the name of the SlurmCluster and from values of the accounting."""
 _SAME: Mapping[str, Value] = {
     "MpiDefault": "pmix",
     "ReturnToService": 2,
     "ScronParameters": "enable",
     "SelectTypeParameters": "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
 }
-"""Settings that Soperator generates too, so that nothing is added (internal/render/common/configmap.go)."""
+"""Values that Soperator generates anyway, so that no line is added (internal/render/common/configmap.go)."""
 CHECKS_PARTITION = "hidden"
-"""The partition that Soperator's active checks run in: without it none of them does."""
+"""The partition in which Soperator's active checks run; they need it."""
 CHECKS_USER = "soperatorchecks"
-"""The user whose jobs checks are. AccountingStorageEnforce accepts them only where it has an account."""
+"""The user that submits the jobs of checks. With AccountingStorageEnforce it needs an account."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,43 +65,43 @@ class Conf:
 
 
 def conf(config: ClusterConfig) -> Conf:
-    """The parameters that the stack file sets, and those without which jobs would be scheduled otherwise."""
+    """Return the parameters that the stack file sets, and those that Soperator would set to other values."""
     keys = {name.lower(): name for name in IN_CHART}
     given = {**_topology(config), **_written(config), **config.slurm.extra}
     in_chart = {keys[name.lower()]: value for name, value in given.items() if name.lower() in keys}
     added = {CONF.canonical(name) or name: value for name, value in given.items() if name.lower() not in keys}
     enforced = {"AccountingStorageEnforce": ",".join(config.accounting.enforce) or None}
     lines = assignments({**enforced, **_preemption(config), **_power_saving(config), **added})
-    # A job that asks for no memory gets a whole node's in partitions without a default of their own, such as the one of
+    # A job that requests no memory gets a whole node's in partitions without a default of their own, such as the one of
     # checks.
-    memory = min(sizing.worker(config, name).memory_mib for name in config.nodesets)
+    memory = min(sizing.slurmd(config, name).memory for name in config.nodesets)
     return Conf(in_chart={"defMemPerNode": memory, **in_chart}, text="".join(f"{line}\n" for line in lines))
 
 
 def _written(config: ClusterConfig) -> dict[str, Value]:
-    """Return what fields of the stack file set, where it has them: Soperator's own values are its defaults."""
-    found: dict[str, Value] = {}
+    """Return the parameters of fields that the stack file has; for others Soperator's own defaults hold."""
+    parameters: dict[str, Value] = {}
     for path, slurm in conf_fields(type(config)):
         *above, key = path.split(".")
         section = reduce(getattr, above, config)
         value = slurm.value(getattr(section, key))
         written = key in section.model_fields_set and value is not None and _SAME.get(slurm.parameter) != value
         if written and slurm.parameter not in _ELSEWHERE:
-            found[slurm.parameter] = value
-    return found
+            parameters[slurm.parameter] = value
+    return parameters
 
 
 def _preemption(config: ClusterConfig) -> dict[str, Value]:
-    """Soperator preempts by priority tier, and requeues. Here a tier decides which job is considered first, and only a
-    QOS that says so preempts, as on the other platforms."""
+    """Return the parameters of preemption. Soperator's own preempt by priority tier; here a tier only orders jobs, and
+    a QOS preempts, as on the other platforms."""
     if preempts(config):
         return {"PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"}
     return {"PreemptType": "preempt/none", "PreemptMode": "OFF"} if len(_priority_tiers(config)) > 1 else {}
 
 
 def _power_saving(config: ClusterConfig) -> dict[str, Value]:
-    """Return the nodes that Slurm may not power down: Soperator itself names those of nodesets without elastic nodes
-    alone. Its `idle_on_node_suspend` would resume a drained node; one that is down comes back with a new pod."""
+    """Return the nodes and states that Slurm may not power down. Soperator itself excludes nodesets without elastic
+    nodes alone, and its `idle_on_node_suspend` would resume a drained node."""
     if not elastic_nodesets(config):
         return {}
     static = [name for nodeset in config.nodesets for name in static_names(config, nodeset)]
@@ -113,7 +113,7 @@ def _priority_tiers(config: ClusterConfig) -> set[int]:
 
 
 PLUGINS = {"places": "topology/tree", "none": "topology/default"}
-"""Plugin for each value of `slurm.topology` that Soperator can honour: it writes switches from the labels that Nebius
+"""Plugin for each value of `slurm.topology` that Soperator supports: it writes switches from the labels that Nebius
 gives to Kubernetes' nodes in GPU clusters, and none for nodesets."""
 
 
@@ -123,30 +123,30 @@ def _topology(config: ClusterConfig) -> dict[str, Value]:
 
 
 def topology_plugin(config: ClusterConfig, settings: Nebius) -> str:
-    """Slurm's topology plugin. Until 5.0, slurmctld ends where names of InfiniBand switches end in more than 18 digits
-    (nebius/soperator pull request 2623): `slurm.topology: none` runs the cluster without a topology then."""
-    given = settings.values.get("slurm-cluster", {}).get("slurmConfig")
-    own = given.get("topologyPlugin") if isinstance(given, Mapping) else None
-    return str(own or _topology(config).get("TopologyPlugin") or PLUGINS["places"])
+    """Return Slurm's topology plugin. Until 5.0, slurmctld ends if names of InfiniBand switches end in more than 18
+    digits (nebius/soperator pull request 2623): then `slurm.topology: none` runs the cluster without a topology."""
+    values = settings.values.get("slurm-cluster", {}).get("slurmConfig")
+    given = values.get("topologyPlugin") if isinstance(values, Mapping) else None
+    return str(given or _topology(config).get("TopologyPlugin") or PLUGINS["places"])
 
 
 def partitions(config: ClusterConfig) -> list[dict[str, Any]]:
-    """Partitions by the names of their NodeSets, which Soperator resolves, and the one of checks."""
-    found: list[dict[str, Any]] = []
+    """Return the partitions, with the names of their NodeSets, and the partition of checks."""
+    partitions: list[dict[str, Any]] = []
     for name, partition in config.partitions.items():
         settings = partition_settings(config, name)
         line = assignments({key: settings[key] for key in settings if key not in {"PartitionName", "Nodes"}})
-        found.append({"name": name, "nodeSetRefs": list(partition.nodesets), "config": " ".join(line)})
+        partitions.append({"name": name, "nodeSetRefs": list(partition.nodesets), "config": " ".join(line)})
     if CHECKS_PARTITION not in {name.lower() for name in config.partitions}:
-        # As Soperator's own, but in the lowest tier: in a higher one, checks would requeue users' jobs.
+        # As Soperator's own, but in the lowest tier: in a higher tier, checks would requeue users' jobs.
         tier = min(_priority_tiers(config))
         line = f"Default=NO PriorityTier={tier} PreemptMode=OFF Hidden=YES MaxTime=INFINITE State=UP OverSubscribe=YES"
-        found.append({"name": CHECKS_PARTITION, "isAll": True, "config": line})
-    return found
+        partitions.append({"name": CHECKS_PARTITION, "isAll": True, "config": line})
+    return partitions
 
 
 def node_line(config: ClusterConfig, nodeset: str) -> str:
-    """Return what NodeName lines have besides the name, the address and RealMemory, which Soperator writes."""
+    """Return the settings of NodeName lines besides name, address and RealMemory, which Soperator writes."""
     section = config.nodesets[nodeset]
     size, gpu = sizes(config, section), nodeset_gpu(config, section)
     settings = {
@@ -161,13 +161,11 @@ def node_line(config: ClusterConfig, nodeset: str) -> str:
 
 
 def accounts(config: ClusterConfig) -> dict[str, Any]:
-    """Return what Slurm's database holds: the stack file's accounts and users, and an account for Soperator's checks.
-
-    Soperator itself enforces no associations. With `accounting.enforce`, jobs of its checks would be refused.
-    """
-    wanted: dict[str, Any] = dict(desired(config))
+    """Return the content of Slurm's database: the stack file's accounts and users, and an account for Soperator's
+    checks, whose jobs `accounting.enforce` would refuse without one."""
+    content: dict[str, Any] = dict(desired(config))
     if not config.accounting.enforce:
-        return wanted
+        return content
     account = {"name": CHECKS_USER, "parent": "root", "description": "active checks", "organization": "soperator"}
     user = {"name": CHECKS_USER, "default_account": CHECKS_USER, "accounts": [CHECKS_USER], "qos": []}
-    return {**wanted, "accounts": [*wanted["accounts"], account], "users": [*wanted["users"], user]}
+    return {**content, "accounts": [*content["accounts"], account], "users": [*content["users"], user]}
