@@ -617,13 +617,13 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             )
     for path, (field, why) in FIXED.items():
         for given in _members_at(settings.values, path):
-            yield Finding(
-                id="nebius-value-owned" if field else "nebius-value-refused",
-                at=(*at, *path),
-                given=show(given),
-                allowed=f"nothing: {field} decides this one" if field else f"nothing: {why}",
-                todo=f"remove it, and write {field}" if field else "remove it",
-            )
+            place, value = (*at, *path), show(given)
+            if field:
+                allowed, todo = f"nothing: {field} decides this one", f"remove it, and write {field}"
+                yield Finding(id="nebius-value-owned", at=place, given=value, allowed=allowed, todo=todo)
+            else:
+                allowed = f"nothing: {why}"
+                yield Finding(id="nebius-value-refused", at=place, given=value, allowed=allowed, todo="remove it")
     nodesets = settings.values.get(NODESETS, {}).get(NODESETS)
     for position, member in enumerate(nodesets if isinstance(nodesets, list) else ()):
         name = member.get("name") if isinstance(member, Mapping) else None

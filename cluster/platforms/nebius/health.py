@@ -1,9 +1,9 @@
 """Health of a cluster of pods: findings, known problems, and who has to act on drained nodes.
 
 Numbers of known problems are those of docs/reference/nebius-known-problems.md. Problems that the program prevents or
-waits for are not here. Reasons: nebius/soperator 4.1.7, internal/consts/slurm.go (prefixes), internal/controller/soperatorchecks/
-slurm_nodes_controller.go (what the operator does), helm/slurm-cluster/slurm_scripts (checks of jobs and nodes),
-helm/soperator-activechecks/values.yaml, docs/active-checks.md.
+waits for are not here. Reasons: nebius/soperator 4.1.7, internal/consts/slurm.go (prefixes),
+internal/controller/soperatorchecks/slurm_nodes_controller.go (the operator's actions), helm/slurm-cluster/slurm_scripts
+(checks of jobs and nodes), helm/soperator-activechecks/values.yaml, docs/active-checks.md.
 """
 
 import re

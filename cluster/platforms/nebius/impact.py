@@ -11,12 +11,12 @@ from cluster.platforms.nebius.node_groups import node_groups, shape, split
 from cluster.platforms.nebius.section import Workers, settings_of
 from cluster.roster import machines, node_names
 
-_SAME = NoEffect("nodes stay as they are: that is what they have")
+_UNCHANGED = NoEffect("nodes stay as they are: that is what they have")
 
 
 @rule(Effect.RECONFIGURE, Effect.DRAIN)
 def nodeset(edit: Edit) -> Impact:
-    """A nodeset that came or went."""
+    """A nodeset is added or removed."""
     if edit.old is None:
         return Reconfigure("its node groups are created and its nodes join; jobs elsewhere run on")
     return _leave(node_names(edit.before, edit.name))
@@ -41,17 +41,16 @@ def count(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def recreated(edit: Edit) -> Impact:
-    """Return what nodes of nodesets are made of; the services' nodes are not looked at."""
-    changed = reshaped(edit)
-    return _recreate(edit, changed) if changed else _SAME
+    """A setting of nodesets' nodes; those of services are not affected."""
+    return _recreate(edit, _UNCHANGED)
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def everything(edit: Edit) -> Impact:
-    """Return what all node groups are made of: controller and login pods move to other nodes too."""
+    """A setting of all nodes: controller and login pods move to other nodes too."""
     changed, nodesets = _groups(edit), reshaped(edit)
     if not changed and not nodesets:
-        return _SAME
+        return _UNCHANGED
     return Replace(
         f"{_nodes(edit, nodesets)}; nodes of {', '.join(changed) or 'no other group'} are recreated one after another: "
         "slurmctld starts again with its state, commands wait for it, and sessions on login pods end",
@@ -62,7 +61,7 @@ def everything(edit: Edit) -> Impact:
 @rule(Effect.NOTHING, Effect.REPLACE)
 def controller(edit: Edit) -> Impact:
     if "controller" not in _groups(edit):
-        return _SAME
+        return _UNCHANGED
     return Replace(
         "the controller's node is recreated: slurmctld starts again with its state, which is on a shared file system; "
         "jobs run on, and commands wait"
@@ -71,9 +70,9 @@ def controller(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def login(edit: Edit) -> Impact:
-    """Return what login nodes are made of."""
+    """A setting of login nodes."""
     if "login" not in _groups(edit):
-        return _SAME
+        return _UNCHANGED
     return end_sessions(_logins(edit), "is recreated")
 
 
@@ -90,7 +89,7 @@ def address(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def nodes_per_group(edit: Edit) -> Impact:
-    """Return where a nodeset's nodes are split."""
+    """The split of a nodeset into node groups."""
     old, new = (
         [
             split(config.nodesets[name].most, (settings_of(config).workers.get(name) or Workers()).nodes_per_group)
@@ -112,19 +111,25 @@ def services(edit: Edit) -> Impact:
     """Node groups of operators and of accounting."""
     role = edit.path[1]
     if role not in _groups(edit):
-        return _SAME
+        return _UNCHANGED
     if role == "accounting":
         return NoEffect("slurmdbd and its database move to another node; slurmctld keeps its records until then")
     return NoEffect("nodes of operators are recreated one after another; Slurm and its jobs run on")
 
 
 def reshaped(edit: Edit) -> list[str]:
-    """Nodesets whose nodes are recreated."""
+    """Return the nodesets whose nodes are recreated."""
     return [
         name
         for name in _both(edit)
         if len({shape(config, settings_of(config), name) for config in (edit.before, edit.after)}) > 1
     ]
+
+
+def _recreate(edit: Edit, otherwise: Impact) -> Impact:
+    """Return the impact on nodesets whose nodes are recreated; `otherwise` if there are none."""
+    changed = reshaped(edit)
+    return Replace(_nodes(edit, changed), show_jobs(_names(edit, changed))) if changed else otherwise
 
 
 def _all_nodes(edit: Edit) -> list[str]:
@@ -140,7 +145,7 @@ def _both(edit: Edit) -> list[str]:
 
 
 def _groups(edit: Edit) -> list[str]:
-    """Service groups whose nodes are recreated: what the API rolls out, so neither their number nor their labels."""
+    """Return the service groups whose nodes the API recreates; a change of their number or labels recreates none."""
     old, new = (
         {
             group.name: (group.machine_type, group.disk_gib, group.tags, group.os)
@@ -152,23 +157,19 @@ def _groups(edit: Edit) -> list[str]:
     return [name for name in old if name in new and old[name] != new[name]]
 
 
-def _leave(nodes: tuple[str, ...], more: str = "") -> Impact:
+def _leave(nodes: tuple[str, ...], detail: str = "") -> Impact:
     return Drain(
         f"{names(nodes)} leaves: no new jobs start there, and `up` waits for those that run before it removes nodes; "
-        f"the next `up` continues to wait where this one gave up{more}",
+        f"the next `up` continues to wait where this one gave up{detail}",
         show_jobs(nodes),
     )
-
-
-def _recreate(edit: Edit, nodesets: list[str]) -> Impact:
-    return Replace(_nodes(edit, nodesets), show_jobs(_names(edit, nodesets)))
 
 
 def _nodes(edit: Edit, nodesets: list[str]) -> str:
     if not nodesets:
         return "nodes of nodesets stay as they are"
-    found = names(_names(edit, nodesets))
-    return f"{found} is recreated: it takes no new jobs, and `up` waits until its jobs have ended"
+    nodes = names(_names(edit, nodesets))
+    return f"{nodes} is recreated: it takes no new jobs, and `up` waits until its jobs have ended"
 
 
 def _names(edit: Edit, nodesets: Iterable[str]) -> list[str]:
@@ -198,7 +199,7 @@ def kubernetes(edit: Edit) -> Impact:
 
 @rule(Effect.REPLACE, Effect.REFUSED)
 def soperator(edit: Edit) -> Impact:
-    """Soperator's version: all pods get other images."""
+    """Soperator's version, with other images of all pods."""
     old, new = (versions.series(version).release for version in (edit.old, edit.new))
     if not takes_over(new, old) or versions.parse(edit.new) < versions.parse(edit.old):
         return Refuse(
@@ -215,11 +216,10 @@ def soperator(edit: Edit) -> Impact:
 @rule(Effect.NOTHING, Effect.REPLACE)
 def driver(edit: Edit) -> Impact:
     """NVIDIA's driver on nodes with GPUs."""
-    changed = reshaped(edit)
-    return _recreate(edit, changed) if changed else NoEffect("no node has it")
+    return _recreate(edit, NoEffect("no node has it"))
 
 
-_OTHER = "what is in the one that nodes have now would be gone from the cluster: put it back"
+_REPLACED = "what is in the one that nodes have now would be gone from the cluster: put it back"
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
@@ -232,26 +232,26 @@ def filesystem_size(edit: Edit) -> Impact:
 
 @rule(Effect.REFUSED)
 def filesystem(edit: Edit) -> Impact:
-    """A file system in the place of another one."""
+    """Another file system in place of the present one."""
     what = {"jail": "users, home folders and software", "controller_spool": "jobs and Slurm's state"}
     whose = what.get(edit.path[2], "job records" if edit.path[2] == "accounting" else "")
-    return Refuse(f"{whose}: {_OTHER}" if whose else _OTHER, command="put it back")
+    return Refuse(f"{whose}: {_REPLACED}" if whose else _REPLACED, command="put it back")
 
 
 @rule(Effect.REPLACE, Effect.REFUSED)
 def submount(edit: Edit) -> Impact:
-    """A submount that came or went: nodes have file systems from their creation on."""
+    """A submount is added or removed: nodes have file systems from their creation on."""
     if edit.new is None and edit.old.spec is not None and not edit.after.deletion_protection:
         return Refuse(
             "the file system would be deleted with every file in it: put it back, or set deletion_protection to keep "
             "it at Nebius",
             command="write deletion_protection: true",
         )
-    found = everything(edit)
-    reason = found.reason if found else ""
+    impact = everything(edit)
+    reason = impact.reason if impact else ""
     if edit.new is None:
         reason = f"{edit.old.mount} is gone from the jail, and the file system stays at Nebius; {reason}"
-    return Replace(reason, found.command if found else "")
+    return Replace(reason, impact.command if impact else "")
 
 
 @rule(Effect.REPLACE)
@@ -264,7 +264,7 @@ def mount(edit: Edit) -> Impact:
     )
 
 
-RULES: Mapping[str, Rule] = {name: found for name, found in vars().items() if isinstance(found, Rule)}
+RULES: Mapping[str, Rule] = {name: member for name, member in vars().items() if isinstance(member, Rule)}
 """Rules of ByRule at the fields of the section."""
 TABLE: Mapping[str, Impact | Rule] = {
     "nebius": Refuse("everything that the stack created is there, with its data"),

@@ -1,6 +1,6 @@
 """The node groups of the managed Kubernetes cluster: system, controller, login, accounting, and each nodeset's.
 
-Nodes of a group differ in nothing. A nodeset of more nodes than a group can have is split: the last group has the rest.
+All nodes of a group are alike. A nodeset with more nodes than a group can have is split; the last group has the rest.
 """
 
 import hashlib
@@ -15,9 +15,9 @@ from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_L
 from cluster.platforms.nebius.section import Filesystem, Nebius, Workers
 
 JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"
-"""Mount tags of file systems: what nodes know them by (virtiofs)."""
+"""Mount tags of file systems: their names on the nodes (virtiofs)."""
 WORKER_PODS = 32
-"""Most pods of a worker node: one worker and the DaemonSets."""
+"""Most pods of a worker node, which runs one worker and DaemonSets."""
 REPAIRED_BY_OPERATOR = (
     ("Ready", "FALSE"),
     ("Ready", "UNKNOWN"),
@@ -25,14 +25,14 @@ REPAIRED_BY_OPERATOR = (
     ("NebiusGPUError", "TRUE"),
     ("NebiusContainerRuntimeError", "TRUE"),
 )
-"""Conditions for which Kubernetes would recreate a worker node at once: Soperator drains it first, so they are off."""
+"""Conditions for which Kubernetes would recreate a worker node at once; off, so that Soperator drains it first."""
 REPAIR_ON = ("HardwareIssuesSuspected", "TRUE")
 """The condition that Soperator sets on a drained, idle node; Kubernetes then recreates it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeGroup:
-    """A node group that must exist."""
+    """A node group of the cluster."""
 
     name: str
     role: str
@@ -41,13 +41,13 @@ class NodeGroup:
     """The nodeset of a worker group."""
     machine_type: str
     count: int | None = None
-    """Nodes; None where Kubernetes makes as many as there are pods for."""
+    """Number of nodes; None if it follows the number of pods."""
     between: tuple[int, int] | None = None
     """Fewest and most nodes of such a group."""
     disk_gib: int
     """GiB of the boot disk, a network-ssd."""
     tags: tuple[str, ...]
-    """Mount tags of the file systems that are attached, for reading and writing."""
+    """Mount tags of the attached file systems."""
     labels: Mapping[str, str]
     taints: Mapping[str, str] = field(default_factory=dict)
     """Values by key; all with the effect NO_SCHEDULE."""
@@ -56,15 +56,15 @@ class NodeGroup:
     in_gpu_cluster: bool = False
     """True if its nodes join the GPU cluster of the nodeset."""
     drivers_preset: str = ""
-    """NVIDIA's driver that nodes boot with; empty where the GPU operator installs it, or there is no GPU."""
+    """NVIDIA's driver of the node image; empty if the GPU operator installs it, or there is no GPU."""
     preemptible: bool = False
     """True if Nebius may take nodes back at any time."""
     policy: Literal["AUTO", "FORBID", "STRICT"] = "AUTO"
-    """The use of capacity blocks: if there is one, never, or from `reservation` alone."""
+    """The use of capacity blocks: if there is one, never, or that of `reservation` alone."""
     reservation: str | None = None
     """Id of the capacity block group that nodes must come from."""
     unavailable: int = 1
-    """Nodes that may be away at the same time while the group changes."""
+    """Nodes that may be unavailable at the same time while the group changes."""
     repairs: tuple[tuple[str, str, int | None], ...] = ()
     """Rules by which Kubernetes recreates a node itself: a condition, its status (TRUE, FALSE or UNKNOWN), and the
     seconds after which the node is recreated; None turns the rule off."""
@@ -83,17 +83,17 @@ class NodeGroup:
 
     @property
     def most(self) -> int:
-        """The most nodes that it has."""
+        """The most nodes of the group."""
         return self.between[1] if self.between else self.count or 0
 
 
 def submount_tag(name: str) -> str:
-    """Mount tag of a submount."""
+    """Return the mount tag of a submount."""
     return f"jail-submount-{name}"
 
 
 def filesystems(settings: Nebius) -> dict[str, Filesystem]:
-    """Every file system of the cluster, by its mount tag."""
+    """Return all file systems of the cluster, by mount tag."""
     return {
         submount_tag(path[1]) if path[1:] else path[0].replace("_", "-"): section
         for path, section in settings.filesystems.members().items()
@@ -101,7 +101,7 @@ def filesystems(settings: Nebius) -> dict[str, Filesystem]:
 
 
 def split(nodes: int, most: int) -> list[int]:
-    """Nodes of each group, where none has more than `most`: 16 by 3 are five groups of 3 and one of 1."""
+    """Return the nodes of each group, of at most `most`: 16 by 3 are five groups of 3 and one of 1."""
     return [min(most, nodes - first) for first in range(0, nodes, most)]
 
 
@@ -123,18 +123,13 @@ def _services(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
         labels=_labels("system"),
         os=node_os(settings, system.machine_type),
     )
-    given = (
-        ("controller", config.controller.machine_type, 1, sizing.controller_disk(config), (SPOOL, *shared)),
-        (
-            "login",
-            config.login.machine_type or config.controller.machine_type,
-            config.login.count,
-            sizing.login_disk(config),
-            shared,
-        ),
+    controller_type = config.controller.machine_type
+    login_type, logins = config.login.machine_type or controller_type, config.login.count
+    for role, machine_type, count, disk_gib, tags in (
+        ("controller", controller_type, 1, sizing.controller_disk(config), (SPOOL, *shared)),
+        ("login", login_type, logins, sizing.login_disk(config), shared),
         ("accounting", settings.accounting.machine_type, 1, settings.accounting.disk_gib, (ACCOUNTING, *shared)),
-    )
-    for role, machine_type, count, disk_gib, tags in given:
+    ):
         if count:
             yield NodeGroup(
                 name=role,
@@ -174,7 +169,7 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
                 in_gpu_cluster=extra.infiniband is not None,
                 drivers_preset=settings.gpu.drivers_preset if gpus and settings.gpu.driver == "preinstalled" else "",
                 preemptible=way == "spot",
-                # Without `capacity`, nodes come from a capacity block where the project has one.
+                # Without `capacity`, nodes come from a capacity block if the project has one.
                 policy="FORBID" if way == "on_demand" else "STRICT" if way == "reservation" else "AUTO",
                 reservation=capacity.reservation.name if capacity and capacity.reservation else None,
                 unavailable=max(1, count * extra.max_unavailable_percent // 100),
@@ -185,8 +180,8 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
 
 
 def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:
-    """A hash of what a nodeset's nodes and pods are made of, without their number: where it differs between two
-    configurations they are recreated, so they have to be empty first."""
+    """Return a hash of the settings of a nodeset's nodes and pods, without their number. If it differs between two
+    configurations, they are recreated, so they must have no jobs."""
     group = next(node_group for node_group in node_groups(config, settings) if node_group.nodeset == nodeset)
     workers = settings.workers.get(nodeset) or Workers()
     gpu = (settings.gpu.driver, settings.gpu.driver_version) if group.gpus else ()
@@ -206,7 +201,7 @@ def _labels(role: str, nodeset: str = "", gpus: int = 0) -> dict[str, str]:
         f"{GROUP}/workload": "gpu" if gpus else "cpu",
         JAIL_LABEL: "true",
         **({"nebius.com/gpu": "true"} if gpus else {}),
-        # Users' connections go to login nodes, and not through a worker that may be away; the recipe has it as well.
+        # Users' connections do not go through a worker, which may be unavailable. The recipe has the label as well.
         **({NO_BALANCER_LABEL: "true"} if role == "worker" else {}),
     }
 
@@ -218,7 +213,7 @@ def _repairs(settings: Nebius) -> tuple[tuple[str, str, int | None], ...]:
 
 
 def node_os(settings: Nebius, machine_type: str) -> str:
-    """Operating system of a group's nodes: what there is for Kubernetes' version, the platform and NVIDIA's driver.
+    """Return the operating system of a group's nodes: the one for Kubernetes' version, platform and NVIDIA's driver.
 
     Source: nebius/api, mk8s/v1/node_group.proto, NodeTemplate.os.
     """

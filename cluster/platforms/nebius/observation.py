@@ -29,16 +29,16 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """A pod that has not ended well."""
+    """A pod that has not succeeded."""
 
     namespace: str
     name: str
     ready: bool
     phase: str
     why: str = ""
-    """The reason why it is not ready, as Kubernetes has it."""
+    """Kubernetes' reason why it is not ready."""
     container: str = ""
-    """The first container that does not run, or is not ready."""
+    """The first container that is not ready."""
     restarts: int = 0
     component: str = ""
     node: str = ""
@@ -59,11 +59,11 @@ class NodeSet:
 
     name: str
     wanted: int
-    """Pods that it should have: of an elastic nodeset, those of nodes that are powered up."""
+    """Pods that it should have; of an elastic nodeset the number of nodes that are powered up."""
     ready: int
     phase: str = ""
     most: int | None = None
-    """The most nodes of an elastic nodeset, those that are off included; None for another nodeset."""
+    """All nodes of an elastic nodeset, also those that are powered down; None for another nodeset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +72,14 @@ class Check:
 
     name: str
     result: str
-    """The result of its last run; empty where it has not run."""
+    """The result of its last run; empty if it has not run."""
     since: float | None = None
     suspended: bool = False
     drains: bool = False
     """True if its failure drains nodes."""
     needs: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
-    """Slurm jobs of the last run that failed, with the reason."""
+    """Failed Slurm jobs of the last run, with the reason."""
 
     @property
     def failed(self) -> bool:
@@ -92,28 +92,28 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A cluster as read over Kubernetes' API."""
+    """The part of an observation that Kubernetes' API returns."""
 
     namespace: str = ""
-    """The cluster's own, and its name."""
+    """The cluster's own namespace, which has its name."""
     phase: str = ""
-    """The phase of the SlurmCluster in the operator's words; empty where there is none."""
+    """The phase of the SlurmCluster; empty if there is none."""
     conditions: tuple[Condition, ...] = ()
     nodesets: tuple[NodeSet, ...] = ()
     checks: tuple[Check, ...] = ()
     pods: tuple[Pod, ...] = ()
     hosts: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
-    """Kubernetes nodes, with the conditions that say that something is wrong."""
+    """The conditions of Kubernetes nodes that show a problem, by the node's name."""
     replacement: bool = False
     """True if the operator may replace nodes."""
     logs: Mapping[str, str] = field(default_factory=dict)
-    """The last lines of containers that crashed, by the name of their pod."""
+    """The last lines of crashed containers, by the name of their pod."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """The parts that could not be read, and why."""
 
     @property
     def available(self) -> bool:
-        """True if the operator calls the cluster available."""
+        """True if the cluster is in the phase Available."""
         return self.phase == AVAILABLE
 
 
@@ -129,16 +129,16 @@ HOST_PROBLEMS = (
 
 
 def moment(text: object) -> float | None:
-    """A time of Kubernetes, e.g. 2026-11-22T05:00:00Z; None where it is none."""
+    """Parse a time of Kubernetes, such as 2026-11-22T05:00:00Z; None if it is none."""
     try:
         return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
     except ValueError:
         return None
 
 
-def conditions(given: Object) -> tuple[Condition, ...]:
-    """The conditions of an object's status."""
-    rows = (given.get("status") or {}).get("conditions") or ()
+def conditions(item: Object) -> tuple[Condition, ...]:
+    """Return the conditions of an object's status."""
+    rows = (item.get("status") or {}).get("conditions") or ()
     return tuple(
         Condition(
             type=str(row.get("type", "")),
@@ -152,23 +152,23 @@ def conditions(given: Object) -> tuple[Condition, ...]:
 
 
 def pods(items: Iterable[Object], events: Sequence[Object]) -> tuple[Pod, ...]:
-    """Pods, but for those of jobs that have ended; each with its last events."""
+    """Return the pods that have not succeeded, each with its last events."""
     return tuple(_pod(item, events) for item in items if (item.get("status") or {}).get("phase") != "Succeeded")
 
 
 def _pod(item: Object, events: Sequence[Object]) -> Pod:
     meta, status = item["metadata"], item.get("status") or {}
-    known = {condition.type: condition for condition in conditions(item)}
-    ready = known.get("Ready")
+    by_type = {condition.type: condition for condition in conditions(item)}
+    ready = by_type.get("Ready")
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    stopped = next((row for row in containers if _stopped(row)), None)
+    stopped = next((row for row in containers if _is_stopped(row)), None)
     labels = meta.get("labels") or {}
     return Pod(
         namespace=meta["namespace"],
         name=meta["name"],
         ready=bool(ready and ready.status == "True"),
         phase=str(status.get("phase", "")),
-        why=_why(known, stopped, status),
+        why=_why_not_ready(by_type, stopped, status),
         container=stopped["name"] if stopped else "",
         restarts=sum(int(row.get("restartCount") or 0) for row in containers),
         component=labels.get(_COMPONENT, ""),
@@ -178,14 +178,14 @@ def _pod(item: Object, events: Sequence[Object]) -> Pod:
     )
 
 
-def _stopped(row: Object) -> bool:
-    state = row.get("state") or {}
-    done = (state.get("terminated") or {}).get("exitCode") == 0
-    return not done and not row.get("ready")
+def _is_stopped(container: Object) -> bool:
+    """Return whether a container is not ready, and has not succeeded."""
+    ended = (container.get("state") or {}).get("terminated") or {}
+    return ended.get("exitCode") != 0 and not container.get("ready")
 
 
-def _why(known: Mapping[str, Condition], stopped: Object | None, status: Object) -> str:
-    if (scheduled := known.get("PodScheduled")) and scheduled.status == "False":
+def _why_not_ready(by_type: Mapping[str, Condition], stopped: Object | None, status: Object) -> str:
+    if (scheduled := by_type.get("PodScheduled")) and scheduled.status == "False":
         return f"{scheduled.reason}: {scheduled.message}"
     if stopped:
         state = stopped.get("state") or {}
@@ -197,32 +197,31 @@ def _why(known: Mapping[str, Condition], stopped: Object | None, status: Object)
     return str(status.get("reason") or status.get("message") or "")
 
 
-def last_events(events: Sequence[Object], namespace: str, kind: str, name: str, *, count: int = 3) -> tuple[str, ...]:
-    """The last events of an object: their reasons and messages, the newest last."""
-    mine = [
+def last_events(events: Sequence[Object], namespace: str, kind: str, name: str) -> tuple[str, ...]:
+    """Return reason and message of the last three events of an object, the newest last."""
+    own = [
         event
         for event in events
         if (about := event.get("involvedObject") or {}).get("name") == name
         and about.get("kind") == kind
         and about.get("namespace", namespace) == namespace
     ]
-    return tuple(last_lines(mine, count))
+    return tuple(last_lines(own, 3))
 
 
 def nodesets(items: Iterable[Object]) -> tuple[NodeSet, ...]:
-    """NodeSets, and of elastic ones the nodes that their NodeSetPowerStates have."""
-    given: dict[str, dict[str, Object]] = {}
-    for item in items:
-        given.setdefault(item["kind"], {})[item["metadata"]["name"]] = item
+    """Return the NodeSets; NodeSetPowerStates have the active nodes of elastic ones."""
+    rows = list(items)
     powered = {
-        name: len((item.get("spec") or {}).get("activeNodes") or ())
-        for name, item in given.get("NodeSetPowerState", {}).items()
+        item["metadata"]["name"]: len((item.get("spec") or {}).get("activeNodes") or ())
+        for item in rows
+        if item["kind"] == "NodeSetPowerState"
     }
-    return tuple(_nodeset(name, item, powered) for name, item in given.get("NodeSet", {}).items())
+    return tuple(_nodeset(item, powered) for item in rows if item["kind"] == "NodeSet")
 
 
-def _nodeset(name: str, item: Object, powered: Mapping[str, int]) -> NodeSet:
-    spec, status = item.get("spec") or {}, item.get("status") or {}
+def _nodeset(item: Object, powered: Mapping[str, int]) -> NodeSet:
+    name, spec, status = item["metadata"]["name"], item.get("spec") or {}, item.get("status") or {}
     count, elastic = int(spec.get("replicas") or 0), bool(spec.get("ephemeralNodes"))
     return NodeSet(
         name=name,
@@ -234,15 +233,15 @@ def _nodeset(name: str, item: Object, powered: Mapping[str, int]) -> NodeSet:
 
 
 def checks(items: Iterable[Object]) -> tuple[Check, ...]:
-    """ActiveChecks."""
-    return tuple(map(_active, items))
+    """Return the ActiveChecks."""
+    return tuple(map(_check, items))
 
 
-def _active(item: Object) -> Check:
+def _check(item: Object) -> Check:
     spec, status = item.get("spec") or {}, item.get("status") or {}
     slurm, pods = status.get("slurmJobsStatus") or {}, status.get("k8sJobsStatus") or {}
     bad = [*(slurm.get("lastRunFailJobsAndReasons") or ()), *(slurm.get("lastRunErrorJobsAndReasons") or ())]
-    # A check that submits Slurm jobs has both: the first is whether they could be submitted.
+    # A check that submits Slurm jobs has both results; that of its pod says whether it could submit them.
     ran = slurm if spec.get("checkType") == "slurmJob" and slurm.get("lastRunStatus") else {}
     return Check(
         name=item["metadata"]["name"],
@@ -256,7 +255,7 @@ def _active(item: Object) -> Check:
 
 
 def hosts(items: Iterable[Object]) -> dict[str, tuple[Condition, ...]]:
-    """Kubernetes nodes by name, with the conditions that say that something is wrong."""
+    """Return the conditions of Kubernetes nodes that show a problem, by the node's name."""
     return {
         item["metadata"]["name"]: tuple(
             condition
@@ -269,8 +268,7 @@ def hosts(items: Iterable[Object]) -> dict[str, tuple[Condition, ...]]:
 
 
 def may_replace(deployments: Iterable[Object]) -> bool:
-    """Return whether the operator may replace nodes: an argument of soperatorchecks
-    (helm/soperatorchecks/templates)."""
+    """Return whether the operator may replace nodes, by an argument of soperatorchecks (helm/soperatorchecks)."""
     return any(
         argument == "--enable-node-replacement=true"
         for item in deployments
@@ -280,19 +278,19 @@ def may_replace(deployments: Iterable[Object]) -> bool:
 
 
 SECONDS = 10
-"""Time limit of each command: slurmctld's own timeout is longer, but then it is not well."""
+"""Timeout of each command, shorter than slurmctld's own: a healthy one answers within it."""
 ACCOUNTING: Mapping[str, str] = {
     "cluster": "sacctmgr --noheader --parsable2 show cluster format=cluster",
     "users": "sacctmgr --noheader --parsable2 show user format=user,defaultaccount",
     "accounts": "sacctmgr --noheader --parsable2 show account format=account",
     "qos": "sacctmgr --noheader --parsable2 show qos format=name",
 }
-"""Commands that print what `drift` compares of the database, by their part."""
+"""Commands that print the database's rows for `drift`, by the name of their part."""
 
 
 def script(mark: str, *, more: Mapping[str, str] | None = None) -> str:
-    """The line for root's shell; `mark` is one that nobody who gave a job its name could know. `more` are commands
-    besides, by the name of their part."""
+    """Return the script for root's shell. `mark` is random, so that no name of a job can contain it. `more` are further
+    commands, by the name of their part."""
     jobs = ["squeue", "--noheader", "--sort=-t,-p", f"--format={squeue_format(mark)}"]
     commands = {
         "nodes": "scontrol --oneliner --all show node",
@@ -302,11 +300,11 @@ def script(mark: str, *, more: Mapping[str, str] | None = None) -> str:
     }
     printed = f'printf \'%s %s %s\\n%s\\n\' {_start(mark)} "$name" "$?" "$out"'
     lines = [
-        # Slurm prints local times and does not say of which zone.
+        # Slurm prints local times without their zone.
         "export TZ=UTC SLURM_BITSTR_LEN=0",
         f'part() {{ name=$1; shift; out=$(timeout {SECONDS} "$@" 2>&1); {printed}; }}',
         "part ping scontrol ping",
-        # A command whose daemon is gone tries for many seconds before it says so.
+        # Without a daemon each command would retry for many seconds.
         'case "$out" in *" is UP"*) ;; *) exit 0 ;; esac',
         *(f"part {name} {command}" for name, command in commands.items()),
     ]
@@ -314,19 +312,19 @@ def script(mark: str, *, more: Mapping[str, str] | None = None) -> str:
 
 
 def parsed(text: str, mark: str) -> dict[str, Any]:
-    """The parts by name, in the form of a machine's observation; one that could not be read is {"error": why}."""
-    found: dict[str, Any] = {}
+    """Parse the output of `script`: the parts by name, as a machine's observation has them, or {"error": why}."""
+    parts: dict[str, Any] = {}
     for section in text.split(f"{_start(mark)} ")[1:]:
         heading, _, body = section.partition("\n")
         name, _, code = heading.partition(" ")
         if code != "0" and name != "ping":
-            found[name] = {"error": " ".join(body.split())[:300] or f"exit code {code}"}
+            parts[name] = {"error": " ".join(body.split())[:300] or f"exit code {code}"}
         else:
-            found[name] = _slurm_part(name, body.rstrip("\n"), mark)
-    return found
+            parts[name] = _parse_part(name, body.rstrip("\n"), mark)
+    return parts
 
 
-def _slurm_part(name: str, body: str, mark: str) -> Any:  # noqa: ANN401 - any JSON value
+def _parse_part(name: str, body: str, mark: str) -> Any:  # noqa: ANN401 - any JSON value
     if name == "ping":
         return {"up": " is UP" in body, "said": " ".join(body.split())}
     if name == "nodes":
@@ -343,19 +341,19 @@ def _start(mark: str) -> str:
 
 
 def alerts(text: str) -> list[dict[str, str]]:
-    """Alerts that fire, from Alertmanager's API (api/v2/alerts), as machines report them; those of other rules too."""
+    """Return the firing alerts of Alertmanager's API (api/v2/alerts), also of other rules, as machines report them."""
     try:
-        found = json.loads(text)
+        rows = json.loads(text)
     except ValueError:
         return []
     return [
         {
-            "name": one["labels"].get("alertname", ""),
-            "severity": one["labels"].get("severity", ""),
-            "actor": one["labels"].get("actor", ""),
-            "since": one.get("startsAt", ""),
-            "summary": one["annotations"].get("summary", ""),
-            "todo": one["annotations"].get("todo", ""),
+            "name": row["labels"].get("alertname", ""),
+            "severity": row["labels"].get("severity", ""),
+            "actor": row["labels"].get("actor", ""),
+            "since": row.get("startsAt", ""),
+            "summary": row["annotations"].get("summary", ""),
+            "todo": row["annotations"].get("todo", ""),
         }
-        for one in found
+        for row in rows
     ]

@@ -1,4 +1,4 @@
-"""The observer of clusters that Soperator runs: reads Kubernetes' objects and slurmctld's view, side by side."""
+"""The observer of clusters that Soperator runs: it reads Kubernetes' objects and slurmctld's view."""
 
 import json
 import re
@@ -33,8 +33,7 @@ from cluster.platforms.observer import Access, ControllerResult, KubectlResult, 
 
 _CRASHES = 6
 """Number of crashed containers whose last lines `status` reads."""
-_LINES = 60
-QUESTIONS: Mapping[str, tuple[str, ...]] = {
+REQUESTS: Mapping[str, tuple[str, ...]] = {
     "SlurmCluster": ("get", SLURM_CLUSTERS, "--output=json"),
     "NodeSets": ("get", f"{NODE_SETS},{POWER_STATES}", "--output=json"),
     "ActiveChecks": ("get", ACTIVE_CHECKS, "--output=json"),
@@ -47,11 +46,7 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
         f"/api/v1/namespaces/{MONITORING_NAMESPACE}/services/{ALERTMANAGER}:9093/proxy/api/v2/alerts?active=true",
     ),
 }
-"""Arguments of kubectl, by the name of what can't be read if it fails."""
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-_PLACEHOLDER = (f"{GROUP}/controller-type", "placeholder")
-"""Pods that only keep the controller's image on other Kubernetes nodes (internal/consts/label.go)."""
+"""Arguments of kubectl, by the name of what is not read if they fail."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +55,13 @@ class Log:
 
     container: str
     also: str = ""
-    """Another name of it."""
+    """Another name of the container."""
     system: bool = False
-    """True if it is in the operator's namespace."""
+    """True if the container is in the operator's namespace."""
 
 
-# Names of containers: internal/consts/container.go of nebius/soperator 4.1.7. The operator's is in
-# helm/soperator/templates, the database's is the MariaDB operator's.
+# Names of containers: internal/consts/container.go of nebius/soperator 4.1.7; of the operator helm/soperator/templates,
+# of the database the MariaDB operator.
 LOGS: Mapping[str, Log] = {
     "slurmctld": Log(container="slurmctld"),
     "slurmd": Log(container="slurmd"),
@@ -93,8 +88,8 @@ class Source:
     """Empty for all containers of the pod."""
 
     def words(self, *, lines: int | None, since: str, follow: bool) -> list[str]:
-        """Arguments of kubectl. `since` is an RFC 3339 time, or empty. kubectl prints in front of each line the time at
-        which Kubernetes read it."""
+        """Return the arguments of kubectl, which prints before each line the time at which Kubernetes read it. `since`
+        is an RFC 3339 time, or empty."""
         words = ["logs", self.pod, f"--namespace={self.namespace}", "--timestamps"]
         words += [f"--container={self.container}"] if self.container else ["--all-containers", "--max-log-requests=20"]
         words += [f"--tail={-1 if lines is None else lines}"]
@@ -113,43 +108,44 @@ class Soperator:
 
     @staticmethod
     def status(access: Access) -> StatusReport:
-        """The SlurmCluster with its nodesets, pods and checks, and Slurm's nodes, partitions and jobs."""
+        """Return the SlurmCluster with its nodesets, pods and checks, and Slurm's nodes, partitions and jobs."""
         seen, view, _ = _read(access)
         shown = ["cluster", "nodesets", "nodes", "drained", "alerts", "partitions", "queue", "checks", "pods"]
         return _report(seen, view, health.findings(seen, view, now=time.time()), shown)
 
     @staticmethod
     def health(access: Access) -> StatusReport:
-        """Drained nodes, and the last results of Soperator's checks."""
+        """Return drained nodes, and the last results of Soperator's checks."""
         seen, view, _ = _read(access)
-        found = health.health_findings(seen, view, now=time.time())
-        report = _report(seen, view, found, ["nodes", "drained", "checks"])
+        report = _report(
+            seen, view, health.health_findings(seen, view, now=time.time()), ["nodes", "drained", "checks"]
+        )
         document = {key: report.document[key] for key in ("stack", "ok", "findings")}
         document |= {key: report.document["kubernetes"][key] for key in ("drained", "checks")}
         return replace(report, document=document)
 
     @staticmethod
     def drift(access: Access, exported: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401 - as exported
-        """Compares charts and their objects, node sets, Slurm's own view and its database. Raises LookupError: the
+        """Compare charts and their objects, NodeSets, Slurm's own view and its database. Raises LookupError: the
         configuration has no section of this platform."""
         config = parse_output(exported)
         settings = config.section(Nebius)
         if settings is None:
             raise LookupError(f"stack {access.stack} has no section nebius in its output of the configuration.")
         seen, view, answers = _read(access, observation.ACCOUNTING)
-        found = access.kubectl("get", "secrets", "--all-namespaces", f"--selector={drift.SELECTOR}", "--output=json")
-        releases = None if found.code else drift.installed(found.items)
-        wanted = drift.wanted_releases(config, settings)
-        own = {release.name for release in wanted if release.repo == settings.soperator.charts}
-        ours = [release for name, release in (releases or {}).items() if name in own]
-        manifests = {manifest.name: _documents(manifest.manifest) for manifest in ours}
+        records = access.kubectl("get", "secrets", "--all-namespaces", f"--selector={drift.SELECTOR}", "--output=json")
+        releases = None if records.code else drift.installed(records.items)
+        expected = drift.expected_releases(config, settings)
+        soperators = {release.name for release in expected if release.repo == settings.soperator.charts}
+        compared = [release for name, release in (releases or {}).items() if name in soperators]
+        manifests = {release.name: _documents(release.manifest) for release in compared}
         with ThreadPoolExecutor() as pool:
-            rows = pool.map(lambda release: applied(access.kubectl, release.namespace, manifests[release.name]), ours)
-            there = dict(zip(manifests, rows, strict=True))
-        unread = [f"objects of release {name}: {answer.why}" for name, answer in there.items() if answer.code]
-        unread += [f"Helm's releases: {found.why}"] if found.code else []
+            read = pool.map(lambda row: read_objects(access.kubectl, row.namespace, manifests[row.name]), compared)
+            objects_of = dict(zip(manifests, read, strict=True))
+        unread = [f"objects of release {name}: {answer.why}" for name, answer in objects_of.items() if answer.code]
+        unread += [f"Helm's releases: {records.why}"] if records.code else []
         objects: dict[tuple[str, str, str], dict[str, Any]] = {}
-        for item in (item for answer in there.values() for item in answer.items):
+        for item in (item for answer in objects_of.values() for item in answer.items):
             kind, namespace, name = drift.key(item)
             objects[kind, namespace, name] = item
             # Charts leave the namespace of most objects to the release.
@@ -159,37 +155,37 @@ class Soperator:
             view=view,
             releases=releases,
             objects=objects,
-            manifests=[item for name, items in manifests.items() if not there[name].code for item in items],
+            manifests=[item for name, items in manifests.items() if not objects_of[name].code for item in items],
             hosts=answers["nodes"].items,
         )
-        return drift.differences(config, wanted, live), drift.unseen(live, unread)
+        return drift.differences(config, expected, live), drift.not_compared(live, unread)
 
     @staticmethod
     def logs(asked: LogRequest, pods: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, list[str]]:
-        """Arguments of kubectl, by the names of pods, those of other namespaces with these."""
-        sources = chosen(asked.what, asked.on, pods, namespace)
+        """Return the arguments of kubectl by the name of the pod, with the namespace if it is not the cluster's."""
         return {
             source.pod if source.namespace == namespace else f"{source.namespace}/{source.pod}": source.words(
                 lines=asked.lines, since=asked.since, follow=asked.follow
             )
-            for source in sources
+            for source in chosen(asked.what, asked.on, pods, namespace)
         }
 
     @staticmethod
     def shown(line: str) -> str:
-        """A line without the time that Kubernetes put in front, if it has one of its own."""
+        """Return a line without the time that Kubernetes put in front, if it has a time of its own."""
         _, _, text = line.partition(" ")
         return text if re.match(r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]", text) else line
 
     @staticmethod
     def actors(access: Access, nodes: Iterable[Node]) -> dict[str, str]:
-        """Return who must act on drained nodes; the operator replaces none if the cluster does not answer."""
+        """Return who must act on drained nodes. If the cluster does not answer, the operator counts as not allowed to
+        replace nodes."""
         drained = [node for node in nodes if node.drained]
         if not drained:
             return {}
         deployments = access.kubectl("get", "deployments.apps", f"--namespace={OPERATOR_NAMESPACE}", "--output=json")
-        replaces = observation.may_replace(deployments.items)
-        return {node.name: act.actor.value for node, act in health.actions(drained, replaces, now=time.time())}
+        replaces, now = observation.may_replace(deployments.items), time.time()
+        return {node.name: health.action_on(node, replaces, now=now).actor.value for node in drained}
 
 
 OBSERVER = Soperator()
@@ -198,50 +194,49 @@ OBSERVER = Soperator()
 def _read(
     access: Access, more: Mapping[str, str] | None = None
 ) -> tuple[ClusterObservation, View, Mapping[str, KubectlResult]]:
-    """Return what is seen of a cluster, also of one that does not answer; with the parts that `more` has slurm's
-    commands for, and what kubectl answered to each question."""
+    """Read a cluster; return its observation, the view of Kubernetes, and the answers of kubectl to REQUESTS. `more`
+    are further commands of Slurm, by the name of their part."""
     mark = secrets.token_hex(8)
     with ThreadPoolExecutor() as pool:
-        asked = {name: pool.submit(access.kubectl, *words) for name, words in QUESTIONS.items()}
+        requests = {name: pool.submit(access.kubectl, *words) for name, words in REQUESTS.items()}
         # In this thread, which handles signals.
         facts = access.run(observation.script(mark, more=more))
-        answers = {name: answer.result() for name, answer in asked.items()}
+        answers = {name: request.result() for name, request in requests.items()}
     view = _view(access, answers)
     return _observation(access, view, facts, mark, observation.alerts(answers["alerts"].out)), view, answers
 
 
-def _view(access: Access, found: Mapping[str, KubectlResult]) -> View:
-    objects: dict[str, list[dict[str, Any]]] = {}
-    for item in found["pods"].items:
-        objects.setdefault(item["kind"], []).append(item)
-    pods = observation.pods(objects.get("Pod", ()), found["events"].items)
-    clusters = found["SlurmCluster"].items
+def _view(access: Access, answers: Mapping[str, KubectlResult]) -> View:
+    items = answers["pods"].items
+    pods = observation.pods([item for item in items if item["kind"] == "Pod"], answers["events"].items)
+    clusters = answers["SlurmCluster"].items
     named = [item for item in clusters if item["metadata"]["name"] == access.namespace]
     cluster = next(iter(named or clusters), {})
     return View(
         namespace=access.namespace,
         phase=str((cluster.get("status") or {}).get("phase") or ""),
         conditions=observation.conditions(cluster),
-        nodesets=observation.nodesets(found["NodeSets"].items),
-        checks=observation.checks(found["ActiveChecks"].items),
+        nodesets=observation.nodesets(answers["NodeSets"].items),
+        checks=observation.checks(answers["ActiveChecks"].items),
         pods=pods,
-        hosts=observation.hosts(found["nodes"].items),
-        replacement=observation.may_replace(objects.get("Deployment", ())),
+        hosts=observation.hosts(answers["nodes"].items),
+        replacement=observation.may_replace(item for item in items if item["kind"] == "Deployment"),
         logs=_crash_logs(access, [pod for pod in pods if pod.crashes][:_CRASHES]),
-        unread={name: answer.why for name, answer in found.items() if answer.code and not _absent(answer.err)},
+        unread={name: answer.why for name, answer in answers.items() if answer.code and not _is_absent(answer.err)},
     )
 
 
-def _absent(error: str) -> bool:
-    """Return whether there is no such kind, or no Alertmanager, which a stack may do without."""
+def _is_absent(error: str) -> bool:
+    """Return whether there is no such kind, or no Alertmanager, which not every stack has."""
     return NO_KIND in error or ("(NotFound)" in error and ALERTMANAGER in error)
 
 
 def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
+    """Return the last lines of each pod's container, of its previous run and of this one."""
 
     def text(pod: Pod) -> str:
-        words = ("logs", pod.name, "--namespace", pod.namespace, "--container", pod.container, f"--tail={_LINES}")
-        return "\n".join(access.kubectl(*words, *again).out for again in (("--previous",), ()))
+        words = ("logs", pod.name, "--namespace", pod.namespace, "--container", pod.container, "--tail=60")
+        return "\n".join(access.kubectl(*words, *run).out for run in (("--previous",), ()))
 
     with ThreadPoolExecutor(max_workers=_CRASHES) as pool:
         return dict(zip((pod.name for pod in pods), pool.map(text, pods), strict=True))
@@ -250,7 +245,8 @@ def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
 def _observation(
     access: Access, view: View, done: ControllerResult, mark: str, alerts: Sequence[dict[str, str]]
 ) -> ClusterObservation:
-    """The cluster's targets as machines: reached if their pod is ready, the controller's with slurmctld's view."""
+    """Return the observation of the targets, which are reached if their pod is ready; the controller's has slurmctld's
+    view."""
     pods = {pod.name: pod for pod in view.pods if pod.namespace == view.namespace}
     machines: list[MachineObservation] = []
     for name, roles in access.roles.items():
@@ -271,82 +267,84 @@ def _observation(
 
 
 def of_kind(log: Log, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
-    """The containers that write a log."""
-    wanted, found = OPERATOR_NAMESPACE if log.system else namespace, list[Source]()
-    key, placeholder = _PLACEHOLDER
+    """Return the containers that write a log."""
+    own_namespace, sources = OPERATOR_NAMESPACE if log.system else namespace, list[Source]()
     for pod in pods:
         metadata, spec = pod["metadata"], pod.get("spec") or {}
-        if metadata["namespace"] == wanted and (metadata.get("labels") or {}).get(key) != placeholder:
+        # Placeholders only keep the controller's image on other Kubernetes nodes (internal/consts/label.go).
+        is_placeholder = (metadata.get("labels") or {}).get(f"{GROUP}/controller-type") == "placeholder"
+        if metadata["namespace"] == own_namespace and not is_placeholder:
             names = {row["name"] for row in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))}
-            wrote = sorted(names & {log.container, log.also})
-            found += [Source(namespace=wanted, pod=metadata["name"], container=name) for name in wrote]
-    return sorted(found)
+            for container in names & {log.container, log.also}:
+                sources.append(Source(namespace=own_namespace, pod=metadata["name"], container=container))
+    return sorted(sources)
 
 
 def of_name(name: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
-    """The pods that a name means: a pod's, with or without its namespace and `/`, or a check's or job's."""
+    """Return the pods of a name: that of a pod, with or without `NAMESPACE/`, or of a check or job."""
     where, _, pod = name.rpartition("/")
-    every = [pod["metadata"] for pod in pods if pod["metadata"]["namespace"] == (where or namespace)]
-    of_jobs = [
-        metadata["name"]
-        for metadata in every
-        if any(row.get("kind") == "Job" for row in metadata.get("ownerReferences") or ())
-    ]
+    candidates = [row["metadata"] for row in pods if row["metadata"]["namespace"] == (where or namespace)]
+    names = [metadata["name"] for metadata in candidates if metadata["name"] == pod]
     # Pods of a job have its name and five characters more; jobs of a CronJob have its name and a number.
     pattern = re.compile(rf"{re.escape(pod)}(-[0-9a-z]+)*-[0-9a-z]{{5}}")
-    mine = [metadata["name"] for metadata in every if metadata["name"] == pod]
-    names = mine or [name for name in of_jobs if pattern.fullmatch(name)]
+    names = names or [
+        metadata["name"]
+        for metadata in candidates
+        if any(row.get("kind") == "Job" for row in metadata.get("ownerReferences") or ())
+        and pattern.fullmatch(metadata["name"])
+    ]
     return sorted(Source(namespace=where or namespace, pod=name, container="") for name in names)
 
 
 def chosen(what: str, on: Sequence[str], pods: Sequence[Mapping[str, Any]], namespace: str) -> list[Source]:
-    """The containers that are asked for. Raises LookupError: there are none."""
+    """Return the containers of a log, or of a pod, check or job. Raises LookupError: there are none."""
     kinds = ", ".join(LOGS)
     if what not in LOGS:
         if on:
             raise LookupError(f"--on narrows {kinds}; {what} is none of them.")
-        if not (found := of_name(what, pods, namespace) or of_name(f"{what}-0", pods, namespace)):
+        if not (sources := of_name(what, pods, namespace) or of_name(f"{what}-0", pods, namespace)):
             raise LookupError(f"no pod, check or job of the cluster is called {what!r}. Or one of: {kinds}.")
-        return found
-    found = of_kind(LOGS[what], pods, namespace)
-    there = ", ".join(source.pod for source in found) or "none"
-    if missing := [name for name in on if name not in {source.pod for source in found}]:
-        raise LookupError(f"{', '.join(missing)}: no {what} there. Pods with one: {there}.")
-    if not found:
+        return sources
+    sources = of_kind(LOGS[what], pods, namespace)
+    names = [source.pod for source in sources]
+    if missing := [name for name in on if name not in names]:
+        raise LookupError(f"{', '.join(missing)}: no {what} there. Pods with one: {', '.join(names) or 'none'}.")
+    if not sources:
         raise LookupError(f"no pod of the cluster has {what}.")
-    return [source for source in found if not on or source.pod in on]
+    return [source for source in sources if not on or source.pod in on]
 
 
 def _documents(manifest: str) -> list[dict[str, Any]]:
-    found: Iterable[Any] = yaml.load_all(manifest, Loader=_Loader)
-    return [item for item in found if isinstance(item, dict) and "kind" in item]
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    documents: Iterable[Any] = yaml.load_all(manifest, Loader=loader)
+    return [item for item in documents if isinstance(item, dict) and "kind" in item]
 
 
-def applied(
+def read_objects(
     kubectl: Callable[..., KubectlResult], namespace: str, manifest: Iterable[Mapping[str, Any]]
 ) -> KubectlResult:
-    """The objects of a release as they are now; those that are not there are left out."""
+    """Read the objects of a release's manifest as they are now; missing objects are left out."""
     # Not by --namespace: kubectl refuses objects that name another one, which charts may have.
-    given = [
+    names = [
         {
-            "apiVersion": one.get("apiVersion"),
-            "kind": one["kind"],
-            "metadata": {"name": one["metadata"]["name"], "namespace": one["metadata"].get("namespace") or namespace},
+            "apiVersion": item.get("apiVersion"),
+            "kind": item["kind"],
+            "metadata": {"name": item["metadata"]["name"], "namespace": item["metadata"].get("namespace") or namespace},
         }
-        for one in manifest
+        for item in manifest
     ]
     words = ("get", "--filename=-", "--ignore-not-found", "--output=json")
-    return kubectl(*words, stdin="\n".join(map(json.dumps, given))) if given else KubectlResult(code=0, out="", err="")
+    return kubectl(*words, stdin="\n".join(map(json.dumps, names))) if names else KubectlResult(code=0, out="", err="")
 
 
-def _report(seen: ClusterObservation, view: View, found: list[ClusterFinding], shown: Sequence[str]) -> StatusReport:
-    """`shown` are names of tables, of this platform or of all."""
-    acting = health.acting(seen, view, now=time.time())
-    tables = _tables(view, acting)
+def _report(seen: ClusterObservation, view: View, findings: list[ClusterFinding], shown: Sequence[str]) -> StatusReport:
+    """Return the report. `shown` are names of tables, of this platform or of all."""
+    drained = health.drained_nodes(seen, view, now=time.time())
+    tables = _tables(view, drained)
     document = {
         "stack": seen.stack,
-        "ok": not found,
-        "findings": [asdict(finding) for finding in found],
+        "ok": not findings,
+        "findings": [asdict(finding) for finding in findings],
         "machines": {
             machine.name: {
                 "roles": machine.roles,
@@ -358,36 +356,33 @@ def _report(seen: ClusterObservation, view: View, found: list[ClusterFinding], s
         },
         "kubernetes": {
             **asdict(view),
-            # Of pods that are well there are many, and nothing to say.
+            # A cluster has many pods that are ready, without anything to report.
             "pods": [asdict(pod) for pod in view.pods if not pod.ready],
             "logs": {name: text.splitlines() for name, text in view.logs.items()},
             "drained": [
-                {"node": node.name, "reason": node.reason, "since": node.since_utc, "actor": actor, "todo": todo}
-                for node, actor, todo in acting
+                {
+                    "node": node.name,
+                    "reason": node.reason,
+                    "since": node.since_utc,
+                    "actor": action.actor.value,
+                    "todo": action.todo,
+                }
+                for node, action in drained
             ],
         },
     }
-    return StatusReport(seen=seen, findings=found, tables=[tables.get(name, name) for name in shown], document=document)
+    return StatusReport(
+        seen=seen, findings=findings, tables=[tables.get(name, name) for name in shown], document=document
+    )
 
 
-def _tables(view: View, acting: Sequence[tuple[Node, str, str]]) -> dict[str, Table]:
+def _tables(view: View, drained: Sequence[tuple[Node, health.Action]]) -> dict[str, Table]:
     cluster = [
-        (
-            condition.type,
-            condition.status,
-            condition.since,
-            ": ".join(filter(None, (condition.reason, condition.message))),
-        )
-        for condition in view.conditions
+        (row.type, row.status, row.since, ": ".join(filter(None, (row.reason, row.message)))) for row in view.conditions
     ]
+    counts = [str(row.wanted) if row.most is None else f"{row.wanted} of {row.most}" for row in view.nodesets]
     nodesets = [
-        (
-            row.name,
-            str(row.wanted) if row.most is None else f"{row.wanted} of {row.most}",
-            str(row.ready),
-            row.phase or "-",
-        )
-        for row in view.nodesets
+        (row.name, count, str(row.ready), row.phase or "-") for row, count in zip(view.nodesets, counts, strict=True)
     ]
     checks = [
         (check.name, check.result or "never ran", check.since, "suspended" if check.suspended else "-")
@@ -398,12 +393,12 @@ def _tables(view: View, acting: Sequence[tuple[Node, str, str]]) -> dict[str, Ta
         for pod in view.pods
         if not pod.ready
     ]
-    drained = [(node.name, node.since_utc, actor, node.reason or "-") for node, actor, _ in acting]
+    nodes = [(node.name, node.since_utc, action.actor.value, node.reason or "-") for node, action in drained]
     first = ("SlurmCluster", view.phase or "not there", None, "")
     return {
         "cluster": Table(heading=("CLUSTER", "STATE", "FOR", "WHY"), rows=[first, *cluster]),
         "nodesets": Table(heading=("NODESET", "WANTED", "READY", "PHASE"), rows=nodesets),
-        "drained": Table(heading=("DRAINED", "FOR", "WHO MUST ACT", "REASON"), rows=drained, widest=60),
+        "drained": Table(heading=("DRAINED", "FOR", "WHO MUST ACT", "REASON"), rows=nodes, widest=60),
         "checks": Table(heading=("CHECK", "LAST RESULT", "AGO", "SCHEDULE"), rows=checks),
         "pods": Table(heading=("POD NOT READY", "PHASE", "RESTARTS", "FOR", "WHY"), rows=pods),
     }

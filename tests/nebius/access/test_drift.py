@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.platforms.nebius.drift import UNKNOWN, both_ways, changed, installed, wanted_releases
+from cluster.platforms.nebius.drift import UNKNOWN, both_ways, changed, expected_releases, installed
 from cluster.platforms.nebius.releases import Release
 from components.deploy import config_text
 from tests.cluster.nebius.clusters import nebius, settings
@@ -25,7 +25,7 @@ CONFIG = nebius(
     users=[{"name": "alice", "uid": 2001, "account": "research"}],
     accounting={"accounts": [{"name": "research"}], "qos": [{"name": "short", "max_wall": "1:00:00"}]},
 )
-RELEASES = {one.name: one for one in wanted_releases(CONFIG, settings(CONFIG))}
+RELEASES = {one.name: one for one in expected_releases(CONFIG, settings(CONFIG))}
 NODE_SET = {
     "apiVersion": "slurm.nebius.ai/v1alpha1",
     "kind": "NodeSet",

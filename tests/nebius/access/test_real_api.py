@@ -15,8 +15,8 @@ from cli.access.kubectl import KubeApi, Kubernetes
 from cli.cluster.cluster import from_outputs
 from cli.cluster.dashboard import Prometheus
 from cluster.platforms.nebius.names import VMSINGLE
-from cluster.platforms.nebius.observer import QUESTIONS, _absent
-from cluster.platforms.nebius.observer import applied as of_release
+from cluster.platforms.nebius.observer import REQUESTS, _is_absent
+from cluster.platforms.nebius.observer import read_objects as of_release
 from tests.nebius.access.conftest import OUTPUTS
 from tests.nebius.kube.cluster import Kube
 
@@ -55,14 +55,14 @@ def test_missing_kinds_are_distinguished_from_errors(api: KubeApi) -> None:
 
 
 def test_a_cluster_without_metrics_has_no_alerts_and_no_error(api: KubeApi) -> None:
-    answer = api.ask(*QUESTIONS["alerts"])
+    answer = api.ask(*REQUESTS["alerts"])
     assert answer.code
-    assert _absent(answer.err), answer.err
+    assert _is_absent(answer.err), answer.err
 
 
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if name in ("pods", "events", "nodes")])
+@pytest.mark.parametrize("name", [name for name in REQUESTS if name in ("pods", "events", "nodes")])
 def test_questions_about_kubernetes_own_kinds_are_answered(api: KubeApi, name: str) -> None:
-    answer = api.ask(*QUESTIONS[name])
+    answer = api.ask(*REQUESTS[name])
     assert answer.code == 0, answer.err
     assert isinstance(answer.items, list)
 
