@@ -1,7 +1,7 @@
-"""Clusters, accounts, QOS and users in Slurm's database, made to match the stack by sacctmgr.
+"""Makes accounts, QOS and users in Slurm's database match the stack, by sacctmgr.
 
-What was made before is remembered here, so that only what is ours is ever taken away. Job records always stay: sacctmgr
-keeps those of a deleted user or account.
+MANAGED has what earlier runs made, so that nothing of others is removed. Job records always stay: sacctmgr keeps those
+of a deleted user or account.
 """
 
 import json
@@ -15,19 +15,19 @@ from accounting import database
 from slurm import join, output, slurmctld
 from system.host import SetupError, listens, log, read_json, run, wait, write
 
-# On the state disk where there is one: it belongs to the database.
+# On the state disk if there is one, together with the database.
 MANAGED = Path("/var/lib/hpc/controller/accounting.json")
-NODES_SECONDS = 180  # nodes look for a new config version every two seconds
-TRES_SECONDS = 60  # slurmctld reports its GPUs to slurmdbd when it registers, a moment after it answers
+NODES_SECONDS = 180  # nodes check for a new config version every two seconds
+TRES_SECONDS = 60  # slurmctld reports its GPUs to slurmdbd when it registers, a moment after it starts to answer
 READ_SECONDS = 120
 NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
-# sacctmgr's three messages, with exit code 1, for a value that the database holds already
+# sacctmgr's three messages, with exit code 1, if the database has the value already
 # (src/sacctmgr/{user,account,qos}_functions.c, ESLURM_NO_CHANGE_IN_DATA, as_mysql_assoc.c).
 UNCHANGED = ("Nothing modified", "Data has not changed since time specified", "Request didn't affect anything")
 SACCTMGR_SECONDS = 3
 CACHE_SECONDS = 180
 _CACHED = re.compile(r"^ClusterName=\S+ Account=(\S+) UserName=([^\s(]+)\(", re.MULTILINE)
-# What a stack can set of a QOS: sacctmgr's option, and the short name of the column that it prints.
+# The limits of a QOS that a stack can set: sacctmgr's option, and the short name of its column.
 QOS_LIMITS = {
     "Priority": "priority",
     "MaxWall": "maxwall",
@@ -39,24 +39,33 @@ QOS_LIMITS = {
     "Preempt": "preempt",
     "Flags": "flags",
 }
-ON_PEOPLE = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpWall", "MaxJobs", "MaxSubmitJobs", "MaxTRES", "MaxWall")
+LIMITS = (
+    "GrpJobs",
+    "GrpSubmitJobs",
+    "GrpTRES",
+    "GrpWall",
+    "MaxJobs",
+    "MaxSubmitJobs",
+    "MaxTRES",
+    "MaxWall",
+)
 Command = list[str]
 Row = dict[str, Any]
 
 
 def converge(desired: dict[str, Any]) -> None:
-    """Make accounts, QOS and users as `desired` says: {cluster, accounts, users, qos}, accounts with parents first.
+    """Make accounts, QOS and users match `desired`: {cluster, accounts, users, qos}, with parent accounts first.
 
-    With a key `mend`, limits that the stack does not name are taken away as well. Raises SetupError with sacctmgr's own
-    words; what was done by then is seen and kept by the next run.
+    With the key `mend`, limits that the stack does not have are removed as well. Raises SetupError with sacctmgr's
+    message; the next run continues from there.
     """
     mend = desired.pop("mend", False)
     before = read_json(MANAGED, NOTHING)
     if {row["name"] for row in desired["users"]} - {row["name"] for row in before["users"]}:
-        # A job of somebody whom its node does not know yet would drain the node.
+        # A job of a user that its node does not have yet would drain the node.
         join.wait_for_config_version(seconds=NODES_SECONDS)
     before = merged(before, desired)
-    # Ours from here on, however far this run comes: the next one takes back what is too much.
+    # Recorded before the changes: if this run is interrupted, the next one can remove what it has made.
     write(MANAGED, json.dumps(before, indent=1) + "\n", quiet=True)
     commands = plan(desired, before, read_database(), mend=mend)
     failed: list[Command] = []
@@ -65,7 +74,7 @@ def converge(desired: dict[str, Any]) -> None:
         try:
             _modify(command)
         except SetupError:
-            # A run that was killed may have left its sacctmgr running: what counts is what the database holds now.
+            # The sacctmgr of a killed run may still be running, so that the database has changed since: plan again.
             commands = plan(desired, before, read_database(), mend=mend)
             if command in commands or command in failed:
                 raise
@@ -77,9 +86,9 @@ def converge(desired: dict[str, Any]) -> None:
 
 
 def merged(before: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
-    """Return what is ours while `before` becomes `desired`: all rows of both, with all that they say. A pure
+    """Return the rows of both, with the keys of both: the stack's rows while `before` becomes `desired`. A pure
     function."""
-    found: dict[str, Any] = dict(desired)
+    result: dict[str, Any] = dict(desired)
     for kind in NOTHING:
         rows: dict[str, Row] = {row["name"]: dict(row) for row in before[kind]}
         for row in desired[kind]:
@@ -89,12 +98,12 @@ def merged(before: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
                 for key in row.keys() & {"accounts", "qos"}
             }
             rows[row["name"]] = {**old, **row, **lists}
-        found[kind] = list(rows.values())
-    return found
+        result[kind] = list(rows.values())
+    return result
 
 
 def _modify(command: Command) -> None:
-    """Run one command, again while the database does not know a resource yet that slurmctld is about to register."""
+    """Run one command, and repeat it while the database does not have a TRES that slurmctld is about to register."""
     end = time.monotonic() + TRES_SECONDS
     while True:
         try:
@@ -110,16 +119,16 @@ def _modify(command: Command) -> None:
 
 
 def wait_for_associations() -> None:
-    """Wait until slurmctld has the associations of the stack's users.
+    """Wait until slurmctld has the associations of the stack's users. Raises SetupError after CACHE_SECONDS.
 
-    A slurmctld that starts before slurmdbd listens reads those that it saved last, asks slurmdbd ten seconds later, and
-    refuses jobs of newer users until then (ctld_assoc_mgr_init, slurmdbd_agent.c). Raises SetupError.
+    If slurmctld starts before slurmdbd listens, it reads the associations that it saved last, asks slurmdbd ten seconds
+    later, and refuses jobs of newer users until then (ctld_assoc_mgr_init, slurmdbd_agent.c).
     """
     users = read_json(MANAGED, NOTHING)["users"]
     wanted = {(account, row["name"]) for row in users for account in row["accounts"]}
     if wanted <= _cached_associations():
         return
-    # One that somebody deleted manually is drift: slurmctld never gets it.
+    # An association that somebody deleted is drift: slurmctld never gets it.
     wanted &= {(row["account"], row["user"]) for row in associations(seconds=READ_SECONDS)}
     wait(
         "the associations of the stack's users in slurmctld",
@@ -136,28 +145,28 @@ def _cached_associations() -> set[tuple[str, str]]:
 
 
 def read_database() -> dict[str, Any]:
-    """Return what the database holds, as sacctmgr prints it."""
+    """Return the contents of the database, as sacctmgr prints them."""
     return {name: read(seconds=READ_SECONDS) for name, read in PARTS.items()}
 
 
 def plan(
     desired: dict[str, Any], before: dict[str, Any], found: dict[str, Any], *, mend: bool = False
 ) -> list[Command]:
-    """The sacctmgr commands that lead from `found` (what the database holds) to `desired`.
+    """Return the sacctmgr commands that change the database from `found`, its contents, to `desired`. A pure function.
 
-    `before` is what was ours so far: what is in there and no longer wanted goes; with `mend`, so do limits that others
-    set on what is ours. A pure function. Things are made before they are named, and taken away after nobody names
-    them. No value is sent that is there: beside an account's unchanged parent, sacctmgr ignores all others and fails.
+    What is in `before` (made by earlier runs) and not in `desired` is removed; with `mend`, also limits that others set
+    on the stack's rows. Entities are created before they are referenced, and removed after that. Only values that
+    differ are sent: if an account's parent is unchanged, sacctmgr ignores all other values and fails.
     """
     return [
-        *_qos(desired["qos"], _named(before["qos"]), found["qos"], mend=mend),
-        *_accounts(desired["accounts"], _named(before["accounts"]), found, mend=mend),
-        *_users(desired["users"], _named(before["users"]), found, mend=mend),
+        *_qos(desired["qos"], _by_name(before["qos"]), found["qos"], mend=mend),
+        *_accounts(desired["accounts"], _by_name(before["accounts"]), found, mend=mend),
+        *_users(desired["users"], _by_name(before["users"]), found, mend=mend),
         *_removals(desired, before, found),
     ]
 
 
-def _named(rows: list[Row]) -> dict[str, Row]:
+def _by_name(rows: list[Row]) -> dict[str, Row]:
     return {row["name"]: row for row in rows}
 
 
@@ -167,11 +176,12 @@ def _qos(desired: list[Row], before: dict[str, Row], found: dict[str, Row], *, m
         if name not in found:
             yield ["add", "qos", name, *(f"{key}={value}" for key, value in row.items() if key != "name")]
             continue
-        ours = QOS_LIMITS if mend else {**row, **before.get(name, {})}
+        managed = QOS_LIMITS if mend else {**row, **before.get(name, {})}
+        limits = [(key, row.get(key, ""), found[name].get(key, "")) for key in QOS_LIMITS if key in managed]
         settings = [
-            f"{key}={output.limit_value(key, said, there)}"
-            for key in QOS_LIMITS
-            if key in ours and not output.same_limit(key, said := row.get(key, ""), there := found[name].get(key, ""))
+            f"{key}={output.limit_value(key, wanted, current)}"
+            for key, wanted, current in limits
+            if not output.same_limit(key, wanted, current)
         ]
         if settings:
             yield ["modify", "qos", "where", f"name={name}", "set", *settings]
@@ -185,19 +195,21 @@ def _accounts(desired: list[Row], before: dict[str, Row], found: dict[str, Any],
             yield ["add", "account", name, *(f"{key}={value}" for key, value in row.items() if key != "name")]
             continue
         place = places.get(name, {})
-        there = {**found["accounts"][name], "parent": place.get("parentname"), "fairshare": place.get("share")}
-        said = {key: value for key, value in row.items() if key != "name"}
+        current = {**found["accounts"][name], "parent": place.get("parentname"), "fairshare": place.get("share")}
+        wanted = {key: value for key, value in row.items() if key != "name"}
         if mend or "fairshare" in before.get(name, {}):
-            said.setdefault("fairshare", 1)
-        # Slurm keeps descriptions and organizations in lower case.
-        settings = [f"{key}={value}" for key, value in said.items() if str(value).lower() != str(there[key]).lower()]
-        settings += _unlimited(place) if mend else []
+            wanted.setdefault("fairshare", 1)
+        # Slurm stores descriptions and organizations in lower case.
+        settings = [
+            f"{key}={value}" for key, value in wanted.items() if str(value).lower() != str(current[key]).lower()
+        ]
+        settings += _remove_limits(place) if mend else []
         if settings:
             yield ["modify", "account", "where", f"name={name}", "set", *settings]
 
 
 def _users(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *, mend: bool) -> Iterator[Command]:
-    # New users with the same rights are made together: every call of sacctmgr takes half a second.
+    # New users with the same rights are created by one command, because each call of sacctmgr takes half a second.
     new: dict[tuple[str, ...], list[str]] = {}
     for row in desired:
         name = row["name"]
@@ -224,47 +236,50 @@ def _users(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *,
 
 
 def _rights(row: Row, before: Row | None, place: Row, *, mend: bool) -> Iterator[str]:
-    """Yield what differs of a user's QOS in an account; without any, `normal` is Slurm's own."""
+    """Yield the settings of a user's QOS in an account that differ. Slurm's default QOS is `normal`."""
     if row["qos"] or mend or (before or {}).get("qos"):
-        said = row["qos"] or ["normal"]
-        if set(said) != set(filter(None, place["qos"].split(","))):
-            yield f"qos={','.join(said)}"
+        qos = row["qos"] or ["normal"]
+        if set(qos) != set(filter(None, place["qos"].split(","))):
+            yield f"qos={','.join(qos)}"
         first = row["qos"][0] if row["qos"] else ""
         if place["defaultqos"] != first:
             yield f"defaultqos={first or -1}"
     if mend:
         yield from ["fairshare=1"] if place["share"] != "1" else []
-        yield from _unlimited(place)
+        yield from _remove_limits(place)
 
 
-def _unlimited(place: Row) -> list[str]:
-    """Return what takes away the limits of an association: a stack sets none there, it limits by QOS."""
-    none = {key: output.limit_value("GrpTRES" if "TRES" in key else key, "", place.get(key, "")) for key in ON_PEOPLE}
+def _remove_limits(place: Row) -> list[str]:
+    """Return the settings that remove the limits of an association: a stack limits by QOS only."""
+    none = {key: output.limit_value("GrpTRES" if "TRES" in key else key, "", place.get(key, "")) for key in LIMITS}
     return [f"{key}={value}" for key, value in none.items() if place.get(key)]
 
 
 def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, Any]) -> Iterator[Command]:
     wanted = {row["name"]: set(row["accounts"]) for row in desired["users"]}
-    there = {(row["user"], row["account"]) for row in found["associations"] if row["user"]}
+    associated = {(row["user"], row["account"]) for row in found["associations"] if row["user"]}
     for row in before["users"]:
         name = row["name"]
         if name not in wanted:
-            if any(user == name for user, _ in there):
+            if any(user == name for user, _ in associated):
                 yield ["delete", "user", f"name={name}"]
             continue
         for account in row["accounts"]:
-            if account not in wanted[name] and (name, account) in there:
+            if account not in wanted[name] and (name, account) in associated:
                 yield ["delete", "user", f"name={name}", f"account={account}"]
-    # Children before parents, wherever an edit that failed has left them.
+    # Children before parents, in the tree that the database has now.
     parents = {row["account"]: row.get("parentname", "") for row in found["associations"] if not row["user"]}
-    for name in sorted(_gone("accounts", desired, before, found["accounts"]), key=lambda name: -_depth(name, parents)):
+    for name in sorted(
+        _removed("accounts", desired, before, found["accounts"]), key=lambda name: -_depth(name, parents)
+    ):
         yield ["delete", "account", f"name={name}"]
-    yield from (["delete", "qos", f"name={name}"] for name in _gone("qos", desired, before, found["qos"]))
+    yield from (["delete", "qos", f"name={name}"] for name in _removed("qos", desired, before, found["qos"]))
 
 
-def _gone(kind: str, desired: dict[str, Any], before: dict[str, Any], there: Container[str]) -> list[str]:
-    kept = _named(desired[kind])
-    return [name for name in reversed(_named(before[kind])) if name not in kept and name in there]
+def _removed(kind: str, desired: dict[str, Any], before: dict[str, Any], existing: Container[str]) -> list[str]:
+    """Return the names that are in `before` and in the database, and not in `desired`."""
+    kept = _by_name(desired[kind])
+    return [name for name in reversed(_by_name(before[kind])) if name not in kept and name in existing]
 
 
 def _depth(name: str, parents: dict[str, str]) -> int:
@@ -273,25 +288,25 @@ def _depth(name: str, parents: dict[str, str]) -> int:
 
 
 def known_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
-    """Every account: description, organization."""
+    """Return description and organization of every account."""
     rows = _show("account", "account", "descr", "org", seconds=seconds)
     return {name: {"description": text, "organization": owner} for name, text, owner in rows}
 
 
 def associations(*, seconds: float = SACCTMGR_SECONDS) -> list[dict[str, str]]:
-    """Every account's place in the tree, and every user's in an account: parent, shares, QOS, limits that it has."""
-    fields = ("account", "user", "parentname", "share", "defaultqos", "qos", *ON_PEOPLE)
+    """Return the association of every account and of every user in an account: parent, shares, QOS and limits."""
+    fields = ("account", "user", "parentname", "share", "defaultqos", "qos", *LIMITS)
     rows = [dict(zip(fields, row, strict=False)) for row in _show("assoc", *fields, seconds=seconds)]
-    return [{key: value for key, value in row.items() if value or key not in ON_PEOPLE} for row in rows]
+    return [{key: value for key, value in row.items() if value or key not in LIMITS} for row in rows]
 
 
 def default_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, str]:
-    """Every user's default account."""
+    """Return every user's default account."""
     return {row[0]: row[1] for row in _show("user", "user", "defaultaccount", seconds=seconds)}
 
 
 def known_qos(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
-    """Every QOS with the limits that it has, by the names of sacctmgr's options."""
+    """Return the limits of every QOS, by the names of sacctmgr's options."""
     rows = _show("qos", "name", *QOS_LIMITS.values(), seconds=seconds)
     return {
         name: {key: value for key, value in zip(QOS_LIMITS, values, strict=False) if value} for name, *values in rows
@@ -299,7 +314,7 @@ def known_qos(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]
 
 
 def _show(kind: str, *fields: str, seconds: float) -> list[list[str]]:
-    # Without slurmdbd, sacctmgr tries for many seconds before it says so. Pods have their slurmdbd elsewhere.
+    # Without slurmdbd, sacctmgr retries for many seconds. In pods without slurmdbd.conf, slurmdbd runs elsewhere.
     if (slurmctld.ETC / "slurmdbd.conf").exists() and not listens(slurmctld.SLURMDBD_PORT):
         raise SetupError(f"nothing listens on slurmdbd's port {slurmctld.SLURMDBD_PORT}")
     return database.sacctmgr_show(kind, *fields, timeout=seconds)

@@ -1,7 +1,7 @@
-"""Jobs whose records in the database are not what became of them, as after a kill of slurmctld.
+"""Finds jobs whose records in the database are wrong or missing, as after a kill of slurmctld, and rebuilds records.
 
-What became of them is in COMPLETIONS, one line of JSON for each job that ended, from jobcomp.lua. Its values are the
-users' own, and the user slurm can write there: none is used before it was checked.
+COMPLETIONS has a line of JSON for each ended job, from jobcomp.lua. Users choose some of its values, and the user slurm
+can write the file: every value is checked before it is used.
 """
 
 import gzip
@@ -15,20 +15,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accounting.database import DATABASE, cluster_name, query
-from accounting.merge_jobs import count
+from accounting.database import DATABASE, cluster_name, count_jobs, query
 from slurm import scheduler
 from system.host import SetupError, log, open_regular, run
 
-# Names of tables have the stack's checked cluster name, texts of users are hexadecimal, all else are numbers.
+# SQL contains names of tables (with the stack's checked cluster name), texts of users as hexadecimal, and numbers.
 # ruff: noqa: S608
 
 COMPLETIONS = Path("/var/log/slurm/job_completions.log")
-ROTATED = 6  # weekly files that have jobs of LATELY
-TAIL = 1 << 20  # bytes at the end of the newest ones that are looked at for `status`
-MOST = 1 << 28  # bytes of a file that are looked at otherwise
-SETTLED = 600  # seconds after which a record is no longer on its way
-LATELY = 27 * 86400  # seconds since the submission: the shortest `purge_after_months` leaves the records of a month
+ROTATED = 6  # weekly files that can have jobs of the last LATELY seconds
+TAIL = 1 << 20  # bytes at the end of the newest files that `status` reads
+MOST = 1 << 28  # bytes of a file that are read otherwise
+SETTLED = 600  # seconds after which slurmctld has sent a record
+LATELY = 27 * 86400  # seconds since the submission; the shortest `purge_after_months` leaves the records of a month
 NEEDED = ("job_id", "submit_time", "start_time", "end_time", "job_state", "user_id", "group_id")
 TEXTS = frozenset(
     "user_name account partition qos resv_name name work_dir features nodes tres_alloc_str tres_req_str comment "
@@ -40,57 +39,59 @@ Job = dict[str, Any]
 
 
 def observe_records() -> dict[str, Any]:
-    """Numbers of runaways, which the database takes to be running, and of ended jobs that it does not know."""
+    """Return the numbers of runaway jobs (running in the database only) and of ended jobs without a record."""
     table = f"{DATABASE}.`{cluster_name()}_job_table`"
     old = f"UNIX_TIMESTAMP() - {SETTLED}"
     running = query(
         f"SELECT id_job FROM {table} WHERE time_end = 0 AND deleted = 0 AND time_start > 0 AND time_start < {old};"
     )
-    absent, here = _absent(TAIL), jobs_of_slurmctld()
+    absent, current = _without_record(TAIL), jobs_of_slurmctld()
     return {
-        "runaway": sorted({row[0] for row in running} - here, key=int),
-        "unrecorded": sorted({str(job["job_id"]) for job in absent} - here, key=int),
+        "runaway": sorted({row[0] for row in running} - current, key=int),
+        "unrecorded": sorted({str(job["job_id"]) for job in absent} - current, key=int),
     }
 
 
 def jobs_of_slurmctld() -> set[str]:
-    """Numbers of the jobs that slurmctld has: the records of these may wait in its queue."""
+    """Return the numbers of the jobs that slurmctld has: it may have their records in its queue."""
     return set(run("squeue", "--all", "--noheader", "--states=all", "--format=%A", timeout=3).split())
 
 
 def unrecorded() -> list[Job]:
-    """The ended jobs that neither the database nor slurmctld has."""
-    absent, here = _absent(), jobs_of_slurmctld()
-    return [job for job in absent if str(job["job_id"]) not in here]
+    """Return the ended jobs that neither the database nor slurmctld has."""
+    absent, current = _without_record(), jobs_of_slurmctld()
+    return [job for job in absent if str(job["job_id"]) not in current]
 
 
-def _absent(tail: int | None = None) -> list[Job]:
-    """The ended jobs that the database does not know, of `tail` bytes at the end of COMPLETIONS. slurmctld is asked for
-    those that it has afterwards: a job that ends meanwhile is one of these."""
+def _without_record(tail: int | None = None) -> list[Job]:
+    """Return the ended jobs in the last `tail` bytes of COMPLETIONS that the database does not have.
+
+    Ask slurmctld for its jobs after this: they include those that end meanwhile.
+    """
     jobs = ended(tail)
     numbers = ",".join(["0", *(str(number) for number, _ in jobs)])
     table = f"{DATABASE}.`{cluster_name()}_job_table`"
     rows = query(f"SELECT id_job, time_submit FROM {table} WHERE id_job IN ({numbers});")
-    found = {(int(number), int(submitted)) for number, submitted in rows}
-    return [job for key, job in sorted(jobs.items()) if key not in found]
+    recorded = {(int(number), int(submitted)) for number, submitted in rows}
+    return [job for key, job in sorted(jobs.items()) if key not in recorded]
 
 
 def ended(tail: int | None = None) -> dict[tuple[int, int], Job]:
-    """Jobs of COMPLETIONS, by number and time of submission; not of those whose records may have been purged since."""
-    found: dict[tuple[int, int], Job] = {}
+    """Return the jobs of COMPLETIONS by number and time of submission, without those that may have been purged."""
+    jobs: dict[tuple[int, int], Job] = {}
     since = time.time() - LATELY
     for line in _lines(tail):
         try:
             job = json.loads(line)
         except (ValueError, RecursionError):
-            continue  # half a line, of a slurmctld that was killed meanwhile
-        if is_sound(job) and job["submit_time"] > since:
-            found[job["job_id"], job["submit_time"]] = job  # of several, slurmctld's last word
-    return found
+            continue  # an incomplete line of a killed slurmctld
+        if is_valid(job) and job["submit_time"] > since:
+            jobs[job["job_id"], job["submit_time"]] = job  # the last of several lines counts
+    return jobs
 
 
-def is_sound(job: object) -> bool:
-    """Return whether it is a job as jobcomp.lua writes one: numbers that the database takes, and bytes."""
+def is_valid(job: object) -> bool:
+    """Return whether the value is a job as jobcomp.lua writes it: numbers in the database's range, and bytes."""
     return (
         isinstance(job, dict)
         and all(name in job for name in NEEDED)
@@ -112,9 +113,9 @@ def _lines(tail: int | None) -> Iterator[bytes]:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """The end of a file; nothing of what is none, or is damaged."""
+    """Return the end of a file; nothing if it is not a regular file or is damaged."""
     try:
-        # The user slurm may put anything in its place.
+        # open_regular, since the user slurm may put anything at this path.
         with open_regular(path) as file:
             if path.suffix == ".gz":
                 return gzip.GzipFile(fileobj=file).read(most)
@@ -130,13 +131,16 @@ REQUEUED = 0x400  # JOB_REQUEUE of slurm.h, a flag that the database has as a st
 STATES = (
     "PENDING RUNNING SUSPENDED COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY"
 ).split()
-# Since 24.11 slurmctld numbers rows itself: cluster << 52 | milliseconds << 10 | counter (sluid.c). Rows of ours have
-# the milliseconds of January 1970, so that none is in the way of one that slurmctld has yet to send.
-CLUSTER_BITS, OURS = 52, 1 << 36
+# Since 24.11 slurmctld numbers rows itself: cluster << 52 | milliseconds << 10 | counter (sluid.c). Rebuilt rows have
+# the milliseconds of January 1970, so that slurmctld never uses the same number.
+CLUSTER_BITS, REBUILT_ROWS = 52, 1 << 36
 
 
 def rebuild(payload: Mapping[str, Any]) -> None:
-    """Print the ended jobs without a record, each a JSON list in a line; with {insert: true} write these records."""
+    """Print the ended jobs without a record, each as a JSON list in a line; with {insert: true} write the records.
+
+    Raises SetupError while slurmctld has records that slurmdbd has not accepted yet.
+    """
     if waiting := scheduler.statistics()["waiting"]:
         raise SetupError(
             f"slurmctld has {waiting} records that slurmdbd has not taken yet: have slurmdbd and MariaDB run, and wait "
@@ -148,35 +152,35 @@ def rebuild(payload: Mapping[str, Any]) -> None:
             log(job_line(job))
     elif jobs:
         query("\n".join(statements(cluster_name(), jobs)))
-        log(f"wrote the records of {count(len(jobs))}; sreport counts them after slurmdbd's next hourly rollup")
+        log(f"wrote the records of {count_jobs(len(jobs))}; sreport counts them after slurmdbd's next hourly rollup")
 
 
 def job_line(job: Job) -> str:
-    """Return what a record will say, a JSON list of texts."""
-    began, ended = (
+    """Return the main values of the record of a job, as a JSON list of texts."""
+    began, ended_at = (
         time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(moment)) if moment else "-"
         for moment in (started(job), job["end_time"])
     )
     number = state_of(job)
     name = STATES[number] if number < len(STATES) else "REQUEUED" if number == REQUEUED else str(number)
-    fields = (user_name(job), text_of(job, "account") or "-", text_of(job, "partition") or "-", name, began, ended)
+    fields = (user_name(job), text_of(job, "account") or "-", text_of(job, "partition") or "-", name, began, ended_at)
     return json.dumps([str(job["job_id"]), *fields])
 
 
 def statements(cluster: str, jobs: list[Job]) -> list[str]:
-    """SQL that inserts the records, and has sreport count them; all of it, or nothing. A row that is there stays."""
+    """Return SQL that inserts the records in one transaction, so that sreport counts them; existing rows stay."""
     table = f"{DATABASE}.`{cluster}_job_table`"
     since = min(started(job) or job["submit_time"] for job in jobs)
     return [
-        "SET SESSION sql_mode = '';",  # as slurmdbd does: what is too long for a column is cut
+        "SET SESSION sql_mode = '';",  # as slurmdbd does: values that are too long for a column are truncated
         "START TRANSACTION;",
         f"SELECT COALESCE(MAX(job_db_inx), 0) >> {CLUSTER_BITS} << {CLUSTER_BITS} INTO @cluster FROM {table};",
         (
             f"SELECT COALESCE(MAX(job_db_inx), @cluster) INTO @row FROM {table} "
-            f"WHERE job_db_inx BETWEEN @cluster AND @cluster + {OURS};"
+            f"WHERE job_db_inx BETWEEN @cluster AND @cluster + {REBUILT_ROWS};"
         ),
         *(_insert(cluster, table, job) for job in jobs),
-        # As slurmdbd does where it hears of a job late (as_mysql_job_start).
+        # As slurmdbd does for a job that is reported late (as_mysql_job_start).
         (
             f"UPDATE {DATABASE}.`{cluster}_last_ran_table` SET hourly_rollup = LEAST(hourly_rollup, {since}), "
             f"daily_rollup = LEAST(daily_rollup, {since}), monthly_rollup = LEAST(monthly_rollup, {since});"
@@ -213,7 +217,7 @@ def _insert(cluster: str, table: str, job: Job) -> str:
         "nodes_alloc": job.get("total_nodes", 0),
         "id_user": job["user_id"],
         "id_group": job["group_id"],
-        # The most special association, as slurmctld takes it; of a user who has left there is one that is deleted.
+        # The most specific association, as slurmctld uses it; a removed user has a deleted one.
         "id_assoc": f"COALESCE(({assoc} WHERE user = {name} AND acct = {account} AND `partition` IN ('', {part}) "
         "ORDER BY deleted, `partition` = '' LIMIT 1), 0)",
         "id_qos": f"COALESCE(({qos} WHERE name = {_sql(text_of(job, 'qos'))} ORDER BY deleted LIMIT 1), 0)",
@@ -237,7 +241,7 @@ def _insert(cluster: str, table: str, job: Job) -> str:
 
 
 def started(job: Job) -> int:
-    """Return when it began; 0 for one that was cancelled before, whose start slurmctld only expected."""
+    """Return the start of the job; 0 if it was cancelled before, when slurmctld only had an expected start."""
     return job["start_time"] if job["start_time"] <= job["end_time"] else 0
 
 
@@ -254,7 +258,7 @@ def user_name(job: Job) -> str:
 
 
 def text_of(job: Job, name: str) -> str:
-    """A text of it: jobcomp.lua writes bytes, which are UTF-8 where users have typed them."""
+    """Return a text of the job: jobcomp.lua writes each byte as a character, and users type UTF-8."""
     return str(job.get(name, "")).encode("latin-1").decode(errors="replace")
 
 

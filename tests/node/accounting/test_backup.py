@@ -4,44 +4,44 @@ end (tests/e2e/test_day_two.py); here is what it is asked for."""
 import re
 
 import pytest
-from accounting import backup, database, merge_jobs
-from accounting.merge_jobs import close, go_on_from, make_way, pick, resources, translate
+from accounting import backup, database
 from system.host import SetupError
 
 ROWS = "3,5"
 
 
 def test_rows_of_jobs_that_go_on_are_picked_and_those_that_slurmctld_remembers():
-    assert "(a.id_job, a.time_submit) IN ((7, 100), (8, 200))" in pick("dev", "live", "fresh", [(7, 100), (8, 200)])
-    without = pick("dev", "live", "fresh", [])
+    rows = backup.pick_rows("dev", "live", "fresh", [(7, 100), (8, 200)])
+    assert "(a.id_job, a.time_submit) IN ((7, 100), (8, 200))" in rows
+    without = backup.pick_rows("dev", "live", "fresh", [])
     assert "IN (" not in without
     assert "a.time_end = 0 OR b.time_end = 0" in without
 
 
 def test_every_table_that_names_a_row_follows_when_it_moves():
-    statements = make_way("dev", "live", "fresh", ROWS)
+    statements = backup.free_row_numbers("dev", "live", "fresh", ROWS)
     moved = {match[1] for text in statements if (match := re.match(r"UPDATE fresh\.`dev_(\w+)`", text))}
-    assert moved == set(merge_jobs.PARTS)
+    assert moved == set(backup.JOB_TABLES)
 
 
 def test_only_records_of_jobs_that_nobody_knows_are_closed():
-    assert "NOT IN ((7, 100))" in close("dev", "fresh", 500, [(7, 100)])
-    assert "NOT IN" not in close("dev", "fresh", 500, [])
-    assert "GREATEST(time_start, 500)" in close("dev", "fresh", 500, [])
+    assert "NOT IN ((7, 100))" in backup.close_unknown("dev", "fresh", 500, [(7, 100)])
+    assert "NOT IN" not in backup.close_unknown("dev", "fresh", 500, [])
+    assert "GREATEST(time_start, 500)" in backup.close_unknown("dev", "fresh", 500, [])
 
 
 def test_numbers_of_accounts_and_qos_are_translated_for_carried_rows_only():
-    assert all(f"job_db_inx IN ({ROWS})" in text for text in translate("dev", "live", "fresh", ROWS))
+    assert all(f"job_db_inx IN ({ROWS})" in text for text in backup.translate_ids("dev", "live", "fresh", ROWS))
 
 
 def test_no_row_number_is_given_twice():
-    assert go_on_from("fresh.`t`", 12) == "ALTER TABLE fresh.`t` AUTO_INCREMENT = 12;"
-    assert str(merge_jobs.MARGIN) in go_on_from("fresh.`t`", 0)
+    assert backup.set_next_row("fresh.`t`", 12) == "ALTER TABLE fresh.`t` AUTO_INCREMENT = 12;"
+    assert str(backup.MARGIN) in backup.set_next_row("fresh.`t`", 0)
 
 
 def test_resources_keep_their_amounts_under_other_numbers():
-    assert resources("1=2,4=1,1001=3,1002=3", {"1": "1", "4": "4", "1001": "1002"}) == "1=2,4=1,1002=3"
-    assert resources("", {}) == ""
+    assert backup.translate_resources("1=2,4=1,1001=3,1002=3", {"1": "1", "4": "4", "1001": "1002"}) == "1=2,4=1,1002=3"
+    assert backup.translate_resources("", {}) == ""
 
 
 class TestNumbersOfJobs:
