@@ -1,1 +1,1 @@
-"""Plans of clusters on Google Cloud, made before anything is created there: names, labels, addresses, sizes."""
+"""Google Cloud without its API: names, addresses, file systems, image, checks, impacts, permissions."""

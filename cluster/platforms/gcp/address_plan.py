@@ -1,16 +1,16 @@
 """The address plan on Google Cloud.
 
-The system network is cut into sixteen equal parts:
+The system network is divided into sixteen equal parts:
 
-    part 0-7    the controller has the second address; all others go to nodes and builders, as they come
+    part 0-7    the controller has the second address; Google assigns all others to nodes and builders
     part 8      login machines; near its end the machine of Prometheus
     part 9      Lustre's management server, then its metadata servers
     part 10-15  Lustre's object storage servers
 
-So one more server or login machine changes no other address. Google gives out addresses from a subnetwork's low end, as
-far as is known, though it does not promise to: so what grows by itself lies there, and what is fixed above. Fixed
-addresses are reserved before any machine is made.
-In a network that was there before the stack, Google chooses: others live there.
+So one more server or login machine changes no other address. Google assigns addresses from a subnetwork's low end, as
+far as is known, but does not guarantee it. So nodes have the low addresses, and fixed addresses are above them. Fixed
+addresses are reserved before any machine is created.
+In an existing network Google chooses all addresses, since other machines use that network too.
 """
 
 import ipaddress
@@ -29,13 +29,11 @@ FIRST = 2
 KEPT_AT_END = 2
 """...and its last two (cloud.google.com/vpc/docs/subnets#unusable-ip-addresses-in-every-subnet)."""
 GPU_NETWORKS = 8
-"""Networks that the GPUs' part is cut into: a machine's NICs must all be in different ones."""
-
+"""Networks that the GPUs' range is divided into: each NIC of a machine must be in a network of its own."""
 NAT_ADDRESSES = 2
-"""Public addresses of Cloud NAT: 64512 ports each, so 1008 machines at the least ports that one is given."""
-
+"""Public addresses of Cloud NAT: each has 64512 ports, enough for 1008 machines with the fewest ports."""
 LOGIN, METADATA, OBJECTS = 8, 9, 10
-"""First part of each kind of machine with a fixed address; nodes have all below the first."""
+"""First part of each kind of machine with a fixed address; nodes have all parts below the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,19 +45,19 @@ class Plan:
     gpu: tuple[str, ...] = ()
     """Range of each GPU subnetwork, in the order of the NICs; empty where no node has GPU NICs."""
     second: str | None = None
-    """Range of the network of the nodes' second NIC, where they have one beside those of the GPUs."""
+    """Range of the network of the host's second NIC; None if nodes have one host NIC."""
     managed: str | None = None
-    """Range of what Google runs in a network peered by private service access: Managed Lustre, Filestore."""
+    """Range of services that are reached by private service access: Managed Lustre, Filestore."""
     filestore: str | None = None
     """Range of a Filestore of a basic tier, which has a peering of its own."""
     of: Mapping[str, str] = field(default_factory=dict)
-    """Fixed address of machines that are no nodes, Lustre servers among them, by name; empty in an existing network."""
+    """Fixed addresses of all machines but nodes, with Lustre's servers, by name; empty in an existing network."""
     dynamic: str = ""
-    """The range of nodes' addresses: first and last."""
+    """The nodes' addresses: first and last."""
 
 
 def plan(config: ClusterConfig) -> Plan:
-    """Give each part of the cluster its addresses. `crowded` says what does not fit; here it would overlap."""
+    """Return the addresses of all machines. They overlap in a network for which `shortages` returns something."""
     system = ipaddress.IPv4Network(config.network.cidr)
     gpu = ipaddress.IPv4Network(config.network.gpu_cidr or NETWORK["gpu_cidr"])
     fabric = fabric_of(config)
@@ -71,7 +69,7 @@ def plan(config: ClusterConfig) -> Plan:
         system=str(system),
         gpu=tuple(map(str, gpu.subnets(prefixlen_diff=3)))[: fabric.nics],
         second=(config.network.second_cidr or NETWORK["second_cidr"]) if len(fabric.host_nics) > 1 else None,
-        # The lower half, and the last eight addresses: the two can't meet.
+        # The lower half, and the last eight addresses: they can't overlap.
         managed=str(next(services.subnets())) if peered(config) else None,
         filestore=f"{services.broadcast_address - 7}/29" if own_range else None,
         of=fixed,
@@ -80,50 +78,51 @@ def plan(config: ClusterConfig) -> Plan:
 
 
 def fabrics(config: ClusterConfig) -> list[Fabric]:
-    """The fabrics of the nodes whose GPUs have NICs of their own, each once, in the order of the file."""
-    found = (nodeset_type(config, section).family.fabric for section in config.nodesets.values())
-    return [fabric for fabric in dict.fromkeys(found) if fabric.nics]
+    """Return the different fabrics of nodes whose GPUs have NICs of their own, in the order of the file."""
+    all_fabrics = (nodeset_type(config, section).family.fabric for section in config.nodesets.values())
+    return [fabric for fabric in dict.fromkeys(all_fabrics) if fabric.nics]
 
 
 def fabric_of(config: ClusterConfig) -> Fabric:
-    """The one fabric that the stack's networks are made for; a check refuses a second one."""
+    """Return the one fabric that the stack's networks are created for; a check refuses a second one."""
     return next(iter(fabrics(config)), NONE)
 
 
 def reserved(config: ClusterConfig) -> tuple[str, ...]:
-    """Names of the machines that keep one address for as long as they are in the stack."""
-    ours = [machine.name for machine in machines(config) if machine.roles != ("node",)]
-    return (*ours, *(server.name for server in servers(config)))
+    """Return the names of the machines with a reserved address, which they keep while they are in the stack."""
+    names = [machine.name for machine in machines(config) if machine.roles != ("node",)]
+    return (*names, *(server.name for server in servers(config)))
 
 
 def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:
-    """Return for each kind of machine: how many there are, and for how many the plan has addresses."""
+    """Return for each kind of machine its count, and the number of addresses that the plan has for it."""
     system = ipaddress.IPv4Network(config.network.cidr)
     part = system.num_addresses // PARTS
-    found = machines(config)
+    all_machines = machines(config)
     lustre = [server.kind for server in servers(config)]
-    # Among the nodes' addresses is the controller's, and the builder's for as long as that lives.
+    # The nodes' addresses include the controller's, and the builder's during a bake.
     nodes = LOGIN * part - FIRST - 2
     return {
         "login machines": (
-            sum(machine.roles == ("login",) for machine in found),
-            part - (3 if any(machine.roles == ("monitoring",) for machine in found) else 1),
+            sum(machine.roles == ("login",) for machine in all_machines),
+            part - (3 if any(machine.roles == ("monitoring",) for machine in all_machines) else 1),
         ),
         "Lustre metadata servers": (lustre.count("mds"), part - 2),
         "Lustre object storage servers": (lustre.count("oss"), (PARTS - OBJECTS) * part - 1 - KEPT_AT_END),
-        "nodes": (sum(machine.roles == ("node",) for machine in found) + len(elastic_machines(config)), nodes),
+        "nodes": (sum(machine.roles == ("node",) for machine in all_machines) + len(elastic_machines(config)), nodes),
     }
 
 
-def crowded(config: ClusterConfig) -> list[str]:
-    """Return what the system network is too small for, in words; empty where all fits, and in an existing network."""
+def shortages(config: ClusterConfig) -> list[str]:
+    """Return the kinds of machines for which the system network has too few addresses, in words; none in an existing
+    network."""
     if config.network.existing:
         return []
-    return [f"{wanted} {kind}, for {fits} addresses" for kind, (wanted, fits) in room(config).items() if wanted > fits]
+    return [f"{count} {kind}, for {fits} addresses" for kind, (count, fits) in room(config).items() if count > fits]
 
 
 def table(plan: Plan) -> str:
-    """The plan as text, one range or address a line."""
+    """Return the plan as text, one range or address in each line."""
     rows = [("system network", plan.system, "")]
     if plan.of:
         gateway = ipaddress.IPv4Network(plan.system).network_address + 1
@@ -153,5 +152,5 @@ def _fixed(config: ClusterConfig, system: ipaddress.IPv4Network) -> Iterable[tup
 
 
 def _start(system: ipaddress.IPv4Network, part: int) -> ipaddress.IPv4Address:
-    """A part's second address: one that ends in .0 is taken for a network's own by too many programs."""
+    """Return a part's second address: many programs take an address that ends in .0 for that of a network."""
     return system.network_address + part * (system.num_addresses // PARTS) + 1

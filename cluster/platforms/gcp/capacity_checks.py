@@ -1,4 +1,4 @@
-"""Errors and warnings of how machines are asked for on Google Cloud: capacity, placement, fabrics, elastic nodes."""
+"""Checks of machines on Google Cloud: capacity, placement, fabrics, elastic nodes."""
 
 from collections.abc import Iterator
 
@@ -25,17 +25,17 @@ _NO_PLACEMENT = [row.name for row in FAMILIES.values() if row.platform == "gcp" 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     for role, machine in (("controller", config.controller), ("login", config.login)):
         yield from _role_errors(role, machine)
-    made_for = fabric_of(config)
+    network_fabric = fabric_of(config)
     for name, section in config.nodesets.items():
         kind = roster.nodeset_type(config, section)
         if not kind.family.fabric.set_up:
             yield _fabric_error(name, kind)
-        elif kind.family.fabric.nics and kind.family.fabric is not made_for:
+        elif kind.family.fabric.nics and kind.family.fabric is not network_fabric:
             yield Finding(
                 id="machine-type-fabrics",
                 at=("nodesets", name, "machine_type"),
                 given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.name}",
-                allowed=f"one fabric in a cluster; another nodeset has {made_for.name}",
+                allowed=f"one fabric in a cluster; another nodeset has {network_fabric.name}",
                 todo="make a stack of their own for these nodes",
             )
         row = ACCELERATORS.get(section.gpus.type) if section.gpus else None
@@ -47,22 +47,22 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
                 allowed=f"of {section.gpus.type} in one machine: {listing(map(str, row.counts))}",
                 todo="take one of these, and more nodes if you need more",
             )
-        for at, capacity in () if section.on else _ways(name, section):
-            yield from _way_errors(at, capacity, kind)
+        for at, capacity in () if section.on else _capacities(name, section):
+            yield from _capacity_errors(at, capacity, kind)
             if section.elastic:
                 yield from _elastic_errors(at, capacity, section)
             yield from _policy_errors(config, (*at, "reservation"), capacity)
 
 
-def _ways(name: str, section: Nodeset) -> Iterator[tuple[Location, Capacity]]:
-    """Place and value of each way in which a nodeset's machines are asked for."""
+def _capacities(name: str, section: Nodeset) -> Iterator[tuple[Location, Capacity]]:
+    """Yield each capacity of a nodeset, with its location in the stack file."""
     at = ("nodesets", name, "capacity")
     for index, capacity in enumerate(section.ways):
         yield ((*at, index) if isinstance(section.capacity, tuple) else at), capacity
 
 
 def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Iterator[Finding]:
-    """Yield ways in which machines can't come and go with jobs, or after which no other is tried."""
+    """Yield capacities that elastic nodes can't have, and those after which no other is tried."""
     allowed = "on_demand, spot, flex or a reservation of an elastic nodeset"
     if capacity.flex and capacity is not section.ways[-1]:
         yield Finding(
@@ -84,52 +84,53 @@ def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Itera
 
 
 def flex_times(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield partitions whose jobs may run longer than machines of flex start are held."""
+    """Yield partitions whose jobs may run longer than machines of flex start exist."""
     for name in elastic_nodesets(config):
-        held = min((minutes(way.flex.max_run) for way in config.nodesets[name].ways if way.flex), default=0.0)
-        most = held - boot_seconds(config, name) / 60
+        longest = min((minutes(way.flex.max_run) for way in config.nodesets[name].ways if way.flex), default=0.0)
+        most = longest - boot_seconds(config, name) / 60
         for partition, row in config.partitions.items():
-            if held and name in row.nodesets and minutes(row.max_time) > most:
+            if longest and name in row.nodesets and minutes(row.max_time) > most:
                 yield Finding(
                     id="elastic-flex-time",
                     at=("partitions", partition, "max_time"),
                     given=row.max_time,
-                    allowed=f"{as_time(most)} at most: machines of flex start of {name} are deleted {as_time(held)} "
+                    allowed=f"{as_time(most)} at most: machines of flex start of {name} are deleted {as_time(longest)} "
                     "after they were created, and jobs are placed before that time is known",
                     todo=f'write `max_time: "{as_time(most)}"`',
                 )
 
 
 def as_time(span: float) -> str:
-    """Minutes as Slurm writes them."""
+    """Return minutes as Slurm writes them."""
     days, rest = divmod(int(span), 24 * 60)
     return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00"
 
 
 def elastic_bindings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield more nodesets than a role of the controller may be bound for."""
-    elastic, repaired = elastic_nodesets(config), repaired_nodesets(config)
-    if len(repaired) > BINDINGS:
+    """Yield more nodesets than IAM accepts conditions for one role of the controller."""
+    elastic, repaired = len(elastic_nodesets(config)), len(repaired_nodesets(config))
+    allowed = f"{BINDINGS}: IAM binds a role to an account under so many conditions, and each nodeset is one"
+    if repaired > BINDINGS:
         yield Finding(
             id="repair-many",
             at=("slurm", "reconcile", "static"),
-            given=f"{len(repaired)} nodesets with a number as `count`",
-            allowed=f"{BINDINGS}: IAM binds a role to an account under so many conditions, and each nodeset is one",
+            given=f"{repaired} nodesets with a number as `count`",
+            allowed=allowed,
             todo="join nodesets of the same machines, or remove it",
         )
-    if len(elastic) > BINDINGS:
+    if elastic > BINDINGS:
         yield Finding(
             id="elastic-many",
             at=("nodesets",),
-            given=f"{len(elastic)} nodesets with `count: {{min, max}}`",
-            allowed=f"{BINDINGS}: IAM binds a role to an account under so many conditions, and each nodeset is one",
+            given=f"{elastic} nodesets with `count: {{min, max}}`",
+            allowed=allowed,
             todo="join nodesets of the same machines, or write their `count` as a number",
         )
 
 
 def elastic_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield elastic nodes whose boots take longer than Slurm waits, and users who can act as a controller that may
-    create and delete machines: the packet filter there keeps all but root from the metadata server."""
+    """Yield elastic nodes whose boots take longer than Slurm waits, and users who can become root on a controller that
+    may create and delete machines: the packet filter keeps only other users from the metadata server."""
     elastic = elastic_nodesets(config)
     for name in elastic if installs(config) else ():
         wait = boot_seconds(config, name)
@@ -143,22 +144,22 @@ def elastic_warnings(config: ClusterConfig) -> Iterator[Finding]:
                 todo=f"name an image that has them (image.name, or `bake: true`), or write `ResumeTimeout: "
                 f"{config.slurm.join_seconds}` in `conf` of its partitions",
             )
-    rooted = [user.name for user in config.users if user.sudo]
-    if elastic and config.login.on and rooted:
+    sudoers = [user.name for user in config.users if user.sudo]
+    if elastic and config.login.on and sudoers:
         yield Finding(
             id="elastic-login",
             level=Level.WARNING,
             at=("login", "on"),
-            what=f"{listing(rooted)} can become root on the controller, whose service account may create and delete "
+            what=f"{listing(sudoers)} can become root on the controller, whose service account may create and delete "
             f"the machines of {listing(elastic)}",
             todo="remove `on: controller`, for login machines of their own, or `sudo` of these users",
         )
 
 
 def capacity_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield nodesets whose machines end at a time that Slurm does not have, and jobs that would then never start."""
-    every = [(name, *way) for name, section in config.nodesets.items() for way in _ways(name, section)]
-    for name, at, capacity in every:
+    """Yield nodesets whose machines end at a time that Slurm does not know of, and jobs that would never start."""
+    rows = [(name, *row) for name, section in config.nodesets.items() for row in _capacities(name, section)]
+    for name, at, capacity in rows:
         calendar = capacity.calendar
         if calendar and calendar.ends is None:
             yield Finding(
@@ -197,12 +198,12 @@ def _fabric_error(nodeset: str, kind: MachineType) -> Finding:
 
 def _role_errors(role: str, machine: Controller | Login) -> Iterator[Finding]:
     """Yield placement and GPUs of machines that run no jobs."""
-    way = (machine.capacity.spot or machine.capacity.on_demand) if machine.capacity else None
-    if machine.capacity and way and way.placement:
+    options = (machine.capacity.spot or machine.capacity.on_demand) if machine.capacity else None
+    if machine.capacity and options and options.placement:
         yield Finding(
             id="placement-role",
             at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
-            given=f"{{max_distance: {way.placement.max_distance}}}",
+            given=f"{{max_distance: {options.placement.max_distance}}}",
             allowed="placement of nodesets, whose machines talk to each other",
             todo="remove it here",
         )
@@ -217,7 +218,7 @@ def _role_errors(role: str, machine: Controller | Login) -> Iterator[Finding]:
         )
 
 
-def _way_errors(at: Location, capacity: Capacity, kind: MachineType) -> Iterator[Finding]:
+def _capacity_errors(at: Location, capacity: Capacity, kind: MachineType) -> Iterator[Finding]:
     if capacity.placement and not kind.family.compact_placement:
         yield Finding(
             id="placement-family",
@@ -234,8 +235,16 @@ def _way_errors(at: Location, capacity: Capacity, kind: MachineType) -> Iterator
             allowed="flex start for accelerator-optimized machines, e.g. a3-megagpu-8g",
             todo="write `capacity: {on_demand: {}}`, or {spot: {}}",
         )
-    if capacity.flex:
-        yield from _flex_errors(at, capacity.flex.max_run)
+    if capacity.flex and not LEAST_FLEX_MINUTES <= (longest := minutes(capacity.flex.max_run)) <= MOST_FLEX_MINUTES:
+        yield Finding(
+            id="flex-duration",
+            at=(*at, "flex", "max_run"),
+            given=capacity.flex.max_run,
+            allowed='ten minutes to seven days, e.g. "7-00:00:00"',
+            todo="shorten it: flex start holds machines for a week at most"
+            if longest > MOST_FLEX_MINUTES
+            else "lengthen it",
+        )
     if capacity.calendar and not kind.family.calendar:
         yield Finding(
             id="calendar-family",
@@ -247,7 +256,7 @@ def _way_errors(at: Location, capacity: Capacity, kind: MachineType) -> Iterator
 
 
 def _policy_errors(config: ClusterConfig, at: Location, capacity: Capacity) -> Iterator[Finding]:
-    """Yield a policy of another project or region: templates keep its name alone, another policy's or none's."""
+    """Yield a policy of another project or region. Templates keep only the name, which would be another policy's."""
     folder, _, name = ((capacity.reservation.placement_policy if capacity.reservation else "") or "").rpartition("/")
     own = f"projects/{place(config).project}/regions/{place(config).region}/resourcePolicies"
     if folder and folder != own:
@@ -257,18 +266,4 @@ def _policy_errors(config: ClusterConfig, at: Location, capacity: Capacity) -> I
             given=f"{folder}/{name}",
             allowed=f"a policy of the stack's own project and region: {own}/NAME, or NAME alone",
             todo="create one there (`gcloud compute resource-policies create group-placement`), and name it",
-        )
-
-
-def _flex_errors(at: Location, max_run: str) -> Iterator[Finding]:
-    held = minutes(max_run)
-    if not LEAST_FLEX_MINUTES <= held <= MOST_FLEX_MINUTES:
-        yield Finding(
-            id="flex-duration",
-            at=(*at, "flex", "max_run"),
-            given=max_run,
-            allowed='ten minutes to seven days, e.g. "7-00:00:00"',
-            todo="shorten it: flex start holds machines for a week at most"
-            if held > MOST_FLEX_MINUTES
-            else "lengthen it",
         )

@@ -1,4 +1,4 @@
-"""Errors and warnings of stacks on Google Cloud: networks, file systems, the image, disks, capacity, rxdm, zones."""
+"""Checks of stacks on Google Cloud: networks, file systems, the image, disks, rxdm, `customize`, zones."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping
@@ -31,13 +31,13 @@ LARGEST_SERVICES = 22
 LARGEST_GPU = 26
 """Prefix length: an eighth of it is a /29, the smallest subnetwork there is (cloud.google.com/vpc/docs/subnets)."""
 TAKEN = 4
-"""Addresses of each subnetwork that Google keeps (cloud.google.com/vpc/docs/subnets)."""
+"""Addresses of each subnetwork that Google reserves (cloud.google.com/vpc/docs/subnets)."""
 
 
 def _network_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _overlaps(config)
     yield from _network_sizes(config)
-    yield from _public(config)
+    yield from _public_login_errors(config)
     if not config.network.nat and not config.network.existing and (bakes(config) or installs(config)):
         yield Finding(
             id="network-nat",
@@ -48,8 +48,8 @@ def _network_errors(config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
-def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
-    """The networks that the stack uses, by their keys."""
+def _used_networks(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
+    """Return the ranges that the stack uses, by their keys."""
     network = config.network
     services = any(file_system.peered or file_system.own_range for file_system in file_systems(config))
     fabric = fabric_of(config)
@@ -69,10 +69,10 @@ def _overlaps(config: ClusterConfig) -> Iterator[Finding]:
         "second_cidr": "of the nodes' second NIC",
         "services_cidr": "for what Google runs",
     }
-    for (key, left), (other, right) in combinations(_used(config).items(), 2):
+    for (key, left), (other, right) in combinations(_used_networks(config).items(), 2):
         if not left.overlaps(right):
             continue
-        # What the file says is at fault before a default.
+        # The finding is about a range in the file, rather than a default.
         fault, against = (key, other) if str(right) == NETWORK[other] else (other, key)
         networks = {key: left, other: right}
         yield Finding(
@@ -88,22 +88,22 @@ def _overlaps(config: ClusterConfig) -> Iterator[Finding]:
 
 def _network_sizes(config: ClusterConfig) -> Iterator[Finding]:
     network = config.network
-    for crowd in () if any(machines.count_errors(config)) else address_plan.crowded(config):
+    for shortage in () if any(machines.count_errors(config)) else address_plan.shortages(config):
         yield Finding(
             id="network-size",
             at=("network", "cidr"),
-            given=f"{network.cidr}: {crowd}",
+            given=f"{network.cidr}: {shortage}",
             allowed="a network whose sixteen parts hold all machines, e.g. 172.16.0.0/20 "
             "(docs/reference/google-cloud.md)",
             todo="widen it",
         )
-    used = _used(config)
-    said = ipaddress.IPv4Network(network.gpu_cidr or "10.0.0.0/17")
-    if said.prefixlen > LARGEST_GPU:
+    used = _used_networks(config)
+    gpu_range = ipaddress.IPv4Network(network.gpu_cidr or "10.0.0.0/17")
+    if gpu_range.prefixlen > LARGEST_GPU:
         yield Finding(
             id="gpu-network-size",
             at=("network", "gpu_cidr"),
-            given=str(said),
+            given=str(gpu_range),
             allowed=f"a network of /{LARGEST_GPU} or larger, of which each of eight GPU networks gets a part",
             todo="widen it, e.g. 10.0.0.0/17",
         )
@@ -133,7 +133,7 @@ def _network_sizes(config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
-def _public(config: ClusterConfig) -> Iterator[Finding]:
+def _public_login_errors(config: ClusterConfig) -> Iterator[Finding]:
     login, admins = config.login, config.network.admin_cidrs
     if login.public and not login.on and login.count == 0:
         yield Finding(
@@ -163,22 +163,13 @@ def _public(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _storage_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield the file systems' own errors, and mount points that are the same or below each other (the later one)."""
     for file_system in file_systems(config):
         yield from file_system.find_errors()
-    yield from _mounts(config)
-
-
-def _storage_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    for file_system in file_systems(config):
-        yield from file_system.find_warnings()
-
-
-def _mounts(config: ClusterConfig) -> Iterator[Finding]:
-    """If two mount points are the same, or one lies below the other, the finding is about the later one."""
-    mounted = [mount for file_system in file_systems(config) for mount in file_system.places()]
-    for mount in mounted:
-        yield from _hides(mount.at, mount.path, bucket=not mount.posix)
-    for left, right in combinations(mounted, 2):
+    places = [place for file_system in file_systems(config) for place in file_system.places()]
+    for mount in places:
+        yield from _hidden_directories(mount.at, mount.path, bucket=not mount.posix)
+    for left, right in combinations(places, 2):
         if is_within(left.path, right.path) or is_within(right.path, left.path):
             yield Finding(
                 id="mount-overlap",
@@ -189,8 +180,8 @@ def _mounts(config: ClusterConfig) -> Iterator[Finding]:
             )
 
 
-def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
-    """Yield what machines need at a mount point or below it; Lustre and Filestore may take an export's place."""
+def _hidden_directories(at: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
+    """Yield directories that machines need and that a mount would hide. Only a bucket may not replace an export."""
     for needed in (*EXPORTS, LOCAL_SSDS):
         if mount == needed and not bucket and needed in EXPORTS:
             continue
@@ -204,7 +195,7 @@ def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
             why = "which are a file system of their own"
         yield Finding(
             id="mount-hides",
-            at=(*place, "mount"),
+            at=(*at, "mount"),
             given=mount,
             allowed=f"a directory apart from {needed}, {why}",
             todo=f"mount it elsewhere, e.g. {'/gcs' if bucket else '/lustre'}",
@@ -216,7 +207,8 @@ def today() -> datetime:
 
 
 def _image_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """A recipe whose kernel is old. What an image of a given name contains is not known here."""
+    """Yield a recipe without metrics of GPUs, and one with an old kernel. The content of an existing image is not
+    known."""
     if config.image.base not in BASE_IMAGES or config.image.name:
         return
     row = recipe(config)
@@ -299,17 +291,17 @@ def _image_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 SYSTEM_GB = 20
-"""The least space for an operating system with Slurm, drivers and a user's packages."""
+"""Smallest space for an operating system with Slurm, drivers and a user's packages."""
 
 
 def _disk_errors(config: ClusterConfig) -> Iterator[Finding]:
     prometheus, metrics = "monitoring" if monitoring_machine(config) else "controller", config.monitoring
-    for at, disk, role, machine_type in _boots(config):
+    for at, disk, role, machine_type in _boot_disks(config):
         kind = MACHINE_TYPES[machine_type]
         name, size = disks.boot(disk, role, kind)
         if kind.platform == "gcp" and kind.family.fabric.set_up:
             yield from find_type_errors(at, DISK_TYPES[name], kind, boot=True)
-            yield from _boot_size(config, at, DISK_TYPES[name], size)
+            yield from _boot_size_errors(config, at, DISK_TYPES[name], size)
         if metrics and role == prometheus and metrics.disk_gb > size - SYSTEM_GB:
             yield Finding(
                 id="monitoring-disk-small",
@@ -326,21 +318,21 @@ def _disk_errors(config: ClusterConfig) -> Iterator[Finding]:
         yield from find_size_errors(("controller", "state_disk"), DISK_TYPES[name], size)
 
 
-def _boots(config: ClusterConfig) -> Iterator[tuple[Location, Disk, str, str]]:
-    """Yield where each boot disk stands, what is said of it, and the role and type of its machine."""
+def _boot_disks(config: ClusterConfig) -> Iterator[tuple[Location, Disk, str, str]]:
+    """Yield location and section of each boot disk, and the role and type of its machine."""
     controller = config.controller
     yield ("controller", "disk"), controller.disk, "controller", controller.machine_type
     if not config.login.on and config.login.count:
         yield ("login", "disk"), config.login.disk, "login", config.login.machine_type or controller.machine_type
-    if own := monitoring_machine(config):
-        kind = own.machine_type or controller.machine_type
-        yield ("monitoring", "machine", "disk"), own.disk, "monitoring", kind
+    if machine := monitoring_machine(config):
+        kind = machine.machine_type or controller.machine_type
+        yield ("monitoring", "machine", "disk"), machine.disk, "monitoring", kind
     for name, section in config.nodesets.items():
         if not section.on:
             yield ("nodesets", name, "disk"), section.disk, "node", section.machine_type or controller.machine_type
 
 
-def _boot_size(config: ClusterConfig, at: Location, row: DiskType, size: int) -> Iterator[Finding]:
+def _boot_size_errors(config: ClusterConfig, at: Location, row: DiskType, size: int) -> Iterator[Finding]:
     image = config.image.builder.size_gb if bakes(config) else SYSTEM_GB
     if size < image:
         why = "image.builder.size_gb, which the image has" if bakes(config) else "for the system and its software"
@@ -355,33 +347,29 @@ def _boot_size(config: ClusterConfig, at: Location, row: DiskType, size: int) ->
         yield from find_size_errors(at, row, size)
 
 
-_TCPXO = tuple(known.name for known in MACHINE_TYPES.values() if known.family.fabric.rxdm)
+_TCPXO = tuple(kind.name for kind in MACHINE_TYPES.values() if kind.family.fabric.rxdm)
 _TIMERS = {"prolog_epilog": "Slurm ends the prolog and drains the node", "batch_start": "Slurm requeues the batch job"}
 _SECONDS = 600
-"""The value of both in the configuration that Google ships with rxdm: etc/long-prolog-slurm.conf.tpl of slurm-gcp."""
+"""Value of both timers in the configuration that Google ships with rxdm: slurm-gcp, etc/long-prolog-slurm.conf.tpl."""
 
 
 def _rxdm_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield partitions of other machines, where the prolog does nothing, which fails jobs on two or more nodes."""
+    """Yield partitions with other machines, where the prolog does nothing and jobs on two or more nodes fail."""
     for at, name in enumerate(config.slurm.rxdm.partitions if config.slurm.rxdm else ()):
         nodesets = config.partitions[name].nodesets if name in config.partitions else ()
-        given = {
-            nodeset: nodeset_type(config, config.nodesets[nodeset])
-            for nodeset in nodesets
-            if nodeset in config.nodesets
-        }
-        if others := {one: kind.name for one, kind in given.items() if not kind.family.fabric.rxdm}:
+        kinds = [(each, nodeset_type(config, config.nodesets[each])) for each in nodesets if each in config.nodesets]
+        if others := [f"{each} of {kind.name}" for each, kind in kinds if not kind.family.fabric.rxdm]:
             yield Finding(
                 id="rxdm-nodes",
                 at=("slurm", "rxdm", "partitions", at),
-                given=f"{name}, with " + listing(f"{one} of {kind}" for one, kind in others.items()),
+                given=f"{name}, with " + listing(others),
                 allowed=f"partitions of {listing(_TCPXO)} alone",
                 todo="give the other nodesets a partition of their own",
             )
 
 
 def rxdm_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield partitions that would do without rxdm, and timers that are too short for its first prolog."""
+    """Yield partitions that do not use rxdm but could, and timers that are too short for its first prolog."""
     runs = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
     for name, partition in config.partitions.items():
         kinds = {nodeset: nodeset_type(config, config.nodesets[nodeset]) for nodeset in partition.nodesets}
@@ -395,22 +383,22 @@ def rxdm_warnings(config: ClusterConfig) -> Iterator[Finding]:
                 "fraction of their bandwidth",
                 todo=f"add {name} to slurm.rxdm.partitions",
             )
-    for key, then in _TIMERS.items() if runs else ():
+    for key, effect in _TIMERS.items() if runs else ():
         if (seconds := getattr(config.slurm.timers, key)) < _SECONDS:
             yield Finding(
                 id="rxdm-timers",
                 level=Level.WARNING,
                 at=("slurm", "timers", key),
-                what=f"the first prolog on a node pulls containers of several GB; after {seconds} s {then}",
+                what=f"the first prolog on a node pulls containers of several GB; after {seconds} s {effect}",
                 todo=f"write {_SECONDS}",
             )
     yield from _driver_warnings(config)
 
 
 def _driver_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """A version that Google has neither qualified with the recipe's driver nor run with its branch.
+    """Yield a version that Google has neither qualified with the recipe's driver nor run with its branch.
 
-    Nothing is said of a file of one's own, or of an unknown version.
+    A file of the user's own, or an unknown version, is not checked.
     """
     rxdm, row = config.slurm.rxdm, recipe_row(config)
     if rxdm is None or rxdm.file or row is None:
@@ -437,7 +425,7 @@ CUSTOMIZE_INPUTS = frozenset(
     source_instance_template subnetwork zone
     """.split()
 )
-"""Inputs that the stack file itself decides, or by which resources, machines and `./hpc` find each other."""
+"""Inputs that other fields of the stack file set, or by which resources, machines and `./hpc` find each other."""
 CUSTOMIZE_KEYS: Mapping[str, frozenset[str]] = {
     "labels": frozenset(
         """
@@ -447,7 +435,7 @@ CUSTOMIZE_KEYS: Mapping[str, frozenset[str]] = {
     ),
     "metadata": frozenset({"block-project-ssh-keys", "enable-oslogin", "hpc-boot", "ssh-keys", "startup-script"}),
 }
-"""Keys of mappings, in the same way."""
+"""Keys of mappings that can't be customized, for the same reasons."""
 
 
 def _customize_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -484,10 +472,10 @@ def _customize_errors(config: ClusterConfig) -> Iterator[Finding]:
 def zone_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """Yield machine types and GPUs of nodes that the catalog does not have in the zone."""
     zone = place(config).zone
-    for name, (kind, zones) in _wanted(config).items():
+    for name, (kind, zones) in _zones_of_types(config).items():
         if not zones or zone in zones:
             continue
-        # Those in the same part of the world first.
+        # Zones in the same part of the world first.
         near = sorted(zones, key=lambda name: name.partition("-")[0] != zone.partition("-")[0])
         yield Finding(
             id="zone-unknown",
@@ -498,15 +486,15 @@ def zone_warnings(config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
-def _wanted(config: ClusterConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Machine types and attached GPUs: which of Google's lists has them, and their known zones."""
-    wanted: dict[str, tuple[str, tuple[str, ...]]] = {}
+def _zones_of_types(config: ClusterConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return for each machine type and each type of attached GPUs gcloud's list that has it, and its known zones."""
+    types: dict[str, tuple[str, tuple[str, ...]]] = {}
     for section in config.nodesets.values():
         kind = roster.nodeset_type(config, section)
-        wanted[kind.name] = ("machine-types", kind.family.zones)
+        types[kind.name] = ("machine-types", kind.family.zones)
         if section.gpus and (row := ACCELERATORS.get(section.gpus.type)):
-            wanted[row.type] = ("accelerator-types", row.zones)
-    return wanted
+            types[row.type] = ("accelerator-types", row.zones)
+    return types
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -531,6 +519,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
         capacity_checks.capacity_warnings,
         capacity_checks.elastic_warnings,
         rxdm_warnings,
-        _storage_warnings,
     ):
         yield from find(config)
+    for file_system in file_systems(config):
+        yield from file_system.find_warnings()

@@ -1,4 +1,4 @@
-"""Disks on Google Cloud: defaults of the machines' disks, and what a machine type takes."""
+"""Disks on Google Cloud: defaults of the machines' disks, and checks of types, sizes and rates."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from cluster.roster import MachineSpec, monitoring_machine
 BOOT_TYPES = {"controller": "pd-ssd", "login": "pd-balanced", "monitoring": "pd-balanced", "node": "pd-ssd"}
 """Type of boot disks by a machine's first role."""
 NEWER = "hyperdisk-balanced"
-"""Disk types of machines that take no persistent disks, as A3 Ultra and A4."""
+"""Disk type of machines that take no persistent disks, such as A3 Ultra and A4."""
 REGIONAL, REGIONAL_FAMILIES = ("pd-standard", "pd-balanced", "pd-ssd"), ("e2", "n1", "n2")
 """Disk types of the catalog that can be in two zones, and families whose machines take such disks
 (cloud.google.com/compute/docs/disks/about-regional-persistent-disk)."""
@@ -27,29 +27,28 @@ def boot_disk(config: ClusterConfig, spec: MachineSpec) -> tuple[str, int]:
 
 
 def boot(disk: Disk, role: str, kind: MachineType) -> tuple[str, int]:
-    """Type and size in GB of a boot disk that a section describes, for machines of that role and type."""
+    """Return type and size in GB of the boot disk that a section describes, for machines of that role and type."""
     usual = BOOT_TYPES[role]
-    return disk.type or (
-        usual if usual in kind.family.disks or not kind.family.disks else NEWER
-    ), disk.size_gb or BOOT_GB
+    default = usual if usual in kind.family.disks or not kind.family.disks else NEWER
+    return disk.type or default, disk.size_gb or BOOT_GB
 
 
 def section(config: ClusterConfig, spec: MachineSpec) -> Disk:
-    """Return what the file says of a machine's boot disk."""
+    """Return the section of the stack file for a machine's boot disk."""
     if spec.roles[0] == "controller":
         return config.controller.disk
-    if spec.roles == ("monitoring",) and (own := monitoring_machine(config)):
-        return own.disk
+    if spec.roles == ("monitoring",) and (monitoring := monitoring_machine(config)):
+        return monitoring.disk
     return config.nodesets[spec.nodeset].disk if spec.nodeset else config.login.disk
 
 
 def state_disk(config: ClusterConfig) -> tuple[str, int]:
-    said = config.controller.state_disk
-    return said.type or BOOT_TYPES["controller"], said.size_gb or STATE_GB
+    disk = config.controller.state_disk
+    return disk.type or BOOT_TYPES["controller"], disk.size_gb or STATE_GB
 
 
 def find_type_errors(at: Location, row: DiskType, kind: MachineType, *, boot: bool = False) -> Iterator[Finding]:
-    """A disk type that a machine type does not take, or does not boot from."""
+    """Yield a disk type that a machine type does not take, or does not boot from."""
     takes = [disk.name for disk in DISK_TYPES.values() if kind.takes(disk.name) and (disk.bootable or not boot)]
     if row.name not in takes:
         least = kind.family.disks.get(row.name)
@@ -64,7 +63,7 @@ def find_type_errors(at: Location, row: DiskType, kind: MachineType, *, boot: bo
 
 
 def find_failover_errors(config: ClusterConfig, zone: str) -> Iterator[Finding]:
-    """Yield what a controller in two zones can't have; `zone` is the stack's."""
+    """Yield settings that a controller in two zones can't have; `zone` is the stack's."""
     controller, region = config.controller, zone.rpartition("-")[0]
     other = controller.failover_zone
     if not controller.failover:

@@ -1,4 +1,4 @@
-"""The image of machines on Google Cloud: where it comes from, what is installed, in which versions."""
+"""The image of machines on Google Cloud: its source, its contents and versions, and the program that installs them."""
 
 import hashlib
 import json
@@ -22,11 +22,12 @@ from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.roster import MachineSpec, nodeset_gpu, nodeset_type
 from cluster.slurm.script_tree import read_script
 
-FOLDER = Path(__file__).parents[3] / "scripts" / "image"
+PROJECT = Path(__file__).parents[3]
+FOLDER = PROJECT / "scripts" / "image"
 LARGEST = 256 * 1024
-"""Bytes of a value in an instance's metadata, which is how the builder gets the program."""
+"""Largest size in bytes of a value in an instance's metadata, by which the builder gets the program."""
 ROOT = "/var/lib/hpc/install"
-"""On the machine: what was done, and `state`: `running NAME`, `done` or `failed NAME`."""
+"""Folder on the machine with the finished steps, and with `state`: `running NAME`, `done` or `failed NAME`."""
 LOG = "/var/log/hpc-install.log"
 
 
@@ -35,71 +36,67 @@ class Step:
     """A step of the program."""
 
     name: str
-    """Such as 30-slurm; progress and failures name it."""
+    """Name in progress reports and failures, such as 30-slurm."""
     text: str
     hash: str
-    """A hash of its text, the library, and the parameters that either names: a change in these runs it again."""
+    """A hash of the text, the library, and the parameters that either uses: if it changes, the step runs again."""
 
 
 def step(name: str, parameters: Mapping[str, str]) -> Step:
-    """The step of that name in scripts/image."""
+    """Return the step of that name in scripts/image."""
     text = _read(_files()[name])
-    return _step(name, text, without_comments(text), parameters)
+    return step_of_text(name, text, parameters, hashed=without_comments(text))
 
 
-def step_of_text(name: str, text: str, parameters: Mapping[str, str]) -> Step:
-    """A step with this text, which begins with #!. Its hash is of every character: its language is unknown."""
-    return _step(name, text, text, parameters)
-
-
-@cache
-def without_comments(text: str) -> str:
-    """A script of ours without its comments and blank lines, which change nothing that it does.
-
-    Lines of comment in the files that it writes go as well: they are comments there too.
-    """
-    lines = (line.rstrip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not re.match(r"\s*#(?!!)", line)) + "\n"
-
-
-def _step(name: str, text: str, counts: str, parameters: Mapping[str, str]) -> Step:
+def step_of_text(name: str, text: str, parameters: Mapping[str, str], *, hashed: str | None = None) -> Step:
+    """Return a step with this text, which begins with #!. By default all of it is hashed: its language is unknown."""
     whole = hashlib.sha256()
     library = _read("library.sh")
-    for part in (counts, without_comments(library)):
+    for part in (hashed or text, without_comments(library)):
         whole.update(part.encode() + b"\0")
-    for key in sorted((_names(text) | _names(library)) & set(parameters)):
+    for key in sorted((_words(text) | _words(library)) & set(parameters)):
         whole.update(f"{key}={parameters[key]}\0".encode())
     return Step(name=name, text=text, hash=whole.hexdigest()[:16])
 
 
 @cache
-def _names(text: str) -> frozenset[str]:
-    """The words of a text that may be parameters."""
+def without_comments(text: str) -> str:
+    """Return a script of this program without comments and blank lines, which do not change what it does.
+
+    Comments in the files that the script writes are removed as well.
+    """
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not re.match(r"\s*#(?!!)", line)) + "\n"
+
+
+@cache
+def _words(text: str) -> frozenset[str]:
+    """Return the words of a text that may be names of parameters."""
     return frozenset(re.findall(r"\b[A-Z][A-Z0-9_]+\b", text))
 
 
-def own_steps(config: ClusterConfig, folder: Path, parameters: Mapping[str, str]) -> list[Step]:
-    """The stack's own steps, `image.provision`; files are read from `folder`.
+def own_steps(config: ClusterConfig, parameters: Mapping[str, str]) -> list[Step]:
+    """Return the stack's own steps, `image.provision`; files are read from the project's folder.
 
     Raises ConfigError with every file that is missing or is no script.
     """
     findings: list[Finding] = []
-    found: list[Step] = []
+    steps: list[Step] = []
     for index, provision in enumerate(config.image.provision):
         if provision.url:
             text = _download_script(provision.url, provision.sha256 or "")
         elif provision.text is not None:
             text = provision.text
         else:
-            text = read_script(str(provision.file), ("image", "provision", index, "file"), folder, findings)
-        found.append(step_of_text(f"70.{index:02d}-{provision.name}", text, parameters))
+            text = read_script(str(provision.file), ("image", "provision", index, "file"), PROJECT, findings)
+        steps.append(step_of_text(f"70.{index:02d}-{provision.name}", text, parameters))
     if findings:
         raise ConfigError(findings)
-    return found
+    return steps
 
 
 def program(cluster: str, steps: list[Step], parameters: Mapping[str, str], root: str = ROOT) -> str:
-    """The whole program: parameters, steps, and what runs them. What was done is kept in `root`."""
+    """Return the whole program: parameters, steps, and the code that runs them. It records finished steps in `root`."""
     lines = [
         "#!/bin/bash",
         f"# Makes a machine of the cluster {cluster} ready for its set-up. Made from the stack: changes here are lost.",
@@ -122,7 +119,7 @@ def program(cluster: str, steps: list[Step], parameters: Mapping[str, str], root
 
 
 def check_size(text: str) -> None:
-    """Raises ConfigError for a program that is more than an instance's metadata can carry."""
+    """Raise ConfigError for a program that is larger than a value in an instance's metadata may be."""
     size = len(text.encode())
     if size > LARGEST:
         finding = Finding(
@@ -150,7 +147,7 @@ def _download_script(url: str, sha256: str) -> str:
 
 
 def _write_file_lines(name: str, text: str, mode: str) -> list[str]:
-    """Lines of bash that write a file of the program's as a whole; its end is marked by a word that is not in it."""
+    """Return lines of bash that write a file of the program. A word that is not in the file marks its end."""
     end = f"END-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     path = f'"$ROOT/steps/{name}"'
     return [f"cat >{path} <<'{end}'", *text.rstrip("\n").split("\n"), end, f"chmod {mode} {path}"]
@@ -158,7 +155,7 @@ def _write_file_lines(name: str, text: str, mode: str) -> list[str]:
 
 @cache
 def _files() -> dict[str, str]:
-    """The file of each step by its name, whichever folder it is in."""
+    """Return the file of each step by the step's name, from all folders."""
     return {path.stem: str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/*.sh")}
 
 
@@ -167,31 +164,30 @@ def _read(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-PROJECT = Path(__file__).parents[3]
 TRIAL_ROOT = "/var/lib/hpc/trial"
-"""The folder of a finished image's trial, beside what the bake left."""
+"""Folder of the trial of a finished image, beside that of the bake."""
 BAKED = ("ubuntu-2204",)
-"""Bases that are baked where the file says nothing: building drivers, Slurm and a Lustre client takes an hour."""
+"""Bases that are baked by default: building drivers, Slurm and a Lustre client takes an hour."""
 
 
 def bakes(config: ClusterConfig) -> bool:
-    """Return whether the stack makes an image of its own."""
+    """Return whether the stack bakes an image."""
     if config.image.name:
         return False
     return config.image.base in BAKED if config.image.bake is None else config.image.bake
 
 
 def installs(config: ClusterConfig) -> bool:
-    """Return whether each machine installs what it needs at its first boot."""
+    """Return whether each machine installs its software at its first boot."""
     return not config.image.name and not bakes(config)
 
 
 def secure_boot(config: ClusterConfig, spec: MachineSpec) -> bool:
-    """Return whether the kernel may refuse unsigned modules.
+    """Return whether a machine has Secure Boot, with which the kernel refuses unsigned modules.
 
-    Drivers and Lustre clients are built on the machine or in a bake (DKMS) and have no signature that the firmware
-    has, so only machines with the distribution's own modules and nothing else can have it: a plain base without GPUs
-    and without Lustre.
+    Drivers and Lustre clients are built on the machine or in a bake (DKMS), without a signature that the firmware
+    accepts. So only machines with nothing but the distribution's modules can have it: those of a plain base without
+    GPUs and without Lustre.
     """
     return installs(config) and spec.gpu is None and lustre_client(config) == "none"
 
@@ -210,16 +206,16 @@ def local_ssds(config: ClusterConfig) -> bool:
 
 
 def _packages(config: ClusterConfig) -> str:
-    """The packages of `image.packages`, whose order does not count."""
+    """Return the packages of `image.packages`, sorted, since their order does not matter."""
     return " ".join(sorted(set(config.image.packages)))
 
 
 def parts(config: ClusterConfig) -> dict[str, str]:
-    """Parts that only some stacks need in their image, by the part of the stack; empty where none does."""
-    wanted = {fabric.key for fabric in fabrics(config)}
+    """Return the optional parts of an image and their values; the value is empty for a part that it does not have."""
+    used_fabrics = {fabric.key for fabric in fabrics(config)}
     return {
         "gpus": ("open" if open_driver(config) else "closed") if gpu_types(config) else "",
-        **{fabric.key: "yes" if fabric.key in wanted else "" for fabric in FABRICS if fabric.key},
+        **{fabric.key: "yes" if fabric.key in used_fabrics else "" for fabric in FABRICS if fabric.key},
         "local_ssds": "yes" if local_ssds(config) else "",
         "monitoring": "yes" if config.monitoring else "",
         "gpu_metrics": "yes" if config.monitoring and gpu_types(config) and recipe(config).dcgm_exporter else "",
@@ -228,14 +224,14 @@ def parts(config: ClusterConfig) -> dict[str, str]:
 
 
 def recipe(config: ClusterConfig) -> Recipe:
-    """The row of the catalog for this operating system and kind of Lustre.
+    """Return the row of the catalog for this version, operating system and kind of Lustre.
 
-    Raises ConfigError where there is none, with what there is.
+    Raises ConfigError, with the existing rows, if there is none.
     """
     kind = lustre_client(config)
     version = config.image.recipe
-    found = RECIPES.get((version, config.image.base, kind))
-    if found is None:
+    row = RECIPES.get((version, config.image.base, kind))
+    if row is None:
         others = sorted(base for of, base, lustre in RECIPES if (of, lustre) == (version, kind))
         finding = Finding(
             id="image-recipe",
@@ -245,19 +241,19 @@ def recipe(config: ClusterConfig) -> Recipe:
             todo=f"write `base: {others[0]}`, or remove storage.lustre" if others else "remove storage.lustre",
         )
         raise ConfigError([finding])
-    return found
+    return row
 
 
 def snapshot(config: ClusterConfig) -> str:
-    """Date of Ubuntu's archive that packages come from."""
+    """Return the date of Ubuntu's archive that packages come from."""
     return config.image.snapshot or recipe(config).snapshot
 
 
-def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
-    """Return what is done, in order; own steps named by a path are read from `folder`."""
+def steps(config: ClusterConfig) -> list[Step]:
+    """Return the steps of the program in their order."""
     row, types = recipe(config), gpu_types(config)
     gpus, baked = bool(types), bakes(config)
-    of_fabric = {name for fabric in fabrics(config) for name in fabric.image_steps}
+    fabric_steps = {name for fabric in fabrics(config) for name in fabric.image_steps}
     chosen = {
         "10-updates": True,
         "12-kernel": bool(row.kernel),
@@ -269,9 +265,9 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "21-server-driver": gpus and not row.driver.package,
         "22-containers": gpus and bool(row.container_toolkit),
         "24-dcgm": gpus and bool(row.dcgm),
-        "26-dmabuf": "26-dmabuf" in of_fabric,
-        "27-gib": "27-gib" in of_fabric,
-        "28-aperture": "28-aperture" in of_fabric,
+        "26-dmabuf": "26-dmabuf" in fabric_steps,
+        "27-gib": "27-gib" in fabric_steps,
+        "28-aperture": "28-aperture" in fabric_steps,
         "30-slurm": bool(row.slurm),
         "31-slurm-packages": not row.slurm,
         "32-enroot": row.enroot is not None,
@@ -284,7 +280,7 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "46-ops-agent": True,
         "50-localssd": local_ssds(config),
         "52-limits": True,
-        "54-network": "54-network" in of_fabric,
+        "54-network": "54-network" in fabric_steps,
         "56-hostname": row.enroot is not None,
         "60-packages": bool(config.image.packages),
         "62-monitoring": config.monitoring is not None,
@@ -295,36 +291,36 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "94-start": not baked,
         "95-clean-up": baked,
     }
-    known = parameters(config)
-    found: list[Step] = []
-    for name, wanted in chosen.items():
+    values = parameters(config)
+    rows: list[Step] = []
+    for name, is_needed in chosen.items():
         if name == "70-own":
-            found += own_steps(config, folder, known)
-        elif wanted:
-            found.append(step(name, known))
-    return found
+            rows += own_steps(config, values)
+        elif is_needed:
+            rows.append(step(name, values))
+    return rows
 
 
 def parameters(config: ClusterConfig) -> dict[str, str]:
-    """Environment variables of the steps; what a missing or empty one stands for is not installed."""
+    """Return the environment variables of the steps. Software whose variable is missing is not installed."""
     row, gpus = recipe(config), bool(gpu_types(config))
-    found = {"BAKE": "1" if bakes(config) else "0", "KERNEL": row.kernel, "LUSTRE": row.lustre, "RECIPE": row.version}
-    found |= {"KERNEL_DAY": row.kernel_day}
-    # The kernel is of the recipe's own date: a later state of the archive may lack it.
-    found |= {"SNAPSHOT": snapshot(config)}
-    found |= {"KERNEL_SNAPSHOT": row.snapshot} if row.kernel and found["SNAPSHOT"] != row.snapshot else {}
+    values = {"BAKE": "1" if bakes(config) else "0", "KERNEL": row.kernel, "LUSTRE": row.lustre, "RECIPE": row.version}
+    values |= {"KERNEL_DAY": row.kernel_day}
+    # The kernel comes from the archive of the recipe's own date: a later one may lack it.
+    values |= {"SNAPSHOT": snapshot(config)}
+    values |= {"KERNEL_SNAPSHOT": row.snapshot} if row.kernel and values["SNAPSHOT"] != row.snapshot else {}
     if gpus:
-        found |= {"DRIVER_BRANCH": row.driver.branch, "DRIVER_PACKAGE": row.driver.package, "DCGM": row.dcgm}
-        found |= {"CONTAINER_TOOLKIT": row.container_toolkit, "DRIVER_CUDA": str(row.driver.cuda)}
+        values |= {"DRIVER_BRANCH": row.driver.branch, "DRIVER_PACKAGE": row.driver.package, "DCGM": row.dcgm}
+        values |= {"CONTAINER_TOOLKIT": row.container_toolkit, "DRIVER_CUDA": str(row.driver.cuda)}
         if row.driver.package:
             flavour = "-open" if open_driver(config) else ""
-            found |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
+            values |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
     for fabric in fabrics(config):
-        found |= {name: value.format_map(vars(row)) for name, value in fabric.image_parameters.items()}
-    found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
-    found |= {"IMAGE_PACKAGES": _packages(config)}
+        values |= {name: value.format_map(vars(row)) for name, value in fabric.image_parameters.items()}
+    values |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
+    values |= {"IMAGE_PACKAGES": _packages(config)}
     if config.monitoring:
-        found |= {"MONITORING": " ".join(MONITORING), "DCGM_EXPORTER": row.dcgm_exporter if gpus else ""}
+        values |= {"MONITORING": " ".join(MONITORING), "DCGM_EXPORTER": row.dcgm_exporter if gpus else ""}
     sources: dict[str, Source | Download | None] = {
         "GVE": row.gve,
         "SLURM": row.slurm.get(config.slurm_version),
@@ -335,34 +331,34 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
     sources["LUSTRE"] = row.client
     for name, source in sources.items():
         if source:
-            found |= {f"{name}_{key.upper()}": value for key, value in vars(source).items()}
-    return {name: value for name, value in sorted(found.items()) if value}
+            values |= {f"{name}_{key.upper()}": value for key, value in vars(source).items()}
+    return {name: value for name, value in sorted(values.items()) if value}
 
 
-def bake_script(config: ClusterConfig, folder: Path = PROJECT) -> str:
-    """The whole program, for a builder's start-up script or a machine's first boot; it may be run again at any time.
+def bake_script(config: ClusterConfig) -> str:
+    """Return the whole program, for a builder's start-up script or a machine's first boot. It is idempotent.
 
-    Raises ConfigError for a step of one's own that cannot be read.
+    Raises ConfigError for an own step that can't be read.
     """
-    text = program(config.name, steps(config, folder), parameters(config))
+    text = program(config.name, steps(config), parameters(config))
     check_size(text)
     return text
 
 
 def trial_script(config: ClusterConfig) -> str:
-    """A program for the first machine that boots the finished image: whether what was installed runs, or will."""
-    known = parameters(config)
-    return program(config.name, [step(name, known) for name in ("90-smoke", "91-boot")], known, TRIAL_ROOT)
+    """Return the program for the first machine that boots the finished image: it tests the installed software."""
+    values = parameters(config)
+    return program(config.name, [step(name, values) for name in ("90-smoke", "91-boot")], values, TRIAL_ROOT)
 
 
-def content(config: ClusterConfig, folder: Path = PROJECT) -> dict[str, str]:
-    """Return what somebody chose to be in the image, by name: the recipe's version and what the stack file asks for.
+def content(config: ClusterConfig) -> dict[str, str]:
+    """Return the contents of the image by name: the recipe's version, and what the stack file asks for.
 
-    Equal contents are one image, and a preview shows which of these another one comes from. The text of our own steps
-    is not part of it: a newer program would otherwise take every cluster down for a mended comment. What a version of
-    the recipes contains does not change.
+    Equal contents are one image, and a preview shows which content replaces it. The text of this program's steps is not
+    included: otherwise a newer program would recreate all machines for a corrected comment. A version of the recipes
+    never changes.
     """
-    found = {
+    values = {
         "recipe": config.image.recipe,
         "base": config.image.base,
         "snapshot": snapshot(config),
@@ -371,62 +367,60 @@ def content(config: ClusterConfig, folder: Path = PROJECT) -> dict[str, str]:
         "slurm": config.slurm_version,
         "packages": _packages(config),
         **parts(config),
-        **{step.name: hashlib.sha256(step.text.encode()).hexdigest()[:16] for step in own_steps(config, folder, {})},
+        **{step.name: hashlib.sha256(step.text.encode()).hexdigest()[:16] for step in own_steps(config, {})},
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def boots_from(config: ClusterConfig) -> str:
-    """Return what machines boot from; another text is another image. A baked one is another by its content alone."""
+    """Return an id of the image that machines boot from; that of a baked image is a hash of its content."""
     if not bakes(config):
         return config.image.name or recipe(config).image
     return hashlib.sha256(json.dumps(content(config), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def digest(config: ClusterConfig, extra: Mapping[str, str] | None = None, folder: Path = PROJECT) -> str:
-    """12 hex digits of everything that goes into the image, so that an equal name is an equal image."""
-    whole = {
-        "steps": {step.name: step.hash for step in steps(config, folder)},
+def digest(config: ClusterConfig) -> str:
+    """Return 12 hex digits of a hash of all inputs of the image, so that images of one name are equal."""
+    inputs = {
+        "steps": {step.name: step.hash for step in steps(config)},
         "parameters": parameters(config),
         "image": recipe(config).image,
-        "content": content(config, folder),
-        "extra": dict(extra or {}),
+        "content": content(config),
     }
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def versions(config: ClusterConfig) -> dict[str, str]:
-    """Labels that say what is in the image: recipe, date of Ubuntu's archive, kernel, driver, cuda, slurm, lustre."""
+    """Return the image's labels: recipe, date of Ubuntu's archive, versions of kernel, driver, CUDA, Slurm, Lustre."""
     row, gpus = recipe(config), bool(gpu_types(config))
     release = config.slurm_version
-    lustre = row.client.version if row.client else row.lustre
-    found = {
+    values = {
         "recipe": row.version,
         "snapshot": snapshot(config).lower(),
         "kernel": row.kernel or "distribution",
         "driver": row.driver.version if gpus else "none",
         "cuda": row.cuda if gpus else "none",
         "slurm": row.slurm[release].version if release in row.slurm else release,
-        "lustre": lustre,
+        "lustre": row.client.version if row.client else row.lustre,
     }
-    return {name: value.replace(".", "-") for name, value in found.items()}
+    return {name: value.replace(".", "-") for name, value in values.items()}
 
 
 def job_programs(config: ClusterConfig) -> Collection[str]:
-    """Return those of the recipe, and those that the stack file asks for. An image that is named has what its recipe
-    says."""
+    """Return the job programs of the recipe, and those that the stack file asks for. An existing image (`image.name`)
+    has those of its recipe."""
     row = recipe(config)
-    found = {"pyxis": row.enroot and row.pyxis, "apptainer": row.apptainer, "mpi": row.slurm}
-    return {name for name, there in found.items() if there} | set(packaged(config))
+    programs = {"pyxis": row.enroot and row.pyxis, "apptainer": row.apptainer, "mpi": row.slurm}
+    return {name for name, source in programs.items() if source} | set(packaged(config))
 
 
 def rxdm_of_driver(config: ClusterConfig) -> RxdmVersion:
-    """The version that `slurm.rxdm` stages by default: the newest if no recipe says which driver."""
+    """Return the version that `slurm.rxdm` stages by default: that of the recipe's driver, else the newest."""
     row = recipe_row(config)
     return fitting(row.driver.version) if row else NEWEST
 
 
 def recipe_row(config: ClusterConfig) -> Recipe | None:
-    """Any row of the version and system: their drivers are the same, whatever Lustre."""
-    wanted = (config.image.recipe, config.image.base)
-    return next((row for (version, base, _), row in RECIPES.items() if (version, base) == wanted), None)
+    """Return any row of this version and operating system: its driver does not depend on Lustre."""
+    key = (config.image.recipe, config.image.base)
+    return next((row for (version, base, _), row in RECIPES.items() if (version, base) == key), None)

@@ -1,4 +1,4 @@
-"""The impact of edits on Google Cloud, where it depends on the platform."""
+"""Impacts of edits that differ on Google Cloud, and those of fields that only Google Cloud has."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -46,7 +46,7 @@ def controller_type(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def login_type(edit: Edit) -> Impact:
-    """The login machines' type: they are stopped and started, and keep their disks."""
+    """Return the impact of another type of the login machines: they are stopped and started, and keep their disks."""
     kept = _kept_logins(edit)
     return end_sessions(kept, "is stopped and started") if kept else NoEffect("there are no login machines")
 
@@ -60,7 +60,7 @@ def _kept_logins(edit: Edit) -> list[str]:
     ]
 
 
-def _boot(config: ClusterConfig, role: str) -> tuple[str, int]:
+def _boot_disk(config: ClusterConfig, role: str) -> tuple[str, int]:
     section = getattr(config, role)
     return disks.boot(section.disk, role, MACHINE_TYPES[section.machine_type or config.controller.machine_type])
 
@@ -68,7 +68,7 @@ def _boot(config: ClusterConfig, role: str) -> tuple[str, int]:
 @unless_moved
 @rule(Effect.NOTHING, Effect.REPLACE, Effect.REFUSED)
 def node_machine(edit: Edit) -> Impact:
-    """Capacity or boot disk of a nodeset's machines."""
+    """Return the impact of another capacity or boot disk of a nodeset's machines."""
     old, new = edit.before.nodesets[edit.name], edit.after.nodesets[edit.name]
     if old.elastic and new.elastic and _distances(old) - _distances(new):
         return Refuse(
@@ -90,17 +90,19 @@ def node_machine(edit: Edit) -> Impact:
 
 
 def _distances(section: Nodeset) -> set[int]:
-    """The placements of a nodeset, by their distance: one policy for each."""
+    """Return the distances of a nodeset's placements. There is one policy for each."""
     return {way.placement.max_distance for way in section.ways if way.placement}
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def role_machine(edit: Edit) -> Impact:
-    """Capacity or boot disk of the controller or of the login machines."""
+    """Return the impact of another capacity or boot disk of the controller or of login machines."""
     role = edit.path[0]
-    boots = {_boot(config, role) for config in (edit.before, edit.after)}
-    ways = {machine_scheduling(getattr(config, role).capacity, migrates=True) for config in (edit.before, edit.after)}
-    if len(boots) == len(ways) == 1:
+    boots = {_boot_disk(config, role) for config in (edit.before, edit.after)}
+    options = {
+        machine_scheduling(getattr(config, role).capacity, migrates=True) for config in (edit.before, edit.after)
+    }
+    if len(boots) == len(options) == 1:
         return _SAME
     if role == "controller":
         return recreate_controller(edit, RECORDS_STAY)
@@ -110,10 +112,10 @@ def role_machine(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def boot_size(edit: Edit) -> Impact:
-    """Size of the boot disk of the controller or of login machines: written, or the default."""
+    """Return the impact of another size of the boot disk of the controller or of login machines."""
     role = edit.path[0]
     before, after = getattr(edit.before, role), getattr(edit.after, role)
-    (old_type, old), (new_type, new) = _boot(edit.before, role), _boot(edit.after, role)
+    (old_type, old), (new_type, new) = _boot_disk(edit.before, role), _boot_disk(edit.after, role)
     if new == old or getattr(before, "on", None) or getattr(after, "on", None):
         return _SAME
     if old_type != new_type:
@@ -125,21 +127,25 @@ def boot_size(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE, Effect.REFUSED)
 def metrics_machine(edit: Edit) -> Impact:
-    """Type or boot disk of the machine of Prometheus."""
-    (old, was), (_, now) = (
+    """Return the impact of another type or boot disk of the machine of Prometheus."""
+    (old, disk_before), (_, disk_after) = (
         (spec, disks.boot_disk(config, spec))
         for config in (edit.before, edit.after)
         for spec in roster.machines(config)
         if spec.roles == ("monitoring",)
     )
     meanwhile = "nothing is collected meanwhile; Slurm and jobs are not affected"
-    if was[0] != now[0]:
+    if disk_before[0] != disk_after[0]:
         return Replace(f"{old.name} is recreated, and its metrics go with its disk; {meanwhile}")
     if edit.path[-1] == "machine_type":
         return Replace(f"{old.name} is stopped, and started as the other type; {meanwhile}")
-    if now[1] < was[1]:
+    if disk_after[1] < disk_before[1]:
         return Refuse("a disk can grow, but not shrink: put it back")
-    return _SAME if now == was else NoEffect("the disk grows at once, its file system at the machine's next boot")
+    return (
+        _SAME
+        if disk_after == disk_before
+        else NoEffect("the disk grows at once, its file system at the machine's next boot")
+    )
 
 
 _MOUNT_AGAIN = "./hpc ssh {stack} MACHINE -- reboot"
@@ -147,33 +153,33 @@ _MOUNT_AGAIN = "./hpc ssh {stack} MACHINE -- reboot"
 
 @rule(Effect.REPLACE, Effect.REFUSED)
 def lustre(edit: Edit) -> Impact:
-    """A Lustre file system that came or went."""
+    """Return the impact of a Lustre file system that is added or removed."""
     if edit.new is None and edit.old.existing is None:
         return Refuse("the file system would be deleted with every file in it: put it back")
     if edit.new is None:
         how = f"{ALL_RECREATED} from an image without the client; the file system stays as it is"
         return _recreate_all(edit, how) if bakes(edit.after) else Replace(how)
     how = f"{ALL_RECREATED} from an image with the file system's client"
-    return _hidden(edit.new.mount) or (_recreate_all(edit, how) if bakes(edit.after) else Replace(how))
+    return _hides_export(edit.new.mount) or (_recreate_all(edit, how) if bakes(edit.after) else Replace(how))
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def filestore(edit: Edit) -> Impact:
-    """A Filestore share that came or went."""
+    """Return the impact of a Filestore share that is added or removed."""
     if edit.new is None:
         return Refuse("the share would be deleted with every file in it: put it back")
-    return _hidden(edit.new.mount) or NoEffect(f"machines mount {edit.new.mount} while they run")
+    return _hides_export(edit.new.mount) or NoEffect(f"machines mount {edit.new.mount} while they run")
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def nfs(edit: Edit) -> Impact:
-    """Directories of NFS servers that came or went, or are mounted otherwise; what is in them is never changed."""
+    """Return the impact of other directories of NFS servers, or other mount points. Their files never change."""
     new = {directory.mount for directory in edit.new} - {directory.mount for directory in edit.old}
-    return next(filter(None, map(_hidden, sorted(new))), AT_BOOT)
+    return next(filter(None, map(_hides_export, sorted(new))), AT_BOOT)
 
 
-def _hidden(mount: str) -> Impact | None:
-    """A file system in the place of one that the controller shares, and that has files in it by now."""
+def _hides_export(mount: str) -> Impact | None:
+    """Return a refusal of a mount point at which the controller exports a folder, which has files by now."""
     if mount not in EXPORTS:
         return None
     return Refuse(
@@ -185,7 +191,7 @@ def _hidden(mount: str) -> Impact | None:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def growing(edit: Edit) -> Impact:
-    """Capacity of a file system that can grow while it is used."""
+    """Return the impact of another capacity of a file system that can grow while it is used."""
     if edit.new < edit.old:
         return Refuse("it can grow, but not shrink: put it back")
     return NoEffect("it grows while it is used")
@@ -193,7 +199,7 @@ def growing(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING)
 def bucket_mount(edit: Edit) -> Impact:
-    """A bucket that came or went, or that is mounted otherwise; the bucket itself is never changed."""
+    """Return the impact of a bucket that is added, removed or mounted elsewhere. The bucket itself never changes."""
     if edit.old is None:
         return NoEffect(f"machines mount {edit.name} while they run, nodes within a minute")
     return NoEffect(f"machines follow at their next boot; what is in {edit.name} stays as it is", _MOUNT_AGAIN)
@@ -201,7 +207,7 @@ def bucket_mount(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def state_disk(edit: Edit) -> Impact:
-    """Size of the disk with Slurm's state and the records: written, or the default."""
+    """Return the impact of another size of the state disk."""
     old, new = (disks.state_disk(config)[1] for config in (edit.before, edit.after))
     if new < old:
         return Refuse("a disk can't shrink: put it back, or write the size that it has")
@@ -214,7 +220,7 @@ def state_disk(edit: Edit) -> Impact:
 
 
 def _kind(edit: Edit) -> str:
-    """mgs, mds or oss."""
+    """Return the kind of Lustre server that is edited: mgs, mds or oss."""
     return edit.path[2]
 
 
@@ -224,9 +230,9 @@ def _targets(config: ClusterConfig, edit: Edit) -> Targets:
 
 @rule(Effect.REPLACE)
 def server_type(edit: Edit) -> Impact:
-    theirs = [server.name for server in servers(edit.after) if server.kind == _kind(edit)]
+    names = [server.name for server in servers(edit.after) if server.kind == _kind(edit)]
     return Replace(
-        f"{', '.join(theirs[:4])}{' ...' if theirs[4:] else ''} stop, and start as the other type with their disks; "
+        f"{', '.join(names[:4])}{' ...' if names[4:] else ''} stop, and start as the other type with their disks; "
         "jobs run on, and wait meanwhile for files of Lustre"
     )
 
@@ -259,7 +265,7 @@ def target_count(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def target_rate(edit: Edit) -> Impact:
-    """Provisioned operations, or MB/s, of each disk."""
+    """Return the impact of other provisioned operations, or MB/s, of each disk."""
     if edit.new is None:
         return NoEffect("the disks keep the rate that they have")
     if edit.path[-1] == "mbps" or _targets(edit.after, edit).type.startswith("hyperdisk"):
@@ -277,7 +283,7 @@ def fsname(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def image_system(edit: Edit) -> Impact:
-    """Another content of the image."""
+    """Return the impact of a change of the image's content."""
     with suppress(ConfigError):
         if boots_from(edit.before) == boots_from(edit.after):
             return NoEffect("machines that are created from then on have it; no machine is recreated")
@@ -299,17 +305,17 @@ def image_snapshot(edit: Edit) -> Impact:
 
 
 def or_image(otherwise: Rule) -> Rule:
-    """A rule for what may want other software in the image that the stack bakes."""
+    """Return a rule for fields that may change the software in the image that the stack bakes; else `otherwise`."""
 
     def find(edit: Edit) -> Impact | None:
         if not bakes(edit.before) or not bakes(edit.after):
             return otherwise(edit)
-        was, now = (parts(config) for config in (edit.before, edit.after))
+        before, after = (parts(config) for config in (edit.before, edit.after))
         buckets = edit.pattern.startswith("storage.buckets")
-        found = sorted({_TITLES[name] for name in was if was[name] != now[name] and (name == "gcsfuse") == buckets})
-        if not found:
+        changes = {_TITLES[name] for name in before if before[name] != after[name] and (name == "gcsfuse") == buckets}
+        if not changes:
             return otherwise(edit)
-        return _recreate_all(edit, f"the image gets other software ({', '.join(found)}), and {ALL_RECREATED}")
+        return _recreate_all(edit, f"the image gets other software ({', '.join(sorted(changes))}), and {ALL_RECREATED}")
 
     return Rule(find, tuple(dict.fromkeys((*otherwise.possible, Effect.REPLACE))))
 
@@ -322,7 +328,7 @@ _TITLES = {
     "gcsfuse": "GCS FUSE",
     **{fabric.key: fabric.short for fabric in FABRICS},
 }
-"""Parts of an image, in words."""
+"""Titles of the parts of an image."""
 
 
 def _recreate_all(edit: Edit, how: str = ALL_RECREATED) -> Impact:
@@ -332,7 +338,7 @@ def _recreate_all(edit: Edit, how: str = ALL_RECREATED) -> Impact:
 image_base = release(_recreate_all)
 bucket = or_image(bucket_mount)
 
-RULES: Mapping[str, Rule] = {name: found for name, found in vars().items() if isinstance(found, Rule)}
+RULES: Mapping[str, Rule] = {name: value for name, value in vars().items() if isinstance(value, Rule)}
 """Rules of ByRule at fields that only Google Cloud has."""
 _NEW_DISKS = Refuse(
     "its state disk would be another one, and Slurm's state, job records and home folders are on the one that there "

@@ -1,4 +1,4 @@
-"""The place of a stack on Google Cloud, and names and labels of what it creates there."""
+"""Project, zone and region of a stack on Google Cloud, and names and labels of its resources."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -45,11 +45,11 @@ ACCOUNTS: Mapping[str, str] = {
     "watch": "watch",
     "lustre": "lustre",
 }
-"""Ending of each role's service account: its id may have 30 characters, and a cluster's name has 20 of them."""
+"""Ending of each role's service account. Its id may have 30 characters, of which a cluster's name takes up to 20."""
 
 
 def place(config: ClusterConfig) -> GoogleCloud:
-    """Project, zone and region: every stack of the platform gcp was parsed with them."""
+    """Return project, zone and region, which every stack of the platform gcp has."""
     section = config.section(GoogleCloud)
     if section is None:
         raise TypeError(f"the cluster {config.name} is not one on Google Cloud")
@@ -57,15 +57,15 @@ def place(config: ClusterConfig) -> GoogleCloud:
 
 
 def search_domains(config: ClusterConfig) -> list[str]:
-    """Domains in which machines look for each other's names, where the controller may be in another zone than they
-    are (cloud.google.com/compute/docs/internal-dns: NAME.ZONE.c.PROJECT.internal)."""
-    where, other = place(config), config.controller.failover_zone
-    zones = (where.zone, other) if config.controller.failover and other else ()
-    return [f"{zone}.c.{where.project}.internal" for zone in zones]
+    """Return the DNS search domains of machines whose controller may be in another zone; else none
+    (cloud.google.com/compute/docs/internal-dns: NAME.ZONE.c.PROJECT.internal)."""
+    other = config.controller.failover_zone
+    zones = (place(config).zone, other) if config.controller.failover and other else ()
+    return [f"{zone}.c.{place(config).project}.internal" for zone in zones]
 
 
 def watch_name(config: ClusterConfig) -> str:
-    """Name of the machine that watches the controller."""
+    """Return the name of the machine that watches the controller."""
     return f"{config.name}-watch"
 
 
@@ -78,7 +78,7 @@ def watch_url(config: ClusterConfig) -> str:
 
 
 def labels(config: ClusterConfig, part: str) -> dict[str, str]:
-    """Labels of everything that takes some, by which bills and consoles separate clusters and their parts.
+    """Return the labels of a resource, by which bills and consoles distinguish clusters and their parts.
 
     `part` is controller, login, monitoring, node, lustre, storage, image, network or watch.
     """
@@ -92,10 +92,10 @@ RECONCILE = "reconcile"
 
 
 def elastic_labels(config: ClusterConfig, nodeset: str) -> dict[str, str]:
-    """Labels of a nodeset's elastic instances: by them the loop and `destroy` identify what they may delete."""
+    """Return the labels of a nodeset's elastic instances, by which the loop and `destroy` find what they may delete."""
     return {**labels(config, "node"), NODESET_LABEL: nodeset, MADE_BY_LABEL: RECONCILE, "managed-by": "hpc-reconcile"}
 
 
 def account_id(config: ClusterConfig, role: str) -> str:
-    """Id of a role's service account, 6 to 30 characters."""
+    """Return the id of a role's service account, 6 to 30 characters."""
     return f"{config.name}-{ACCOUNTS[role]}".ljust(6, "0")

@@ -1,9 +1,9 @@
-"""The needs of a stack on Google Cloud: services, roles of whoever runs `up`, and no organisation policy against it;
-and the permissions of its controller, where that creates machines.
+"""Requirements of a stack on Google Cloud: services, roles of the person who runs `up`, organisation policies that
+must not be in force, and permissions of machines that create other machines.
 
-A test registers every stack and compares both with its resources. What each policy forbids:
-cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints. Whether one is in force only Google
-can say: a preview names those that could matter to the stack, and asks nobody.
+A test registers every stack and compares services and roles with its resources. What each policy forbids:
+cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints. A preview makes no request to Google,
+so it lists the policies that could refuse the stack, whether they are in force or not.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,27 +28,27 @@ ROLES = (
     "roles/serviceusage.serviceUsageAdmin",
     "roles/storage.admin",
 )
-"""Roles that every stack takes. A machine acts as an account, and who creates it must be allowed to
-(serviceAccountUser). What they hold: cloud.google.com/iam/docs/roles-permissions. Compute Admin has all of Compute
-Engine, its networks included, and nothing of Service Networking."""
+"""Roles that every stack requires. A machine acts as a service account, and the person who creates the machine must be
+allowed to use that account (serviceAccountUser). Permissions of roles: cloud.google.com/iam/docs/roles-permissions.
+Compute Admin contains all of Compute Engine with its networks, and nothing of Service Networking."""
 SERVICES = ("cloudresourcemanager", "compute", "iam", "iap", "logging", "monitoring", "secretmanager", "storage")
-"""Machines and networks, roles, logging in, the operations agent, keys, the set-up's bucket."""
+"""Services for machines and networks, roles, logins, the operations agent, keys, the set-up's bucket."""
 
 
 def roles(config: ClusterConfig) -> tuple[str, ...]:
-    """Roles on the project of whoever runs `up`, `destroy` and the other commands of this stack, in order."""
-    found = {*ROLES, *(role for need in _needs(config) for role in need.roles)}
+    """Return the roles on the project that a person needs for `up`, `destroy` and the other commands, sorted."""
+    needed = {*ROLES, *(role for need in _needs(config) for role in need.roles)}
     if peered(config) and config.network.existing is None:
-        found.add(NETWORKS)
+        needed.add(NETWORKS)
     if not config.login.public:
-        found.add(TUNNEL)
+        needed.add(TUNNEL)
     if elastic_nodesets(config) or repaired_nodesets(config) or config.controller.failover:
-        found.add(CUSTOM_ROLES)
-    return tuple(sorted(found))
+        needed.add(CUSTOM_ROLES)
+    return tuple(sorted(needed))
 
 
 def services(config: ClusterConfig) -> tuple[str, ...]:
-    """Names of the services that this stack uses, such as lustre.googleapis.com."""
+    """Return the names of the services that this stack uses, such as lustre.googleapis.com, sorted."""
     used = {*SERVICES, *(name for need in _needs(config) for name in need.services)}
     if peered(config):
         used.add("servicenetworking")
@@ -86,7 +86,7 @@ RECONCILE: Mapping[str, tuple[str, ...]] = {
     "zoneOperations.list": ("compute.zoneOperations.list",),
 }
 """Methods of Compute Engine that the reconcile loop on the controller calls (scripts/node/reconcile/compute_engine.py),
-and the permissions that each takes. To act as the nodes' service account is a role on that account."""
+and the permissions that each requires. To act as the nodes' service account is a role on that account."""
 _OF_TEMPLATE = (
     "compute.disks.create",
     "compute.images.useReadOnly",
@@ -95,7 +95,7 @@ _OF_TEMPLATE = (
     "compute.instanceTemplates.useReadOnly",
     "compute.subnetworks.use",
 )
-"""What Google asks of whoever has a group refer to a template, for the group and not for an instance."""
+"""Permissions that Google requires for a group that refers to a template."""
 FLEX: Mapping[str, tuple[str, ...]] = {
     "instanceGroupManagerResizeRequests.insert": ("compute.instanceGroupManagers.update",),
     "instanceGroupManagerResizeRequests.list": ("compute.instanceGroupManagers.get",),
@@ -113,16 +113,17 @@ FLEX: Mapping[str, tuple[str, ...]] = {
         *_OF_TEMPLATE,
     ),
 }
-"""The same for elastic nodes of flex start. Instance groups are not among what a condition may name
+"""The same for elastic nodes of flex start. A condition can't name instance groups
 (cloud.google.com/iam/help/conditions/resource-policies): the role is for all groups of the project, and the loop checks
-whose a group is before it changes one. Deleting one deletes its instance group, for which Google asks apart."""
+the owner of a group before it changes it. Deleting a group also deletes its instance group, which requires a permission
+of its own."""
 _OF_ELASTIC = ("instances.bulkInsert", "instances.insert", "instances.delete")
-"""Those that it calls for elastic nodes alone."""
+"""Methods that the loop calls for elastic nodes only."""
 _MAINTAIN = "instances.performMaintenance"
-"""It takes a permission that no predefined role has. Google refuses a custom role with one that it does not know."""
+"""Its permission is in no predefined role. Google refuses a custom role with a permission that does not exist."""
 BINDINGS = 20
-"""Conditions under which a policy binds one role to one account, at most (cloud.google.com/iam/quotas). A condition has
-at most 12 logical operators."""
+"""Largest number of conditions under which a policy binds one role to one account (cloud.google.com/iam/quotas). A
+condition has at most 12 logical operators."""
 FAILOVER: Mapping[str, tuple[str, ...]] = {
     "instances.delete": ("compute.instances.delete",),
     "instances.get": ("compute.instances.get",),
@@ -139,8 +140,8 @@ FAILOVER: Mapping[str, tuple[str, ...]] = {
     "zoneOperations.get": ("compute.zoneOperations.get",),
     "zoneOperations.list": ("compute.zoneOperations.list",),
 }
-"""Methods of Compute Engine that the machine calls which watches the controller (scripts/gcp/failover.py), and the
-permissions that each takes. To act as the controller's service account is a role on that account."""
+"""Methods of Compute Engine that the controller's watch machine calls (scripts/gcp/failover.py), and the permissions
+that each requires. To act as the controller's service account is a role on that account."""
 PUBLIC = ("compute.addresses.use", "compute.subnetworks.useExternalIp")
 """Permissions to create a machine with a public address."""
 PLACED = "compute.resourcePolicies.use"
@@ -148,53 +149,51 @@ PLACED = "compute.resourcePolicies.use"
 
 
 def reconcile_permissions(config: ClusterConfig) -> list[str]:
-    """Permissions of the custom role of a controller that creates machines, in order."""
+    """Return the permissions of the custom role of a controller that creates machines, sorted."""
     ways = [way for name in elastic_nodesets(config) for way in config.nodesets[name].ways]
-    asked = [way.on_demand or way.spot for way in ways]
-    placed = any(one.placement for one in asked if one) or any(
-        way.reservation.placement_policy for way in ways if way.reservation
-    )
     flex = any(way.flex for way in ways)
-    close = any(machine.machine_type.family.flex_placement for machine in elastic_machines(config))
-    placed = placed or (flex and close)
+    uses_placement = (
+        any(way.placement for way in ways)
+        or any(way.reservation.placement_policy for way in ways if way.reservation)
+        or (flex and any(machine.machine_type.family.flex_placement for machine in elastic_machines(config)))
+    )
     calls = {**RECONCILE, **(FLEX if flex else {})}
-    return sorted(_permissions(config, calls) | ({PLACED} if placed else set()))
+    return sorted(_permissions(config, calls) | ({PLACED} if uses_placement else set()))
 
 
 def repair_permissions(config: ClusterConfig) -> list[str]:
-    """Permissions of the custom role of a controller that repairs static nodes, in order."""
+    """Return the permissions of the custom role of a controller that repairs static nodes, sorted."""
     calls = {method: permissions for method, permissions in RECONCILE.items() if method not in _OF_ELASTIC}
     return sorted(_permissions(config, calls))
 
 
 def _permissions(config: ClusterConfig, calls: Mapping[str, tuple[str, ...]]) -> set[str]:
-    called = (one for method, one in calls.items() if method != _MAINTAIN or config.slurm.reconcile.maintain)
-    return {permission for permissions in called for permission in permissions}
+    maintain = config.slurm.reconcile.maintain
+    return {name for method, names in calls.items() if method != _MAINTAIN or maintain for name in names}
 
 
 def reconcile_condition(config: ClusterConfig, nodeset: str) -> str:
-    """The condition, in CEL, under which a controller has such a role: of instances and disks only those with names of
-    the nodeset. Lists are a permission on the project, and templates, images and subnetworks have names of their own
+    """Return the condition, in CEL, of such a role: instances and disks must have names of the nodeset. Other types are
+    not limited: lists need a permission on the project, and templates, images and subnetworks have other names
     (cloud.google.com/iam/docs/configuring-resource-based-access)."""
     prefix = host_name(config, nodeset, 0).removesuffix("0")
     return _only(Instance=f".startsWith('{prefix}')", Disk=f".startsWith('{prefix}')")
 
 
 def failover_permissions(config: ClusterConfig) -> list[str]:
-    """Permissions of the custom role of the machine that watches the controller, in order."""
-    found = {permission for permissions in FAILOVER.values() for permission in permissions}
-    public = config.login.public and config.login.on == "controller"
-    return sorted(found | (set(PUBLIC) if public else set()))
+    """Return the permissions of the custom role of the machine that watches the controller, sorted."""
+    public = PUBLIC if config.login.public and config.login.on == "controller" else ()
+    return sorted({*public, *(permission for permissions in FAILOVER.values() for permission in permissions)})
 
 
 def failover_condition(config: ClusterConfig) -> str:
-    """The condition under which it has that role: of instances only the controller, of disks only its two."""
+    """Return the condition of that role: only the controller's instance, and only its two disks."""
     name = controller_name(config)
     return _only(Instance=f" == '{name}'", Disk=f".startsWith('{name}-')")
 
 
 def _only(*, Instance: str, Disk: str) -> str:  # noqa: N803 - Compute Engine's names of types
-    """A condition on the names of instances and disks, and none on what is of another type."""
+    """Return a condition on the names of instances and disks that holds for resources of all other types."""
     types = {"Instance": ("instances", Instance), "Disk": ("disks", Disk)}
     named = [
         f"(resource.type == 'compute.googleapis.com/{kind}' && resource.name.extract('/{folder}/{{name}}'){holds})"
@@ -206,19 +205,19 @@ def _only(*, Instance: str, Disk: str) -> str:  # noqa: N803 - Compute Engine's 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A constraint of an organisation."""
+    """A constraint of an organisation's policies."""
 
     why: str
-    """The stack's action that it can forbid."""
+    """The property of the stack that the constraint can forbid."""
     todo: str = "have the project exempted"
     met: Callable[[ClusterConfig], bool] = lambda _: True
-    """Returns whether a stack does what it can forbid."""
+    """Returns whether a stack has that property."""
 
 
 def _needs_unsigned_boot(config: ClusterConfig) -> bool:
     servers = any(file_system.unsigned_servers for file_system in file_systems(config))
-    every = (*machines(config), *elastic_machines(config))
-    return servers or any(not secure_boot(config, machine) for machine in every)
+    specs = (*machines(config), *elastic_machines(config))
+    return servers or any(not secure_boot(config, spec) for spec in specs)
 
 
 POLICIES: Mapping[str, Policy] = {
@@ -258,11 +257,11 @@ POLICIES: Mapping[str, Policy] = {
         todo="allow global, and the region",
     ),
 }
-"""Policies by the constraint's name, without `constraints/`. Not among them, as no stack does what they forbid:
+"""Policies by the constraint's name, without `constraints/`. No stack does what these others forbid:
 iam.disableServiceAccountKeyCreation (no account has keys), compute.disableSerialPortAccess (consoles are read, and
 nobody logs in by them), storage.uniformBucketLevelAccess and storage.publicAccessPrevention (buckets are so)."""
 
 
 def policies(config: ClusterConfig) -> tuple[str, ...]:
-    """Names of the constraints that would refuse this stack where they are in force."""
+    """Return the names of the constraints that would refuse this stack if they were in force."""
     return tuple(name for name, policy in POLICIES.items() if policy.met(config))

@@ -50,8 +50,8 @@ MACHINE_TYPES: Mapping[str, str] = {
 """Default machine types by role."""
 
 
-# What the provider takes (pulumi-gcp's settings credentials, accessToken and impersonateServiceAccount: their variables
-# in its installation page), and google.auth.environment_vars with google.auth.default.
+# Variables of pulumi-gcp's settings credentials and accessToken (its installation page), and those that
+# google.auth.default reads (google.auth.environment_vars).
 _VARIABLES = (
     "GOOGLE_CREDENTIALS",
     "GOOGLE_CLOUD_KEYFILE_JSON",
@@ -62,11 +62,11 @@ _VARIABLES = (
 )
 _SETTINGS = ("gcp:credentials", "gcp:accessToken")
 _PRODUCT = Path("/sys/class/dmi/id/product_name")
-"""Says Google on a machine of Google Cloud, whose metadata server has credentials (google.auth.compute_engine)."""
+"""Begins with Google on a machine of Google Cloud. Its metadata server has credentials (google.auth.compute_engine)."""
 
 
 def has_credentials(settings: Mapping[str, Any]) -> bool:
-    """Return whether any are named by a stack's settings, by the environment, by `gcloud`, or by the machine."""
+    """Return whether a stack's settings, the environment, `gcloud` or the machine itself has credentials."""
     if any(settings.get(key) for key in _SETTINGS) or any(os.environ.get(name) for name in _VARIABLES):
         return True
     folder = os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config/gcloud"
@@ -78,7 +78,7 @@ def has_credentials(settings: Mapping[str, Any]) -> bool:
         return False
 
 
-def _region(settings: Mapping[str, Any]) -> Iterator[Finding]:
+def _region_errors(settings: Mapping[str, Any]) -> Iterator[Finding]:
     region, zone = settings.get("region"), settings.get("zone")
     if region is not None and zone is not None and str(zone).rpartition("-")[0] != region:
         yield Finding(
@@ -102,7 +102,7 @@ PLATFORM = Platform(
     limit=Limit(machines=GOOGLE_INSTANCES, of="a network of Google Cloud"),
     sections={"gcp": "cluster.platforms.gcp.names:GoogleCloud"},
     provider=Provider(
-        namespace="gcp", more={"region": "On gcp: the zone's region; it need not be said."}, check=_region
+        namespace="gcp", more={"region": "On gcp: the zone's region; it need not be said."}, check=_region_errors
     ),
     fields={
         ClusterConfig: frozenset({"containers", "customize", "monitoring"}),
@@ -130,7 +130,7 @@ PLATFORM = Platform(
     credentials=Credentials(title="Google", found=has_credentials, todo="gcloud auth application-default login"),
     machine_images={
         "gcp:compute/instance:Instance": ("bootDisk.initializeParams.image",),
-        # Both: a template can't change, and the next one is not that of the machines even where it has their image.
+        # Both: a template can't change, and a new template recreates the machines even if its image is the same.
         "gcp:compute/instanceTemplate:InstanceTemplate": ("disks[0].sourceImage",),
         "gcp:compute/instanceFromTemplate:InstanceFromTemplate": ("sourceInstanceTemplate",),
         "pulumi-python:dynamic/gcp:FlexNode": ("template",),

@@ -1,4 +1,4 @@
-"""The quantities that a stack asks Google Cloud for, which cost money or count against a quota."""
+"""Machines, disks and networks of a stack on Google Cloud, which cost money or count against quotas."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,6 @@ from cluster.roster import MachineSpec, elastic_machine, elastic_machines, machi
 
 LOCAL_SSD_GB = 375
 """GB of one local SSD (cloud.google.com/compute/docs/disks/local-ssd)."""
-
-
 _WAYS = {
     "on_demand": "on demand",
     "spot": "spot",
@@ -25,10 +23,11 @@ _WAYS = {
     "flex": "flex start",
     "calendar": "from future reservation",
 }
+"""Kinds of capacity, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class MachineRequest:
     """Machines of one kind."""
 
     count: int
@@ -37,19 +36,19 @@ class Ask:
     what: str
     """The role in the cluster."""
     way: str = _WAYS["on_demand"]
-    """The way in which their capacity is asked for."""
+    """The kind of their capacity, in words."""
 
     @property
     def line(self) -> str:
-        """Return the request as text, without the line's end."""
+        """The request as text."""
         gpus = f", {self.count * self.gpu.count} GPUs ({self.gpu.type})" if self.gpu else ""
         cpus = self.count * self.machine_type.cpus
         return f"{self.count} x {self.machine_type.name}: {self.what}, {self.way}; {cpus} CPUs{gpus}"
 
 
-def asks(config: ClusterConfig) -> list[Ask]:
-    """The machines, kind by kind: controller, login machines, that of Prometheus, nodesets, Lustre servers."""
-    found = []
+def machine_requests(config: ClusterConfig) -> list[MachineRequest]:
+    """Return the machines by kind: controller, login machines, machine of Prometheus, nodesets, Lustre servers."""
+    requests = []
     for spec in machines(config):
         if spec.index and "controller" not in spec.roles:
             continue
@@ -63,10 +62,10 @@ def asks(config: ClusterConfig) -> list[Ask]:
         else:
             count, what, capacity = config.login.count, "login", config.login.capacity
         way, gpu = _way(capacity), spec.gpu if spec.nodeset else None
-        found.append(Ask(count=count, machine_type=spec.machine_type, gpu=gpu, what=what, way=way))
+        requests.append(MachineRequest(count=count, machine_type=spec.machine_type, gpu=gpu, what=what, way=way))
     kinds = Counter((server.kind, server.machine_type) for server in servers(config))
-    return found + [
-        Ask(count=count, machine_type=machine_type, what=f"Lustre {kind}")
+    return requests + [
+        MachineRequest(count=count, machine_type=machine_type, what=f"Lustre {kind}")
         for (kind, machine_type), count in kinds.items()
     ]
 
@@ -80,30 +79,32 @@ def _way(capacity: BasicCapacity | Capacity | None) -> str:
     return f"{_WAYS[capacity.way]} {capacity.calendar.name}" if capacity.calendar else _WAYS[capacity.way]
 
 
-def elastic_asks(config: ClusterConfig) -> list[Ask]:
-    """The most machines of elastic nodes, beside those that are always there."""
-    found = []
+def elastic_requests(config: ClusterConfig) -> list[MachineRequest]:
+    """Return the largest number of machines of elastic nodes, without those that always exist."""
+    requests = []
     for name, section in config.nodesets.items():
         if spec := elastic_machine(config, name):
             ways = ", then ".join(map(_way, section.ways))
             what = f"elastic nodes of {name}, deleted after {section.idle or '10m'} idle"
             count = section.most - section.static
-            found.append(Ask(count=count, machine_type=spec.machine_type, gpu=spec.gpu, what=what, way=ways))
-    return found
+            requests.append(
+                MachineRequest(count=count, machine_type=spec.machine_type, gpu=spec.gpu, what=what, way=ways)
+            )
+    return requests
 
 
 def _describe_elastic(config: ClusterConfig) -> list[str]:
-    """The most that elastic nodes may add, as lines for people."""
-    asked = elastic_asks(config)
-    if not asked:
+    """Return lines about the machines that elastic nodes may add at most."""
+    requests = elastic_requests(config)
+    if not requests:
         return []
-    count = sum(ask.count for ask in asked)
-    gpus = sum(ask.count * ask.gpu.count for ask in asked if ask.gpu)
-    fabrics = [(ask.count, ask.machine_type.family.fabric) for ask in asked]
+    count = sum(request.count for request in requests)
+    gpus = sum(request.count * request.gpu.count for request in requests if request.gpu)
+    fabrics = [(request.count, request.machine_type.family.fabric) for request in requests]
     nics = sum(count * (len(fabric.host_nics) + fabric.nics) for count, fabric in fabrics)
-    sizes = ", ".join(f"{size:,} GB of {kind}" for kind, size in _of_machines(config, elastic_machines(config)))
+    sizes = ", ".join(f"{size:,} GB of {kind}" for kind, size in _disks_of(config, elastic_machines(config)).items())
     return [
-        *(f"up to {ask.line}" for ask in asked),
+        *(f"up to {request.line}" for request in requests),
         *(
             f"jobs on {name} may wait for hours in the queue of flex start, which costs nothing; then all machines of "
             f"a job are paid for until it has ended and they were idle, {way.flex.max_run} at most"
@@ -116,45 +117,45 @@ def _describe_elastic(config: ClusterConfig) -> list[str]:
 
 
 def disks(config: ClusterConfig) -> Mapping[str, int]:
-    """GB of disks by their type; local SSDs, which come with machines, among them. Without those of elastic nodes."""
-    found = Counter(dict(_of_machines(config, machines(config))))
+    """Return GB of disks by their type, with local SSDs, which are part of machines. Elastic nodes are left out."""
+    sizes = _disks_of(config, machines(config))
     kind, size = state_disk(config)
-    found[kind] += size
+    sizes[kind] += size
     if config.controller.failover:
         boot_kind, boot_size = boot_disk(config, machines(config)[0])
-        # In two zones, and paid for in both.
-        found[kind] += size
-        found[boot_kind] += boot_size
-        found[WATCH_DISK] += WATCH_GB
+        # These disks are in two zones, and are paid for in both.
+        sizes[kind] += size
+        sizes[boot_kind] += boot_size
+        sizes[WATCH_DISK] += WATCH_GB
     for server in servers(config):
         for disk in server.disks:
-            found[disk.targets.type] += disk.targets.size_gb
-    return dict(sorted(found.items()))
+            sizes[disk.targets.type] += disk.targets.size_gb
+    return dict(sorted(sizes.items()))
 
 
-def _of_machines(config: ClusterConfig, specs: Iterable[MachineSpec]) -> list[tuple[str, int]]:
-    """GB of the disks of machines, by type."""
-    found: Counter[str] = Counter()
+def _disks_of(config: ClusterConfig, specs: Iterable[MachineSpec]) -> Counter[str]:
+    """Return GB of the boot disks and local SSDs of machines, by type, sorted."""
+    sizes: Counter[str] = Counter()
     for spec in specs:
         kind, size = boot_disk(config, spec)
-        found[kind] += size
+        sizes[kind] += size
         if spec.machine_type.family.local_ssds:
-            found["local SSD"] += spec.machine_type.family.local_ssds * LOCAL_SSD_GB
-    return sorted(found.items())
+            sizes["local SSD"] += spec.machine_type.family.local_ssds * LOCAL_SSD_GB
+    return Counter(dict(sorted(sizes.items())))
 
 
-def builder(config: ClusterConfig) -> Ask | None:
-    """The machine that makes the image and is deleted then, if there is one; its disk is said here."""
+def builder_request(config: ClusterConfig) -> MachineRequest | None:
+    """Return the machine that bakes the image and is then deleted, with its disk; None if the stack bakes none."""
     if not bakes(config):
         return None
-    asked = config.image.builder
-    what = f"builder of the image, with {asked.size_gb:,} GB of pd-ssd"
+    builder = config.image.builder
+    what = f"builder of the image, with {builder.size_gb:,} GB of pd-ssd"
     way = "on demand until the image is made"
-    return Ask(count=1, machine_type=MACHINE_TYPES[asked.machine_type], what=what, way=way)
+    return MachineRequest(count=1, machine_type=MACHINE_TYPES[builder.machine_type], what=what, way=way)
 
 
 def networks(config: ClusterConfig) -> Mapping[str, int]:
-    """Return what a stack's networks count against quotas."""
+    """Return the numbers of network resources of a stack, which count against quotas."""
     own = config.network.existing is None
     nat = own and config.network.nat
     logins = sum("login" in machine.roles for machine in machines(config)) if config.login.public else 0
@@ -170,8 +171,8 @@ def networks(config: ClusterConfig) -> Mapping[str, int]:
 
 
 def describe_request(config: ClusterConfig) -> list[str]:
-    """Return all of it as lines for people: machines, networks, disks, file systems, rights, addresses."""
-    lines = [ask.line for ask in (*asks(config), builder(config)) if ask]
+    """Return lines for the end of a preview: machines, networks, disks, file systems, roles, addresses."""
+    lines = [request.line for request in (*machine_requests(config), builder_request(config)) if request]
     if config.controller.failover:
         lines.append(f"1 x {WATCH_TYPE} in {config.controller.failover_zone}, on demand: watches the controller")
     lines += _describe_elastic(config)

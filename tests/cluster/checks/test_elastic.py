@@ -12,7 +12,7 @@ from cluster.platforms import registry
 from cluster.platforms.gcp import checks
 from cluster.platforms.gcp.address_plan import room
 from cluster.platforms.gcp.permissions import BINDINGS, policies, reconcile_condition
-from cluster.platforms.gcp.request import describe_request, elastic_asks
+from cluster.platforms.gcp.request import describe_request, elastic_requests
 from tests.clouds import A3, google, unchecked
 from tests.cluster.stacks import cloud_findings, findings, nodeset
 
@@ -75,7 +75,7 @@ class TestGoogleCloud:
     def test_a_nodeset_without_static_nodes_asks_for_none(self) -> None:
         config = unchecked(nodesets={"cpu": {"count": {"min": 0, "max": 4}}})
         assert not any("nodeset cpu" in line for line in describe_request(config))
-        assert [one.count for one in elastic_asks(config)] == [4]
+        assert [one.count for one in elastic_requests(config)] == [4]
 
     def test_the_address_plan_has_room_for_all_of_them(self) -> None:
         fixed, some = google(nodesets={"a3": A3 | {"count": 16}}), unchecked(nodesets={"a3": GROWING})

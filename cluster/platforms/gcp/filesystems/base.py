@@ -16,7 +16,7 @@ from cluster.findings import Finding, Level, Location
 from cluster.roster import MachineSpec
 
 NFS = "hard,noatime,_netdev"
-"""A server that is away is waited for: a job that got an error would lose what it wrote."""
+"""Mount options. hard: clients wait for a server that is away, since an error would make jobs lose what they wrote."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Need:
     services: tuple[str, ...]
     """Services of Google Cloud, by the part before .googleapis.com."""
     roles: tuple[str, ...]
-    """Roles on the project of whoever makes, changes and deletes it."""
+    """Roles on the project of the person who creates, updates and deletes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Place:
     """A directory where a file system is mounted, on every machine."""
 
     at: Location
-    """The section that says so."""
+    """The section of the stack file."""
     path: str
     owner: str
     """The owner's name in messages: Lustre's."""
@@ -52,51 +52,51 @@ class Mount:
     fs_type: str
     options: str
     source: str | None = None
-    """The source, if that is known before its servers are made: the controller's export, the bucket."""
+    """The source, if it is known before the servers are created: the controller's export, the bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetDisk:
-    """A disk of a server that the stack makes."""
+    """A disk of a server that the stack creates."""
 
     name: str
     host: str
     """Server that it is attached to."""
     role: str
-    """The server's use of it; of EXAScaler mgt, mnt, mdt or ost."""
+    """The disk's use; of EXAScaler mgt, mnt, mdt or ost."""
     index: int
-    """Among all disks of its role."""
+    """Number among all disks of its role."""
     targets: Targets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """A server that the stack makes."""
+    """A server that the stack creates."""
 
     name: str
     kind: str
-    """Its part in its file system; of EXAScaler mgs, mds or oss."""
+    """The server's role in its file system; of EXAScaler mgs, mds or oss."""
     index: int
     machine_type: MachineType
     disks: tuple[TargetDisk, ...]
 
     @property
     def boot_disk(self) -> str:
-        """Name of its boot disk."""
+        """Name of the boot disk."""
         return f"{self.name}-boot-disk"
 
 
 class FileSystem(ABC):
-    """A file system of a stack. What a kind does not override, it does not need."""
+    """A file system of a stack. A kind overrides the attributes and methods whose defaults do not fit it."""
 
     key: ClassVar[str]
     """The key in the stack's outputs and in names of resources, and the kind of its mounts."""
     component: ClassVar[str]
-    """The Pulumi component, `module:class`, which is made with FileSystemArgs (components/gcp/filesystems.py)."""
+    """The Pulumi component, `module:class`, which takes FileSystemArgs (components/gcp/filesystems.py)."""
     needs: ClassVar[Mapping[str, Need]] = {}
-    """Needs of the resources that only this kind has, by the beginning of a resource's type."""
+    """Services and roles for the resources that only this kind has, by the beginning of a resource's type."""
     client: str | None = None
-    """Kind of Lustre client that images need, as the recipes call it."""
+    """Kind of Lustre client that images need, as the recipes name it."""
     unsigned_servers: ClassVar[bool] = False
     """True if it has servers that can't boot with Secure Boot."""
     callback_ports: tuple[str, ...] | None = ()
@@ -112,7 +112,7 @@ class FileSystem(ABC):
     @classmethod
     @abstractmethod
     def used(cls, config: ClusterConfig) -> bool:
-        """Return whether the stack has it."""
+        """Return whether the stack has a file system of this kind."""
 
     @abstractmethod
     def places(self) -> Iterable[Place]:
@@ -120,17 +120,17 @@ class FileSystem(ABC):
 
     @abstractmethod
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
-        """Return what a machine mounts of it."""
+        """Return a machine's mounts of it."""
 
     def servers(self) -> Iterable[Server]:
         return ()
 
     def summary(self) -> Iterable[str]:
-        """Lines below a preview: capacity and bandwidth."""
+        """Return lines for the end of a preview: capacity and bandwidth."""
         return ()
 
     def pages(self) -> Mapping[str, str]:
-        """Paths of its pages in the Cloud Console, by what they show."""
+        """Return the paths of its pages in the Cloud Console, by what they show."""
         return {}
 
     def find_errors(self) -> Iterable[Finding]:
@@ -139,8 +139,8 @@ class FileSystem(ABC):
     def find_warnings(self) -> Iterable[Finding]:
         return ()
 
-    def find_apart(self, at: Location, address: str) -> Iterable[Finding]:
-        """A warning about a server of others that the stack's own network may not reach."""
+    def warn_unreachable(self, at: Location, address: str) -> Iterable[Finding]:
+        """Yield a warning about an existing server if the stack's own network may not reach it."""
         if self.config.network.existing is None:
             yield Finding(
                 id="existing-file-system-network",

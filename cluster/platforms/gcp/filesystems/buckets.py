@@ -9,13 +9,13 @@ from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Place
 from cluster.roster import MachineSpec
 
 LOCAL_SSDS = "/mnt/localssd"
-"""Mount point of the RAID of local SSDs, where a machine has some; anybody may write there, and nothing is kept."""
+"""Mount point of the RAID of a machine's local SSDs. Every user may write there, and its files are not kept."""
 LOCAL_SSDS_UNIT = "hpc-localssd.service"
 """The unit that mounts them at each boot (scripts/image/storage/50-localssd.sh)."""
 
 
 class Buckets(FileSystem):
-    """Buckets that are there before the stack, and stay after it."""
+    """Buckets, which exist before the stack and stay after it."""
 
     key = "buckets"
     component = "components.gcp.filesystems:Buckets"
@@ -46,26 +46,25 @@ class Buckets(FileSystem):
         return {f"bucket {bucket.name}": f"/storage/browser/{bucket.name}" for bucket in self.config.storage.buckets}
 
     def find_errors(self) -> Iterator[Finding]:
-        seen: set[str] = set()
-        for index, bucket in enumerate(self.config.storage.buckets):
-            if bucket.name in seen:
+        names = [bucket.name for bucket in self.config.storage.buckets]
+        for index, name in enumerate(names):
+            if name in names[:index]:
                 yield Finding(
                     id="bucket-twice",
                     at=("storage", "buckets", index, "name"),
-                    given=bucket.name,
+                    given=name,
                     allowed="each bucket once",
                     todo="remove one of the two: what is below a bucket's mount point is all of the bucket",
                 )
-            seen.add(bucket.name)
 
 
 def gcsfuse_options(bucket: Bucket, spec: MachineSpec) -> str:
-    """Return how a bucket is mounted; the names are GCS FUSE's flags as mount(8) passes them.
+    """Return the mount options of a bucket: GCS FUSE's flags as mount(8) passes them.
 
-    Names of objects are folders and files to everybody (allow_other, implicit_dirs). Attributes are kept for a minute,
-    and for an hour where nobody writes here; a node keeps those of all objects, which takes memory. A node with local
-    SSDs keeps there what it has read, fetches large files in parallel and gathers what it writes; elsewhere a cache
-    would fill the boot disk.
+    All users see objects as files and folders (allow_other, implicit_dirs). Attributes are cached for a minute, and for
+    an hour in a read-only mount; a node caches those of all objects, which takes memory. A node with local SSDs caches
+    on them the files that it reads, downloads large files in parallel, and stages the files that it writes. On other
+    machines a cache would fill the boot disk.
     """
     options = ["_netdev", "noatime", "allow_other", "implicit_dirs"]
     node = spec.roles == ("node",)

@@ -1,9 +1,8 @@
-"""DDN EXAScaler as DDN's own images expect to be started: which servers and disks there are, what they are called and
-labelled, and the file with which each server finds all of them.
+"""DDN EXAScaler: its servers and disks with the names and labels that DDN's images expect, and the file loci.conf.
 
-The images hold a program, `loci`, which a start-up script runs after writing /etc/loci.conf. It finds the disks by
-their labels, formats them, and keeps what servers must know of each other in two configs of the Runtime Configurator.
-Names, labels and keys are therefore DDN's, as its last release for Google Cloud (2.2.2) has them.
+The images contain a program, `loci`, which a start-up script runs after writing /etc/loci.conf. It finds the disks by
+their labels, formats them, and stores the servers' names and states in two configs of the Runtime Configurator. Names,
+labels and keys are therefore those of DDN's last release for Google Cloud (2.2.2).
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,12 +34,9 @@ PERMISSIONS = (
     "runtimeconfig.variables.list",
     "runtimeconfig.variables.update",
 )
-"""Permissions of a server; it has no others."""
-
+"""All permissions of a server."""
 TARGET_OF: Mapping[str, str] = {"mgs": "mgt", "mds": "mdt", "oss": "ost"}
-"""Targets by a server's label `lustre_type`."""
-
-
+"""Target of a server, the value of its label `lustre_type`, by the server's kind."""
 UNSUPPORTED_SINCE = "31 December 2025"
 """End of support for Deployment Manager with its Runtime Configurator: the notice on
 cloud.google.com/deployment-manager (some translations of it said 31 March 2026)."""
@@ -62,7 +58,7 @@ class Exascaler(LustreKind):
 
     @staticmethod
     def expected(lustre: Lustre) -> Expected:
-        """Capacity and bandwidth, from the limits of disks and machines."""
+        """Return capacity and bandwidth, from the limits of disks and machines."""
         oss = lustre.oss
         read, write = server_mbps(oss.machine_type, oss.ost)
         # Disks are sold in GB that are GiB: cloud.google.com/compute/docs/disks, "Size".
@@ -73,7 +69,7 @@ class Exascaler(LustreKind):
         )
 
     def parts(self) -> list[tuple[str, str, int, dict[str, Targets]]]:
-        """Kind, machine type and count of its servers, and the disks of each by role."""
+        """Return kind, machine type and count of the servers, and the disks of each by role."""
         lustre = self.section
         return [
             ("mgs", lustre.mgs.machine_type, 1, {"mgt": lustre.mgs.mgt, "mnt": lustre.mgs.mnt}),
@@ -82,7 +78,7 @@ class Exascaler(LustreKind):
         ]
 
     def servers(self) -> Iterator[Server]:
-        """The management server, metadata servers, object storage servers."""
+        """Yield the management server, the metadata servers and the object storage servers."""
         for kind, machine_type, count, roles in self.parts():
             for index in range(count):
                 name = f"{self.config.name}-{kind}{index}"
@@ -126,7 +122,7 @@ class Exascaler(LustreKind):
 
 
 def server_mbps(machine_type: str, targets: Targets) -> tuple[int, int]:
-    """MB/s of reading and of writing that one server gives: the least of its disks, its machine and its network."""
+    """Return MB/s of reading and of writing of one server: the least of its disks, its machine and its network."""
     kind, disk = MACHINE_TYPES[machine_type], DISK_TYPES[targets.type]
     lowest = targets.mbps or (disk.mbps[0] if disk.mbps else None)
     each = lowest or (targets.size_gb * disk.mbps_per_gb if disk.mbps_per_gb else disk.read_mbps)
@@ -138,18 +134,18 @@ def server_mbps(machine_type: str, targets: Targets) -> tuple[int, int]:
 
 
 def http_tag(deployment: str) -> str:
-    """Network tag of the server that clients' packages come from."""
+    """Return the network tag of the server that offers the clients' packages."""
     return f"{deployment}-http-server"
 
 
 def loci_version(image: str) -> str:
-    """The version of loci that an image of DDN's has, by its name; the newest known for a name that says nothing."""
+    """Return the version of loci in an image of DDN's, by the image's name; the newest one for an unknown name."""
     name = image.rpartition("/")[2]
     return next((version for family, version in LOCI_VERSIONS.items() if name.startswith(family)), NEWEST_LOCI)
 
 
 def loci_conf(exascaler: Exascaler) -> str:
-    """Text of /etc/loci.conf, the same on every server."""
+    """Return the text of /etc/loci.conf, which is the same on every server."""
     name, lustre = exascaler.config.name, exascaler.section
     rows: list[tuple[str, object]] = [
         ("Version", loci_version(lustre.image)),
@@ -168,7 +164,7 @@ def loci_conf(exascaler: Exascaler) -> str:
 
 
 def startup_script(exascaler: Exascaler) -> str:
-    """Return what every server runs at each start."""
+    """Return the program that every server runs at each start."""
     return (
         "#!/bin/sh\n"
         "# What this server and the others are, then the image's own program, which brings up its part.\n"

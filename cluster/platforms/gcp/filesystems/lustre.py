@@ -1,4 +1,4 @@
-"""Lustre on Google Cloud: what its kinds have in common, Managed Lustre, and a Lustre that exists already."""
+"""Lustre on Google Cloud: the base of its kinds, Managed Lustre, and existing file systems."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from cluster.platforms.gcp.platform import BASE_IMAGES
 from cluster.roster import MachineSpec
 
 OPTIONS = "flock,noatime,_netdev"
-"""flock: locks hold between machines, which HDF5, SQLite and package managers on /home rely on."""
+"""Mount options. flock: locks are valid on all machines, which HDF5, SQLite and package managers on /home require."""
 READY = Path(__file__).parents[4] / "scripts" / "lustre" / "ready.sh"
 
 
@@ -25,13 +25,13 @@ READY = Path(__file__).parents[4] / "scripts" / "lustre" / "ready.sh"
 class Expected:
     """Capacity and bandwidth of a file system.
 
-    Bandwidths are the limits of disks and machines, so clients together get that at most, and less where they are few:
-    DDN's own example, sixteen servers with 3.5 TB each and eight clients, measured 7.4 GiB/s of reading and 6.3 GiB/s
-    of writing, where the limits are 18.8 GB/s each.
+    Bandwidths are the limits of disks and machines, which few clients do not reach: in DDN's own example sixteen
+    servers with 3.5 TB each and eight clients reached 7.4 GiB/s of reading and 6.3 GiB/s of writing, where the limits
+    are 18.8 GB/s each.
     """
 
     capacity_gib: int
-    """GiB of the targets; the file system itself needs a few in a hundred of them."""
+    """GiB of the targets, of which the file system itself uses a few percent."""
     read_mbps: int
     """MB/s (10^6 bytes) of reading by all clients together, at most."""
     write_mbps: int
@@ -39,17 +39,17 @@ class Expected:
 
 
 class LustreKind(FileSystem):
-    """A Lustre file system, whoever runs its servers."""
+    """The base of all kinds of Lustre."""
 
     key = "lustre"
     name: ClassVar[str]
     """The value of `storage.lustre.kind`."""
     keys: ClassVar[tuple[str, ...]]
-    """Keys of the section that this kind alone reads."""
+    """Keys of the section that only this kind reads."""
     ready_seconds: ClassVar[int]
     """Time for which the first mount waits for the servers."""
     web: ClassVar[bool] = False
-    """True if the management server has the clients' packages, by HTTP."""
+    """True if the management server offers the clients' packages by HTTP."""
 
     @classmethod
     def used(cls, config: ClusterConfig) -> bool:
@@ -64,13 +64,13 @@ class LustreKind(FileSystem):
 
     @property
     def title(self) -> str:
-        """The kind of the file system, or the existing one, as the section names it."""
+        """The key and the value of the section that choose this kind."""
         return f"kind: {self.name}"
 
     @staticmethod
     @abstractmethod
     def expected(lustre: Lustre) -> Expected:
-        """Capacity and bandwidth of the file system that a section describes."""
+        """Return capacity and bandwidth of the file system that a section describes."""
 
     def places(self) -> Iterable[Place]:
         return [Place(at=("storage", "lustre"), path=self.section.mount, owner="Lustre's")]
@@ -79,18 +79,18 @@ class LustreKind(FileSystem):
         return [Mount(kind=self.key, target=self.section.mount, fs_type="lustre", options=OPTIONS)]
 
     def probe(self, address: str) -> str:
-        """A shell command that waits until the file system at `address` answers, and prints what is missing.
+        """Return a shell command that waits until the file system at `address` answers, and prints what is missing.
 
-        Runs anywhere in the system network; needs only bash, and changes nothing.
+        It runs on any machine of the system network, needs only bash, and changes nothing.
         """
         web = " --web" if self.web else ""
         return f"bash -s -- {address} {self.ready_seconds}{web} <<'LUSTRE_READY'\n{READY.read_text()}LUSTRE_READY\n"
 
     def summary(self) -> Iterable[str]:
-        found = self.expected(self.section)
+        expected = self.expected(self.section)
         yield (
-            f"Lustre ({self.name}) at {self.section.mount}: {found.capacity_gib:,} GiB; at most "
-            f"{found.read_mbps:,} MB/s of reading, {found.write_mbps:,} MB/s of writing"
+            f"Lustre ({self.name}) at {self.section.mount}: {expected.capacity_gib:,} GiB; at most "
+            f"{expected.read_mbps:,} MB/s of reading, {expected.write_mbps:,} MB/s of writing"
         )
 
     def find_errors(self) -> Iterator[Finding]:
@@ -124,13 +124,13 @@ class Managed(LustreKind):
     component = "components.gcp.filesystems:ManagedLustre"
     needs: ClassVar[Mapping[str, Need]] = {"gcp:lustre/": Need(services=("lustre",), roles=("roles/lustre.admin",))}
     keys = ("size_gib", "throughput")
-    ready_seconds = 300  # Google's servers are up when they are made
+    ready_seconds = 300  # Google's servers are up once the instance is created
     peered = True
     callback_ports = ("988",)  # servers connect to their clients too
 
     @staticmethod
     def expected(lustre: Lustre) -> Expected:
-        """Capacity and bandwidth, as bought."""
+        """Return capacity and bandwidth as they are sold."""
         mbps = lustre.size_gib * lustre.throughput // 1024
         return Expected(capacity_gib=lustre.size_gib, read_mbps=mbps, write_mbps=mbps)
 
@@ -161,12 +161,12 @@ class Managed(LustreKind):
 
 
 class ExistingLustre(LustreKind):
-    """A Lustre file system of another stack, or of nobody's."""
+    """A Lustre file system that this stack does not create."""
 
     name = "existing"
     keys = ()
     component = "components.gcp.filesystems:ExistingLustre"
-    ready_seconds = 300  # it is there
+    ready_seconds = 300  # it exists already
     callback_ports = ("988",)
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -197,4 +197,4 @@ class ExistingLustre(LustreKind):
         yield f"Lustre ({self.section.kind}) at {self.section.mount}: {self.source}, which exists and stays"
 
     def find_warnings(self) -> Iterator[Finding]:
-        yield from self.find_apart(("storage", "lustre", "existing"), str(self.section.existing))
+        yield from self.warn_unreachable(("storage", "lustre", "existing"), str(self.section.existing))

@@ -12,7 +12,7 @@ from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, Mount, Need,
 from cluster.roster import MachineSpec
 
 DIRECT = "BASIC_SSD"
-"""Tier with a peering of its own; the others are reached by private service access."""
+"""Tier that has a peering of its own. The others are reached by private service access."""
 
 
 class Filestore(FileSystem):
@@ -93,7 +93,7 @@ class Nfs(FileSystem):
 
     def find_warnings(self) -> Iterator[Finding]:
         for index, section in enumerate(self.config.storage.nfs):
-            yield from self.find_apart(("storage", "nfs", index), section.server)
+            yield from self.warn_unreachable(("storage", "nfs", index), section.server)
 
 
 def _source(section: Directory) -> str:

@@ -1,6 +1,4 @@
-"""The kinds of file systems on Google Cloud, one line for each, and what a machine mounts."""
-
-from collections.abc import Iterable
+"""The kinds of file systems on Google Cloud, the file systems of a stack, and the mounts of a machine."""
 
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, Mount, Server
@@ -14,7 +12,7 @@ KINDS: list[type[FileSystem]] = [Exascaler, Managed, ExistingLustre, Filestore, 
 
 
 def file_systems(config: ClusterConfig) -> list[FileSystem]:
-    """The file systems of a stack, but for the controller's own exports."""
+    """Return the file systems of a stack, without the controller's exports."""
     return [kind(config) for kind in KINDS if kind.used(config)]
 
 
@@ -23,45 +21,44 @@ def servers(config: ClusterConfig) -> list[Server]:
 
 
 def peered(config: ClusterConfig) -> bool:
-    """Return whether something that the stack uses is reached by private service access."""
+    """Return whether a file system of the stack is reached by private service access."""
     return any(file_system.peered for file_system in file_systems(config))
 
 
 def lustre_client(config: ClusterConfig) -> str:
-    """Kind of Lustre client that machines need, as the recipes call it: exascaler, managed or none."""
+    """Return the kind of Lustre client that machines need, as the recipes name it: exascaler, managed or none."""
     return next((file_system.client for file_system in file_systems(config) if file_system.client), "none")
 
 
 EXPORTS = ("/home", "/opt/apps")
-"""Folders that the controller shares from its state disk, where nothing else is mounted there."""
+"""Folders that the controller exports from its state disk, unless another file system is mounted there."""
 
 
 def targets(config: ClusterConfig) -> tuple[str, ...]:
-    """Every directory that machines share, parents first; on local machines, those that the file names."""
-    return config.storage.shared or _parents_first({*EXPORTS, *_own(config)})
+    """Return all directories that machines share, parents first; on local machines those that the file names."""
+    return config.storage.shared or tuple(sorted({*EXPORTS, *_mount_points(config)}, key=_parents_first))
 
 
 def exports(config: ClusterConfig) -> tuple[str, ...]:
-    """Return what the controller shares by NFS: of /home and /opt/apps, where nothing else is mounted."""
-    return tuple(path for path in EXPORTS if path not in _own(config))
+    """Return the folders that the controller exports by NFS."""
+    return tuple(path for path in EXPORTS if path not in _mount_points(config))
 
 
 def mounts(config: ClusterConfig, spec: MachineSpec) -> tuple[Mount, ...]:
-    """Return what a machine mounts, parents first. The controller has its own exports without."""
+    """Return a machine's mounts, parents first. The controller has its exports on its own disk."""
     controller = controller_name(config)
-    paths = () if "controller" in spec.roles else exports(config)
-    found = [
+    all_mounts = [
         Mount(kind="controller", target=path, fs_type="nfs", options=NFS, source=f"{controller}:{path}")
-        for path in paths
+        for path in (() if "controller" in spec.roles else exports(config))
     ]
-    found += [mount for file_system in file_systems(config) for mount in file_system.mounts(spec)]
-    order = _parents_first({mount.target for mount in found})
-    return tuple(sorted(found, key=lambda mount: order.index(mount.target)))
+    all_mounts += [mount for file_system in file_systems(config) for mount in file_system.mounts(spec)]
+    return tuple(sorted(all_mounts, key=lambda mount: _parents_first(mount.target)))
 
 
-def _own(config: ClusterConfig) -> set[str]:
+def _mount_points(config: ClusterConfig) -> set[str]:
     return {place.path for file_system in file_systems(config) for place in file_system.places()}
 
 
-def _parents_first(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(paths, key=lambda path: (path.count("/"), path)))
+def _parents_first(path: str) -> tuple[int, str]:
+    """Return a sort key that puts a directory before those in it."""
+    return path.count("/"), path

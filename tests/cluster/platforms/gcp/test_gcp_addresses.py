@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.findings import ConfigError
-from cluster.platforms.gcp.address_plan import Plan, crowded, plan, room, table
+from cluster.platforms.gcp.address_plan import Plan, plan, room, shortages, table
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster import stacks
 
@@ -29,7 +29,7 @@ def made(*, prefix: int = 20, logins: int = 1, oss: int = 3, mds: int = 1, nodes
         nodesets={"cpu": {"count": nodes}},
         storage={"lustre": {**EXASCALER, "oss": {"count": oss}, "mds": {"count": min(mds, 32)}}},
     )
-    return None if crowded(config) else plan(config)
+    return None if shortages(config) else plan(config)
 
 
 class TestAddresses:
@@ -70,11 +70,11 @@ class TestAddresses:
     def test_in_a_network_of_others_google_chooses(self):
         config = google(network={"existing": {"network": "net", "subnetwork": "sub"}})
         assert plan(config).of == {}
-        assert crowded(config) == []
+        assert shortages(config) == []
 
     def test_what_does_not_fit_is_said_with_both_figures(self):
         tight = unchecked(network={"cidr": "10.64.0.0/26"}, login={"count": 4}, nodesets={"cpu": {"count": 29}})
-        assert crowded(tight) == ["4 login machines, for 3 addresses", "29 nodes, for 28 addresses"]
+        assert shortages(tight) == ["4 login machines, for 3 addresses", "29 nodes, for 28 addresses"]
         assert all(have <= fits for have, fits in room(google()).values())
 
 

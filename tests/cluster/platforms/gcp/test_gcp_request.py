@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from cluster.platforms.gcp.request import asks, describe_request, disks, networks
+from cluster.platforms.gcp.request import describe_request, disks, machine_requests, networks
 from tests.clouds import google, settings
 from tests.cluster import stacks
 from tests.contract.seen import record
@@ -18,7 +18,7 @@ INSTANCES = ("gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:
 @pytest.mark.parametrize("stack", GCP)
 def test_as_many_machines_are_told_as_are_made(stack):
     made = [one for one in record(stack, "made").recording.resources if one.type in INSTANCES]
-    assert sum(one.count for one in asks(stacks.config(stack))) == len(made)
+    assert sum(one.count for one in machine_requests(stacks.config(stack))) == len(made)
 
 
 @pytest.mark.parametrize("stack", GCP)
