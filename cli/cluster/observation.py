@@ -31,7 +31,7 @@ def observe(stack: str, outputs: Mapping[str, Any], *, seconds: float | None = N
     cluster = from_outputs(stack, outputs)
     usual = timeout(len(cluster.targets))
     machines = _observe(cluster, cluster.targets, seconds or usual, factor=(seconds or usual) / usual)
-    if not seconds and (late := [name for name, machine in machines.items() if machine.deserves_longer]):
+    if not seconds and (late := [name for name, machine in machines.items() if machine.needs_longer_timeout]):
         for name, machine in _observe(cluster, late, LONGER * usual, factor=LONGER).items():
             if machine.has_facts or not machines[name].has_facts:
                 machines[name] = machine

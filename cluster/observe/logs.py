@@ -1,4 +1,4 @@
-"""Logs of a cluster: where they are, the script that reads one on its machine, and the lines of several in order."""
+"""Logs of a cluster: their locations, the script that reads one on its machine, and merging the lines of several."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ DEFAULT_LINES = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """A kind of log: a file with its rotated older ones, the journal of some units, or both."""
+    """A log: a file with its rotated predecessors, the journal of some units, or both."""
 
     roles: tuple[str, ...]
     """Machines that have it."""
@@ -44,33 +44,33 @@ LOGS_BY_NAME: Final[Mapping[str, Log]] = {
         roles=("controller", "monitoring"), units=("prometheus", "prometheus-alertmanager", "hpc-metrics")
     ),
     "mariadb": Log(roles=("controller",), units=("mariadb",)),
-    # The set-up of the other machines runs under `up`, which prints what it says.
+    # `up` runs the set-up of the other machines, and prints its output itself.
     "setup": Log(roles=("node",), units=("hpc-node", "hpc-watch")),
 }
-"""Logs by the name that `logs` takes."""
+"""Logs by their names in `./hpc logs`."""
 
 JOURNAL: Final = Log(roles=EVERYWHERE)
 """The whole journal of a machine."""
 
-# Keeps the lines from a moment on, and those without a time that follow one of these. For mawk, which counts no {4}.
+# Prints the lines from a time on, with lines without a time after them. For mawk, whose patterns have no {4}.
 _FROM = """\
 awk -v since="$since" '{ t = substr($0, 1, 20); sub(/^\\[/, "", t); t = substr(t, 1, 19); sub(/ /, "T", t);
 if (t ~ /^[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T/) on = (t >= since); if (on) print }'"""
 
 
 def script(log: Log, *, lines: int | None, since: str = "", follow: bool = False) -> str:
-    """Script that prints the log: its last `lines`, from `since` on (a shell word, see cluster.observe.moment).
+    """Return a script that prints the last `lines` of a log, from `since` on (a shell word of cluster.observe.moment).
 
-    With `follow` it goes on until its standard input ends, and leaves nothing running then: a connection that breaks
-    ends it too. What is missing is said on standard error.
+    With `follow` it goes on until its standard input ends, also by a broken connection, and then ends its child
+    processes. It reports missing files on standard error.
     """
     parts = [f"since={since}"] if since else []
     parts += _file(log.file, lines, since=bool(since)) if log.file else []
     journal = _journal(log.units, lines, since=bool(since)) if log.units or not log.file else ""
-    # Both kinds begin with the time, which sorts once it is written alike.
-    both = "sed 's/^\\(....-..-..\\) /\\1T/' | sort --stable --key=1,1"
     if log.file and journal:
-        parts.append(f"{{ older; {journal}; }} | {both}" + ("" if lines is None else f" | tail --lines={lines}"))
+        # Lines of both begin with the time, which sorts once it has the same format.
+        merge = "sed 's/^\\(....-..-..\\) /\\1T/' | sort --stable --key=1,1"
+        parts.append(f"{{ older; {journal}; }} | {merge}" + ("" if lines is None else f" | tail --lines={lines}"))
     else:
         parts.append("older" if log.file else f"{journal}{' --follow &' if follow else ''}")
     if follow:
@@ -78,14 +78,15 @@ def script(log: Log, *, lines: int | None, since: str = "", follow: bool = False
             parts.append('tail --bytes=+$((size + 1)) --follow=name --retry "$file" 2>/dev/null &')
             if journal:
                 parts.append(f"{_journal(log.units, 0, since=False)} --follow &")
-        # Not `wait`: it is the end of the input that ends them.
+        # `cat` returns at the end of the input, while `wait` would not.
         parts.append("cat >/dev/null; kill $(jobs -p) 2>/dev/null; true")
-    # In bash, whose `jobs -p` works in a script.
+    # Only bash has a `jobs -p` that works in a script.
     return f"exec bash -c {shlex.quote(chr(10).join(parts))}"
 
 
 def _file(path: str, lines: int | None, *, since: bool) -> list[str]:
-    """Define `older`, which prints what is in the file now: what comes later begins behind $size bytes."""
+    """Return lines that define `older`, which prints the present content of the file. Later content begins after $size
+    bytes."""
     limit = "cat" if lines is None else f"tail --lines={lines}"
     if since:
         rotated = (
@@ -113,13 +114,13 @@ def _journal(units: tuple[str, ...], lines: int | None, *, since: bool) -> str:
 
 
 # Slurm writes [2026-11-21T05:43:25.538], the journal 2026-11-21T05:43:26.796289+0000, MUNGE 2026-11-21 05:43:24 +0000.
-# Cut to the second's fraction: all of them stand in the machine's own time.
+# The offset is left out, as all of these are in the machine's local time.
 _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?")
 
 
 @dataclass(frozen=True, order=True)
 class Line:
-    """A line of a log; ordered by its time, then by its place among those of its machine."""
+    """A line of a log, ordered by time, then by position among the lines of its machine."""
 
     time: str
     place: int
@@ -128,26 +129,26 @@ class Line:
 
 
 def parse_time(text: str) -> str:
-    """The time that a line begins with, in a form that sorts; empty if it begins with none."""
+    """Return the time at the beginning of a line, in a form that sorts; empty if there is none."""
     match = _TIME.match(text)
     return f"{match[1]}T{match[2]}.{(match[3] or '').ljust(6, '0')}" if match else ""
 
 
 class LineClock:
-    """Gives the lines of one machine their times: one without any belongs to the line before it."""
+    """Gives each line of one machine its time. A line without a time has that of the line before it."""
 
     def __init__(self, machine: str) -> None:
         self._machine, self._time, self._place = machine, "", 0
 
     def line(self, text: str) -> Line:
-        # Never back: what a machine wrote later stays later, also where its clock was set.
+        # Never earlier than the line before, so that lines keep their order if the machine's clock was set back.
         self._time = max(self._time, parse_time(text))
         self._place += 1
         return Line(self._time, self._place, self._machine, text)
 
 
 def merge_logs(logs: Mapping[str, Iterable[str]]) -> list[Line]:
-    """The lines of several machines in one order; those of each keep theirs."""
+    """Return the lines of several machines by time. The lines of each machine keep their order."""
 
     def lines() -> Iterator[Line]:
         for machine, texts in logs.items():

@@ -1,6 +1,6 @@
-"""Points in time as people type them: `2h`, `yesterday`, `2026-11-21 05:00`.
+"""Points in time as users type them: `2h`, `yesterday`, `2026-11-21 05:00`.
 
-They are looked up on the machine whose logs or records are asked for, since what stands there is its own local time.
+The machine whose logs or records are read resolves them, as these are in its local time.
 """
 
 import datetime as dt
@@ -27,51 +27,38 @@ _CLOCKS = ("%H:%M", "%H:%M:%S")
 
 
 class MomentError(ValueError):
-    """A text that is no point in time; the message says what is allowed."""
+    """A text is no point in time. The message lists what is allowed."""
 
 
 def date_expression(given: str) -> str:
-    """Return the same moment as `date --date=` on the machine reads it; letters, digits, blanks and `-:` only.
-
-    Raises:
-        MomentError: it is none of what ALLOWED names.
-    """
+    """Return a point in time for `date --date=`, in letters, digits, blanks and `-:` only. Raises MomentError."""
     text = " ".join(given.split())
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     ago = _AGO.fullmatch(text.lower())
-    # A bare number could be seconds or a day of the month; after `now-` sacct takes it for seconds.
+    # A number without a unit is ambiguous, but after `now-`, where sacct reads it as seconds.
     if ago and (ago["unit"] or ago["sign"]) and not (ago["sign"] and ago["ago"]):
         seconds = int(ago["count"]) * SECONDS[(ago["unit"] or "s")[0]]
-        # As far back as any clock goes.
+        # No clock goes further back.
         if seconds < 100 * 365 * SECONDS["d"]:
             return f"{seconds} seconds" if ago["sign"] == "+" else f"{seconds} seconds ago"
     for format_ in _FORMATS:
-        moment = _parsed(re.sub(r"(?<=\d) (?=\d)", "T", text.upper()), format_)
-        if moment:
+        if moment := _parse(re.sub(r"(?<=\d) (?=\d)", "T", text.upper()), format_):
             return f"{moment:%Y-%m-%d %H:%M:%S}"
     for format_ in _CLOCKS:
-        moment = _parsed(text, format_)
-        if moment:
+        if moment := _parse(text, format_):
             return f"today {moment:%H:%M:%S}"
     raise MomentError(f"{given!r} is no point in time. Allowed: {ALLOWED}.")
 
 
 def machine_time(given: str) -> str:
-    """A shell word that is the moment in the machine's local time, `2026-11-21T05:30:00`.
-
-    Raises:
-        MomentError: as for `expression`.
-    """
+    """Return a shell word that expands to the moment in the machine's local time, `2026-11-21T05:30:00`. Raises
+    MomentError."""
     return f'"$(date --date="{date_expression(given)}" +%Y-%m-%dT%H:%M:%S)"'
 
 
 def parse_moment(given: str, now: dt.datetime) -> dt.datetime:
-    """The moment that a text names, for logs whose times are in the zone of `now`.
-
-    Raises:
-        MomentError: as for `expression`.
-    """
+    """Return the moment for logs whose times are in the zone of `now`. Raises MomentError."""
     text = date_expression(given)
     if text == "now":
         return now
@@ -83,7 +70,7 @@ def parse_moment(given: str, now: dt.datetime) -> dt.datetime:
     return dt.datetime.combine(date or dt.date.fromisoformat(day), when, tzinfo=now.tzinfo)
 
 
-def _parsed(text: str, format_: str) -> dt.datetime | None:
+def _parse(text: str, format_: str) -> dt.datetime | None:
     try:
         return dt.datetime.strptime(text, format_)  # noqa: DTZ007 - the machine's own zone
     except ValueError:

@@ -1,8 +1,8 @@
-"""Nodes and jobs as slurmctld sees them, from `scontrol --oneliner show node` and `squeue`."""
+"""Nodes and jobs in slurmctld, from `scontrol --oneliner show node` and `squeue`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Flag, auto
 
@@ -12,24 +12,24 @@ from scripts.node.slurm.output import parse_rows, split_reason
 
 
 class StateMeaning(Flag):
-    """Meanings of a state for its node."""
+    """Properties of a state or flag of a node."""
 
     FINE = auto()
-    """The node does, or will do, what it is there for."""
+    """Nothing is wrong with the node."""
     UP = auto()
     """The base state of a node that takes or runs jobs."""
     BUSY = auto()
-    """Jobs are on it."""
+    """The node has jobs."""
     DOWN = auto()
-    """The node takes no jobs, and this was not requested."""
+    """The node takes no jobs, and nobody requested this."""
     ASLEEP = auto()
-    """The node is off, or about to start or stop, on request: not down."""
+    """The node is off, starts or stops as requested, so it is not down."""
     SILENT = auto()
     """The node does not answer slurmctld."""
     HELD = auto()
     """`scontrol update State=RESUME` has an effect."""
     REBOOTING = auto()
-    """slurmctld will reboot it, or waits until it has booted."""
+    """slurmctld will reboot the node, or waits until it has booted."""
 
 
 _POWER = StateMeaning.FINE | StateMeaning.ASLEEP
@@ -62,34 +62,32 @@ NODE_STATES = {
     "UNKNOWN": StateMeaning.DOWN,
     "FUTURE": StateMeaning.DOWN,
 }
-"""Base states and flags. A state that is not here means nothing to this program: its node is not fine and not down."""
+"""Base states and flags. Any other state has no property: its node is neither fine nor down."""
 OFF, BOOTING = frozenset({"POWERED_DOWN", "POWERING_DOWN"}), frozenset({"POWERING_UP", "POWER_UP"})
-"""Flags of a node whose machine is off, or about to be, and of one whose machine starts."""
+"""Flags of a node whose machine is off or stops, and of one whose machine starts."""
 _MARKS = {"POWERING_UP": "#", "POWERING_DOWN": "%", "POWERED_DOWN": "~", "POWER_DOWN": "!", "NOT_RESPONDING": "*"}
-"""sinfo's marks of flags: it prints the first that fits (slurm_protocol_defs.c, node_state_string)."""
+"""sinfo's marks for flags, of which it prints the first (slurm_protocol_defs.c, node_state_string)."""
 
 
 def parse(text: str) -> frozenset[str]:
-    """Base state and flags of `State=IDLE*+DRAIN`.
-
-    The star is slurmctld's mark for a node that does not answer; every other mark stands beside a flag that says it.
-    """
+    """Return base state and flags of `IDLE*+DRAIN`. The star stands for NOT_RESPONDING; other marks repeat a flag."""
     return frozenset(re.sub(r"[^A-Z_]", "", word) for word in text.replace("*", "+NOT_RESPONDING").split("+"))
 
 
 class NodeStates:
-    """Properties that follow from a node's states; a base of classes that have `states`."""
+    """Properties that follow from a node's states; a base class for classes with `states`."""
 
     states: frozenset[str]
     """Base state and flags."""
 
     def _any(self, meaning: StateMeaning) -> bool:
+        """Return whether one of the states has a property."""
         return any(meaning in NODE_STATES.get(state, StateMeaning(0)) for state in self.states)
 
     @property
     def fine(self) -> bool:
         """True if the node takes or runs jobs, and nothing is wrong with it; also if it is off until a job needs it."""
-        # slurmctld does not ask machines that are off or start; a resumed `down~` keeps the flag.
+        # slurmctld does not ping machines that are off or starting; a resumed `down~` keeps the flag.
         silent = {"NOT_RESPONDING", "NO_RESPOND"} if self.booting or self.asleep else set[str]()
         rest = self.states - silent
         return self._any(StateMeaning.UP) and all(
@@ -98,12 +96,12 @@ class NodeStates:
 
     @property
     def elastic(self) -> bool:
-        """True if the node's machine comes and goes as Slurm asks for it."""
+        """True if Slurm has the node's machine created and deleted as needed."""
         return "CLOUD" in self.states
 
     @property
     def asleep(self) -> bool:
-        """True if the node's machine is off, or about to be, until a job needs it."""
+        """True if the node's machine is off or stops, until a job needs it."""
         return bool(self.states & OFF)
 
     @property
@@ -113,7 +111,7 @@ class NodeStates:
 
     @property
     def ready(self) -> bool:
-        """True if a job runs there without waiting for a machine."""
+        """True if a job can start there without waiting for a machine."""
         return self.fine and not self.asleep and not self.booting
 
     @property
@@ -144,8 +142,8 @@ class NodeStates:
 
     @property
     def word(self) -> str:
-        """The state as sinfo(1) prints it; `*` without an answer, `@` where a reboot is pending, `^` during it, and the
-        marks of power saving."""
+        """The state as sinfo(1) prints it: with `*` if the node does not answer, `@` for a pending reboot, `^` during
+        one, and the marks of power saving."""
         if "REBOOT_ISSUED" in self.states:
             return "reboot^"
         if self.drained:
@@ -160,7 +158,7 @@ class NodeStates:
 
 NODES_COMMAND = "scontrol --oneliner --all show node"
 SPARE = "hpc-spare-"
-"""Begins the name of a spare node's reservation (scripts/node/slurm/reservations.py)."""
+"""Prefix of the names of spare nodes' reservations (scripts/node/slurm/reservations.py)."""
 _FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")
 
 
@@ -180,7 +178,7 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """True if the node still has something to lose; one that is completing is over."""
+        """True if the job has not ended; one that is completing has."""
         return self.state != "COMPLETING"
 
     def __str__(self) -> str:
@@ -192,7 +190,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Node(NodeStates):
-    """A node as slurmctld sees it."""
+    """A node in slurmctld."""
 
     name: str
     states: frozenset[str]  # pyrefly: ignore[bad-override]
@@ -204,11 +202,11 @@ class Node(NodeStates):
     """The start of its slurmd, as registered."""
     reservation: str = ""
     """The reservation that holds it now, where the release prints it."""
-    jobs: tuple[Job, ...] = field(default=())
+    jobs: tuple[Job, ...] = ()
 
     @classmethod
     def of(cls, name: str, row: Mapping[str, str]) -> "Node":
-        """A node from its fields as scontrol prints them."""
+        """Return the node of a row that scontrol prints."""
         reason, by, since = split_reason(row.get("Reason", ""))
         return cls(
             name=name,
@@ -222,14 +220,14 @@ class Node(NodeStates):
 
     @property
     def why(self) -> str:
-        """The reason why jobs do not start there: the node's, or what holds it back; empty where nothing does."""
+        """The reason why no jobs start there: the node's reason, or its reservation; empty if there is none."""
         if self.reason or "RESERVED" not in self.states:
             return self.reason
         return "spare" if self.reservation.startswith(SPARE) else f"reserved ({self.reservation or 'a reservation'})"
 
     @property
     def since_utc(self) -> float | None:
-        """`since` in seconds since the epoch, where the row was printed in UTC, as those of an observation are."""
+        """`since` in seconds since the epoch. It requires a row in UTC, as those of an observation are."""
         try:
             return datetime.fromisoformat(self.since).replace(tzinfo=timezone.utc).timestamp()
         except ValueError:
@@ -241,18 +239,18 @@ class Node(NodeStates):
 
 
 def jobs_command(mark: str) -> str:
-    """The line that asks for jobs that hold nodes, `mark` behind every field.
+    """Return the command that lists the jobs that hold nodes, with `mark` after every field.
 
-    A job's name may hold anything, line ends and whole rows of other jobs among it: so the mark is one that nobody
-    could know who gave a name, generated for every call. (Slurm of Debian 12 prints JSON of all jobs or of none, and
-    each release in another form.)
+    A job's name may contain anything, such as line ends and whole rows of other jobs. So the mark is generated for each
+    call, and no user can know it. (Slurm of Debian 12 prints JSON of all jobs or of none, in another form with each
+    release.)
     """
     columns = "".join(f"{column}{mark}" for column in _FIELDS)
     return f"squeue --noheader --all --states=running,completing,suspended,stopped --format='{columns}'"
 
 
 def parse_jobs(text: str, mark: str) -> list[Job]:
-    """Parse the output of squeue for `jobs_asked`."""
+    """Parse the output of `jobs_command`."""
     cells, width = text.split(mark)[:-1], len(_FIELDS)
     found: list[Job] = []
     for at in range(0, len(cells) - width + 1, width):
@@ -263,20 +261,18 @@ def parse_jobs(text: str, mark: str) -> list[Job]:
 
 
 def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
-    """Parse the output of NODES, by name and in slurmctld's order, with the jobs on each."""
+    """Parse the output of NODES_COMMAND: nodes by name in slurmctld's order, with the jobs on each."""
     found = (Node.of(row["NodeName"], row) for row in parse_rows(text) if "NodeName" in row)
     return {node.name: replace(node, jobs=tuple(job for job in jobs if node.name in job.nodes)) for node in found}
 
 
 def select_nodes(given: Iterable[str], nodes: Mapping[str, Node], cluster: str) -> tuple[list[Node], list[str]]:
-    """The nodes that host lists name, with or without the cluster's name in front, and the names that are of none."""
+    """Return the nodes in host lists, whose names may lack the prefix `cluster`, and the names that are of no node."""
     found: dict[str, Node] = {}
-    unknown: list[str] = []
-    for text in given:
-        for name in expand(text):
-            whole = next((full for full in (name, f"{cluster}-{name}") if full in nodes), None)
-            if whole:
-                found[whole] = nodes[whole]
-            elif name not in unknown:
-                unknown.append(name)
-    return list(found.values()), unknown
+    unknown: dict[str, None] = {}
+    for name in (name for text in given for name in expand(text)):
+        if full := next((full for full in (name, f"{cluster}-{name}") if full in nodes), None):
+            found[full] = nodes[full]
+        else:
+            unknown[name] = None
+    return list(found.values()), list(unknown)

@@ -1,4 +1,4 @@
-"""Observations of a cluster's machines: the document of each (scripts/node/collect.py), or why there is none."""
+"""Observations of machines: the report of each (scripts/node/collect.py), or the reason why there is none."""
 
 import re
 from collections.abc import Mapping
@@ -8,29 +8,31 @@ from typing import Any, Literal
 from scripts.node.interface import Disk, Munge, Observation, Reached, Report, Unit
 
 LATE = re.compile("(no answer|did not end) within")
-"""Report of machines on a command or a part that did not end in time (scripts/node)."""
+"""Text in machines' reports about a command that did not end in time (scripts/node)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineObservation:
-    """The report of one machine. Times are seconds since the epoch by the clock of this host."""
+    """The report of one machine. Times are in seconds since the epoch by the clock of this host."""
 
     name: str
     roles: tuple[str, ...]
     reached: bool
     """True if SSH to it worked, and its report came in time."""
     late: bool = False
-    """True if something answers there, but no report came in time: it, this host or the network is slow."""
+    """True if it accepts connections, but no report came in time: the machine, this host or the network is slow."""
     why: str = ""
-    """The reason why it was not reached, or sent no document."""
+    """The reason why it was not reached, or sent no report."""
     old: bool = False
-    """True if it sent none because its set-up is of an earlier version, which `up` updates."""
+    """True if it sent no report because its set-up is of an earlier version, which `up` updates."""
     facts: Observation = field(default_factory=Observation)
     asked: float = 0.0
+    """Time of the request."""
     answered: float = 0.0
+    """Time of the response."""
 
     def part(self, *path: str) -> Any:  # noqa: ANN401 - any JSON value
-        """A part of the document; None where it is missing or could not be read."""
+        """Return a part of the report; None if it is missing or could not be read."""
         found: Any = self.facts
         for name in path:
             if not isinstance(found, Mapping) or name not in found:
@@ -39,7 +41,7 @@ class MachineObservation:
         return None if self._unread(found) else found
 
     def error(self, *path: str) -> str:
-        """Return why a part could not be read; empty where it could, or is missing."""
+        """Return why a part could not be read; empty if it could, or is missing."""
         found: Any = self.facts
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
@@ -47,17 +49,17 @@ class MachineObservation:
 
     @property
     def has_facts(self) -> bool:
-        """True if the machine sent a document."""
+        """True if the machine sent a report."""
         return bool(self.facts)
 
     @property
     def is_busy(self) -> bool:
-        """True if parts of its report that ask no daemon are late: then no silence of a daemon is a finding."""
+        """True if parts of its report that need no daemon are late. Then the silence of a daemon is no finding."""
         return any(LATE.search(self.error(name)) for name in ("boot", "followed", "setup", "unix", "keys"))
 
     @property
-    def deserves_longer(self) -> bool:
-        """True if a longer deadline may change what is known of the machine."""
+    def needs_longer_timeout(self) -> bool:
+        """True if the report may be more complete with a longer timeout."""
         silent = ((self.munge or {}).get("why"), self.error("slurm", "ping"), self.part("slurm", "database", "said"))
         return self.late or self.is_busy or any(LATE.search(why or "") for why in silent)
 
@@ -68,17 +70,17 @@ class MachineObservation:
 
     @property
     def daemons(self) -> Mapping[str, Unit]:
-        """systemd units by name; none where they could not be read. So are the following."""
+        """systemd units by name; empty if they could not be read, as are the following."""
         return self.part("daemons") or {}
 
     @property
     def disks(self) -> Mapping[str, Disk]:
-        """File systems by path; one that could not be read has an `error` alone."""
+        """File systems by path. One that could not be read has only `error`."""
         return self.part("disks") or {}
 
     @property
     def munge(self) -> Munge | None:
-        """MUNGE's key, clock and whether it works."""
+        """MUNGE's key and clock, and whether authentication works."""
         return self.part("munge")
 
     @property
@@ -101,7 +103,7 @@ class ClusterObservation:
     """The machines of a cluster, observed at one time."""
 
     stack: str
-    """The name that recommended commands use."""
+    """The stack's name, for commands."""
     machines: tuple[MachineObservation, ...]
 
     @property
@@ -120,7 +122,7 @@ class ClusterObservation:
         return tuple(machine for machine in self.machines if "node" in machine.roles)
 
     def slurm(self, name: str) -> Any:  # noqa: ANN401 - any JSON value
-        """A part of Slurm's own view; None where it could not be read."""
+        """Return a part of slurmctld's answers; None if it could not be read."""
         return self.controller.part("slurm", name)
 
     @property
@@ -134,10 +136,10 @@ NOTHING = "(nothing)"
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A difference between the stack and a machine: where, what, both values, and who mends it."""
+    """A difference between the stack and a machine: where, what, both values, and how to mend it."""
 
     id: str
-    """The kind, for programs: kebab-case, and kept from version to version."""
+    """The kind, in kebab case. Programs rely on it, so it does not change between versions."""
     where: tuple[str, ...]
     """Names of the machines."""
     what: str
@@ -145,4 +147,4 @@ class Difference:
     stack: str
     there: str
     mends: Mends = "mend"
-    """`./hpc drift --mend`, `./hpc up`, or somebody on the machine."""
+    """What mends it: `./hpc drift --mend`, `./hpc up`, or a manual change on the machine."""

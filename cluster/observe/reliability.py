@@ -1,7 +1,7 @@
-"""What faults cost: time between failures, effective training time, lost hours, availability and nodes that fail often.
+"""Reliability: time between failures, effective training time, lost hours, availability and nodes that fail often.
 
-Pure functions of sacct's records, events of Slurm's database, the kept history of health checks and the journal of
-repairs. docs/guides/usage-and-faults.md has the formula and source of each figure. Terms are those of Kokolis et al.,
+Pure functions of sacct's records, events of Slurm's database, the history of health checks and the journal of repairs.
+docs/guides/usage-and-faults.md has the formula and source of each figure. Terms are those of Kokolis et al.,
 "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (arXiv 2410.21680).
 """
 
@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from scripts.node.health.kinds import kinds_of_reason
@@ -30,11 +30,11 @@ FIELDS = tuple(
     "JobIDRaw JobID State Eligible Start End NodeList AllocTRES TRESUsageInTot".split()
 )  # of every release from 22.05 on
 BEFORE, AFTER = 600, 300
-"""Seconds before and after a run's end in which trouble on one of its nodes is its cause."""
+"""Seconds before and after a run's end in which trouble on one of its nodes counts as the cause."""
 LEMON_DAYS = 28
 LEMON_CHANCE = 0.01
-"""A signal of a node counts if fewer nodes than that would have as much by chance, were all alike. The paper takes its
-limits from the distribution over thousands of nodes; here there may be ten."""
+"""A signal of a node counts if, with equal nodes, fewer than that many would have such a value by chance. The paper
+derives its limits from the distribution over thousands of nodes, while a cluster may have ten."""
 SIGNALS = (
     "out_count",
     "xid_cnt",
@@ -49,7 +49,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run of a job, within the time that is looked at; a requeued job has several."""
+    """A run of a job, cut to the period. A requeued job has several."""
 
     job: str
     state: str
@@ -61,7 +61,7 @@ class Run:
     """GPUs that it held; CPUs on a cluster without GPUs."""
     ended: bool = True
     busy: float | None = None
-    """Share of its GPUs that was busy, where Slurm has measured it."""
+    """Busy share of its GPUs, if Slurm measured it."""
 
     @property
     def seconds(self) -> float:
@@ -70,21 +70,22 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Outage:
-    """Time in which Slurm did not use a node; `kind` is empty where no fault was its cause."""
+    """A time in which Slurm did not use a node."""
 
     node: str
     start: float
     end: float
     kind: str
+    """The kind of fault; empty if no fault was the cause."""
     units: int
     off: bool = False
-    """Its machine was powered down: no capacity then, and no outage."""
+    """True if the machine was powered down, which is neither capacity nor an outage."""
     ended: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """A failed check, or a Xid, of a node."""
+    """A failed check or an Xid of a node."""
 
     node: str
     time: float
@@ -94,7 +95,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """The records of a cluster between two moments."""
+    """The records of a cluster in a period."""
 
     since: float
     until: float
@@ -104,7 +105,7 @@ class Facts:
     repairs: Sequence[tuple[str, float, str]] = ()
     """Node, time and action of each repair by the reconcile loop."""
     capacity: Sequence[tuple[float, float, tuple[str, ...], int]] = ()
-    """From, until, nodes and their GPUs (or CPUs) together, as the cluster was registered."""
+    """Start, end, nodes and the sum of their GPUs (or CPUs), as the cluster was registered."""
     unit: str = "gpu"
 
 
@@ -113,50 +114,50 @@ class Assumptions:
     """Times of a training job that Slurm does not record, in seconds."""
 
     checkpoint: float = HOUR
-    """Between two checkpoints: a job that fails loses half of it, or what it has run if that is less."""
+    """Time between checkpoints. A job that fails loses half of it, or its run time if that is less."""
     restart: float = 300
-    """From a job's start after a failure until it trains again."""
+    """Time from a job's start after a failure until it trains."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Failure:
     run: Run
     kind: str
     nodes: tuple[str, ...]
-    lost: float = field(default=0.0)
 
 
-def reliability(facts: Facts, given: Assumptions | None = None) -> dict[str, Any]:
-    """Every figure, as JSON has it."""
-    assumed = given or Assumptions()
-    failures = find_failures(facts)
-    for failure in failures:
-        failure.lost = min(failure.run.seconds, assumed.checkpoint / 2) * failure.run.units
+def reliability(facts: Facts, assumed: Assumptions = Assumptions()) -> dict[str, Any]:
+    """Return all figures, for JSON."""
+
+    def lost(run: Run) -> float:
+        """Return the unit seconds that a run loses if it is interrupted: those since its last checkpoint."""
+        return min(run.seconds, assumed.checkpoint / 2) * run.units
+
+    failures, fault_outages = find_failures(facts), _merge_faults(facts.outages)
     node_days = sum(run.seconds * len(run.nodes) for run in facts.runs) / DAY
     capacity, seconds = _capacity(facts)
     busy = _busy(facts.runs, {outage.node for outage in facts.outages})
-    out = [(outage, _without(outage, busy[outage.node])) for outage in facts.outages if not outage.off]
-    down = {fault: sum(s for o, s in out if bool(o.kind) == fault) for fault in (True, False)}
-    lost = {fault: sum(s * o.units for o, s in out if bool(o.kind) == fault) for fault in (True, False)}
+    unused = [(outage, _unused_seconds(outage, busy[outage.node])) for outage in facts.outages if not outage.off]
+    down = {fault: sum(s for o, s in unused if bool(o.kind) == fault) for fault in (True, False)}
+    down_units = {fault: sum(s * o.units for o, s in unused if bool(o.kind) == fault) for fault in (True, False)}
     allocated = sum(run.seconds * run.units for run in facts.runs)
     interrupted = {id(failure.run) for failure in failures}
-    chains = _chains(facts.runs)
-    restarts = [(a, b) for chain in chains for a, b in itertools.pairwise(chain) if id(a) in interrupted]
-    preempted = sum(
-        min(run.seconds, assumed.checkpoint / 2) * run.units for run in facts.runs if run.state == "PREEMPTED"
-    )
+    jobs: dict[str, list[Run]] = defaultdict(list)
+    for run in sorted(facts.runs, key=lambda run: run.start):
+        jobs[run.job].append(run)
+    restarts = [b for runs in jobs.values() for a, b in itertools.pairwise(runs) if id(a) in interrupted]
     measured = [run for run in facts.runs if run.busy is not None]
     rate = len(failures) / node_days if node_days else None
-    repaired = [end - start for start, end, ended in _merged(facts.outages) if ended]
+    repairs = [end - start for _, start, end, ended in fault_outages if ended]
     hours = {
         "capacity": capacity,
         "allocated": allocated,
-        "lost_to_faults": sum(failure.lost for failure in failures),
-        "lost_to_restarts": sum(min(assumed.restart, after.seconds) * after.units for _, after in restarts),
-        "lost_to_preemption": preempted,
-        "nodes_out_by_faults": lost[True],
-        "nodes_out_otherwise": lost[False],
-        "not_allocated": max(0.0, capacity - allocated - lost[True] - lost[False]),
+        "lost_to_faults": sum(lost(failure.run) for failure in failures),
+        "lost_to_restarts": sum(min(assumed.restart, run.seconds) * run.units for run in restarts),
+        "lost_to_preemption": sum(lost(run) for run in facts.runs if run.state == "PREEMPTED"),
+        "nodes_out_by_faults": down_units[True],
+        "nodes_out_otherwise": down_units[False],
+        "not_allocated": max(0.0, capacity - allocated - down_units[True] - down_units[False]),
         "waiting": sum(max(0.0, run.start - run.eligible) * run.units for run in facts.runs),
         "idle_in_jobs": sum(run.seconds * run.units * (1 - (run.busy or 0)) for run in measured) if measured else None,
     }
@@ -168,13 +169,25 @@ def reliability(facts: Facts, given: Assumptions | None = None) -> dict[str, Any
         "failures": len(failures),
         "failures_per_1000_node_days": _rounded(rate and rate * 1000),
         "mttf_node_days": _rounded(node_days / len(failures) if failures else None),
-        "kinds": _kinds(failures, node_days),
+        "kinds": sorted(
+            (
+                {
+                    "kind": kind,
+                    "failures": len(rows),
+                    "mttf_node_days": _rounded(node_days / len(rows)),
+                    "lost_hours": _rounded(sum(map(lost, rows)) / HOUR),
+                }
+                for kind in {failure.kind for failure in failures}
+                for rows in [[failure.run for failure in failures if failure.kind == kind]]
+            ),
+            key=lambda row: (-row["failures"], row["kind"]),
+        ),
         "mttf_of_jobs": [{"nodes": n, "hours": _rounded(24 / (n * rate))} for n in _sizes(facts)] if rate else [],
-        "ettr": _ettr(chains, interrupted, assumed),
+        "ettr": _ettr(jobs.values(), interrupted, assumed),
         "availability": _rounded(1 - (down[True] + down[False]) / seconds) if seconds else None,
         "availability_without_maintenance": _rounded(1 - down[True] / seconds) if seconds else None,
-        "outages_by_faults": len(_merged(facts.outages)),
-        "mttr_hours": _rounded(sum(repaired) / len(repaired) / HOUR if repaired else None),
+        "outages_by_faults": len(fault_outages),
+        "mttr_hours": _rounded(sum(repairs) / len(repairs) / HOUR if repairs else None),
         "hours": {name: _rounded(value / HOUR if value is not None else None) for name, value in hours.items()},
         "measured_share": _rounded(sum(r.seconds * r.units for r in measured) / allocated if allocated else None),
         "lemons": find_lemons(facts, failures),
@@ -183,12 +196,12 @@ def reliability(facts: Facts, given: Assumptions | None = None) -> dict[str, Any
 
 
 def find_failures(facts: Facts) -> list[_Failure]:
-    """Runs that the infrastructure ended: of NODE_FAIL and BOOT_FAIL; and of FAILED, REQUEUED and cancelled by root
-    those with a failed check, or a node out by a fault, on one of their nodes around their end."""
+    """Return runs that the infrastructure ended: all of NODE_FAIL and BOOT_FAIL; of FAILED, REQUEUED and cancelled by
+    root those with a failed check, or an outage by a fault, on one of their nodes around their end."""
     troubles: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for one in facts.troubles:
-        if one.failed:
-            troubles[one.node].append((one.time, one.kind))
+    for trouble in facts.troubles:
+        if trouble.failed:
+            troubles[trouble.node].append((trouble.time, trouble.kind))
     for outage in facts.outages:
         if outage.kind and not outage.off:
             troubles[outage.node].append((outage.start, outage.kind))
@@ -204,7 +217,7 @@ def find_failures(facts: Facts) -> list[_Failure]:
             if run.end - BEFORE <= time <= run.end + AFTER
         ]
         if near:
-            # What a check has found says more than that the node went down.
+            # The finding of a check is more specific than node-down.
             found.append(_Failure(run, min(near)[2], tuple(sorted({node for *_, node in near}))))
         elif certain:
             nodes = run.nodes if len(run.nodes) == 1 else ()
@@ -213,14 +226,14 @@ def find_failures(facts: Facts) -> list[_Failure]:
 
 
 def find_lemons(facts: Facts, failures: Iterable[_Failure]) -> list[dict[str, Any]]:
-    """Nodes that failed far more often than others in the last 28 days, in two of the paper's signals that Slurm and
-    the set-up have; worst first."""
+    """Return nodes that failed far more often than others in the last 28 days, by at least two of the paper's signals;
+    worst first."""
     since = facts.until - LEMON_DAYS * DAY
     signals: dict[str, Counter[str]] = {name: Counter() for name in SIGNALS}
-    for node, start, *_ in _merged_by_node(facts.outages):
+    for node, start, *_ in _merge_faults(facts.outages):
         signals["out_count"][node] += start >= since
-    for one in facts.troubles:
-        signals["xid_cnt"][one.node] += one.kind == "gpu-xid" and one.time >= since
+    for trouble in facts.troubles:
+        signals["xid_cnt"][trouble.node] += trouble.kind == "gpu-xid" and trouble.time >= since
     for node, time, _ in facts.repairs:
         signals["tickets"][node] += time >= since
     for failure in failures:
@@ -252,12 +265,12 @@ def find_lemons(facts: Facts, failures: Iterable[_Failure]) -> list[dict[str, An
                 high[name] = round(value, 4)
         if len(high) > 1:
             found.append({"node": node, "signals": high})
-    return sorted(found, key=lambda one: (-len(one["signals"]), -sum(one["signals"].values()), one["node"]))
+    return sorted(found, key=lambda row: (-len(row["signals"]), -sum(row["signals"].values()), row["node"]))
 
 
 def _tail(mean: float, count: int) -> float:
-    """The probability of so many events or more, where so many are usual (Poisson)."""
-    if mean > 700:  # exp() of more is 0
+    """Return the probability of at least `count` events in a Poisson distribution."""
+    if mean > 700:  # exp(-mean) is 0
         return 0.5 * math.erfc((count - mean) / math.sqrt(2 * mean))
     term = below = math.exp(-mean)
     for at in range(1, count):
@@ -267,7 +280,7 @@ def _tail(mean: float, count: int) -> float:
 
 
 def _capacity(facts: Facts) -> tuple[float, float]:
-    """GPU seconds and node seconds that the cluster had, without machines that were off."""
+    """Return the cluster's GPU seconds and node seconds, without machines that were off."""
     units = seconds = 0.0
     for start, end, nodes, total in facts.capacity:
         units, seconds = units + (end - start) * total, seconds + (end - start) * len(nodes)
@@ -278,98 +291,70 @@ def _capacity(facts: Facts) -> tuple[float, float]:
 
 
 def _busy(runs: Iterable[Run], nodes: Collection[str]) -> dict[str, list[Span]]:
-    """The times in which jobs ran on these nodes."""
+    """Return the times in which jobs ran on these nodes, without overlaps."""
     found: dict[str, list[Span]] = defaultdict(list)
-    for run in runs:
+    for run in sorted(runs, key=lambda run: run.start):
         for node in run.nodes:
             if node in nodes:
-                found[node].append((run.start, run.end))
-    return {node: _union(spans) for node, spans in found.items()} | defaultdict(list)
-
-
-def _union(spans: Iterable[Span]) -> list[Span]:
-    found: list[Span] = []
-    for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
-        else:
-            found.append((start, end))
+                spans = found[node]
+                if spans and run.start <= spans[-1][1]:
+                    spans[-1] = (spans[-1][0], max(spans[-1][1], run.end))
+                else:
+                    spans.append((run.start, run.end))
     return found
 
 
-def _without(outage: Outage, busy: Iterable[Span]) -> float:
-    """Seconds of an outage in which no job ran on the node: one that is drained runs its jobs to their end."""
+def _unused_seconds(outage: Outage, busy: Iterable[Span]) -> float:
+    """Return the seconds of an outage without a job on the node. A drained node runs its jobs to their end."""
     used = sum(max(0.0, min(end, outage.end) - max(start, outage.start)) for start, end in busy)
     return max(0.0, outage.end - outage.start - used)
 
 
-def _merged_by_node(outages: Iterable[Outage]) -> list[tuple[str, float, float, bool]]:
-    """Outages by faults; a node that went from down to drained was out once."""
+def _merge_faults(outages: Iterable[Outage]) -> list[tuple[str, float, float, bool]]:
+    """Return outages by faults: node, start, end, and whether it ended. Adjacent outages of a node, such as down and
+    then drained, are one."""
     by_node: dict[str, list[Outage]] = defaultdict(list)
-    for outage in outages:
+    for outage in sorted(outages, key=lambda outage: outage.start):
         if not outage.off:
             by_node[outage.node].append(outage)
     found: list[tuple[str, float, float, bool]] = []
     for node, rows in by_node.items():
-        group: list[Outage] = []
-        for outage in [*sorted(rows, key=lambda one: one.start), None]:
-            if group and (outage is None or outage.start > max(one.end for one in group) + 1):
-                if any(one.kind for one in group):
-                    ended = all(one.ended for one in group)
-                    found.append((node, group[0].start, max(one.end for one in group), ended))
-                group = []
-            if outage:
-                group.append(outage)
+        groups: list[list[Outage]] = []
+        for outage in rows:
+            if groups and outage.start <= max(other.end for other in groups[-1]) + 1:
+                groups[-1].append(outage)
+            else:
+                groups.append([outage])
+        found += [
+            (node, group[0].start, max(outage.end for outage in group), all(outage.ended for outage in group))
+            for group in groups
+            if any(outage.kind for outage in group)
+        ]
     return found
 
 
-def _merged(outages: Iterable[Outage]) -> list[tuple[float, float, bool]]:
-    return [(start, end, ended) for _, start, end, ended in _merged_by_node(outages)]
-
-
-def _chains(runs: Iterable[Run]) -> list[list[Run]]:
-    """The runs of each job, in their order."""
-    found: dict[str, list[Run]] = defaultdict(list)
-    for run in sorted(runs, key=lambda run: run.start):
-        found[run.job].append(run)
-    return list(found.values())
-
-
-def _ettr(chains: Iterable[Sequence[Run]], interrupted: set[int], given: Assumptions) -> dict[str, Any]:
-    """Productive time of jobs as a share of the time from their being eligible to their end, weighted by GPUs, of all
-    jobs and by size."""
-    good: Counter[int] = Counter()
+def _ettr(jobs: Iterable[Sequence[Run]], interrupted: set[int], assumed: Assumptions) -> dict[str, Any]:
+    """Return the effective training time ratio: the productive share of the time from eligible to end, weighted by
+    GPUs, over all jobs and by size. `jobs` are the runs of each job."""
+    productive: Counter[int] = Counter()
     wall: Counter[int] = Counter()
-    for chain in chains:
-        size, productive = 1 << max(len(chain[-1].nodes) - 1, 0).bit_length(), 0.0
-        for before, run in zip([None, *chain], chain, strict=False):
-            lost = given.checkpoint / 2 if id(run) in interrupted or run.state == "PREEMPTED" else 0.0
-            # What ran before the last checkpoint of a run that was cut off is there for the next one.
-            lost += given.restart if before is not None else 0.0
-            productive += max(0.0, run.seconds - lost)
-        good[size] += round(productive * chain[-1].units)
-        wall[size] += round((chain[-1].end - chain[0].eligible) * chain[-1].units)
-    sizes = [{"nodes_up_to": size, "ettr": _rounded(good[size] / wall[size])} for size in sorted(wall) if wall[size]]
-    return {"all": _rounded(good.total() / wall.total()) if wall.total() else None, "by_size": sizes}
-
-
-def _kinds(failures: Iterable[_Failure], node_days: float) -> list[dict[str, Any]]:
-    found: dict[str, list[_Failure]] = defaultdict(list)
-    for failure in failures:
-        found[failure.kind].append(failure)
-    rows = [
-        {
-            "kind": kind,
-            "failures": len(rows),
-            "mttf_node_days": _rounded(node_days / len(rows)),
-            "lost_hours": _rounded(sum(one.lost for one in rows) / HOUR),
-        }
-        for kind, rows in found.items()
+    for runs in jobs:
+        size, seconds = 1 << max(len(runs[-1].nodes) - 1, 0).bit_length(), 0.0
+        for number, run in enumerate(runs):
+            # An interrupted run keeps what it computed before its last checkpoint.
+            lost = assumed.checkpoint / 2 if id(run) in interrupted or run.state == "PREEMPTED" else 0.0
+            lost += assumed.restart if number else 0.0
+            seconds += max(0.0, run.seconds - lost)
+        productive[size] += round(seconds * runs[-1].units)
+        wall[size] += round((runs[-1].end - runs[0].eligible) * runs[-1].units)
+    sizes = [
+        {"nodes_up_to": size, "ettr": _rounded(productive[size] / wall[size])} for size in sorted(wall) if wall[size]
     ]
-    return sorted(rows, key=lambda row: (-row["failures"], row["kind"]))
+    return {"all": _rounded(productive.total() / wall.total()) if wall.total() else None, "by_size": sizes}
 
 
 def _sizes(facts: Facts) -> list[int]:
+    """Return sizes of jobs: powers of two, and the largest number of nodes."""
     most = max((len(nodes) for *_, nodes, _ in facts.capacity), default=1)
     return [*(1 << power for power in range(most.bit_length()) if 1 << power < most), most]
 
@@ -382,7 +367,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def command(mark: str) -> str:
-    """The script whose parts `read` takes; `$since` and `$until` are seconds of the epoch."""
+    """Return the script for `parse_facts`; `$since` and `$until` are seconds since the epoch."""
     return f"""
 export SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0; unset SACCT_FORMAT SQUEUE_FORMAT SQUEUE_STATES
 sacct --allusers --duplicates --parsable --delimiter={mark} --noheader --noconvert --starttime=uts$since \
@@ -396,14 +381,13 @@ echo {mark}-; cat {JOURNAL}.1 {JOURNAL} 2>/dev/null | grep -E '"action": "(reset
 
 
 def parse_facts(text: str, mark: str, *, since: float, until: float) -> Facts:
-    """The facts, from what `command` prints, clipped to the time that is asked for. Raises ValueError: sacct printed
-    no records."""
+    """Parse the output of `command`, cut to the period. Raises ValueError if sacct printed no records."""
     records, alive, events, history, journal = (text.split(f"{mark}-\n") + [""] * 4)[:5]
     inside = _Window(since, until)
     registered, outages = _read_events(events, inside)
     unit = "gpu" if any(count_gpus(held) for *_, held in registered) else "cpu"
 
-    # Few of the host lists and resources of many runs differ.
+    # Many runs have the same host lists and resources.
     nodes_of, held_by = functools.lru_cache(None)(expand), functools.lru_cache(None)(parse_tres)
 
     def units(held: dict[str, float]) -> int:
@@ -420,7 +404,7 @@ def parse_facts(text: str, mark: str, *, since: float, until: float) -> Facts:
     runs: list[Run] = []
     for at, row in enumerate(rows):
         held, start, end = held_by(row["AllocTRES"]), _number(row["Start"]), _number(row["End"])
-        # One without an end that slurmctld does not have is a runaway: it ended at an unknown time.
+        # A job without an end that slurmctld does not have is a runaway: it ended at an unknown time.
         if not held or not start or (not end and row["JobIDRaw"] not in running):
             continue
         if not (span := inside.clip(start, end)):
@@ -448,8 +432,8 @@ def parse_facts(text: str, mark: str, *, since: float, until: float) -> Facts:
             for node, span, kind, held, off, ended in outages
         ],
         capacity=[(*span, nodes, units(held)) for span, nodes, held in registered],
-        troubles=[one for one in _read_history(history) if since <= one.time <= until],
-        repairs=[one for one in _read_journal(journal) if since <= one[1] <= until],
+        troubles=[trouble for trouble in _read_history(history) if since <= trouble.time <= until],
+        repairs=[repair for repair in _read_journal(journal) if since <= repair[1] <= until],
     )
 
 
@@ -459,7 +443,7 @@ class _Window:
     until: float
 
     def clip(self, start: float, end: float) -> Span | None:
-        """The part of a time within the window; one without an end lasts."""
+        """Return the part of a span that is in the window; None if there is none. A span without an end (0) goes on."""
         first, last = max(start, self.since), min(end or self.until, self.until)
         return (first, last) if last >= first else None
 
@@ -469,8 +453,7 @@ _Out = tuple[str, Span, str, dict[str, float], bool, bool]
 
 
 def _read_events(text: str, inside: _Window) -> tuple[list[_Registered], list[_Out]]:
-    """Return what the cluster was registered with, and nodes that were not used:
-    NodeName|Start|End|State|TRES|ClusterNodes|Reason."""
+    """Parse NodeName|Start|End|State|TRES|ClusterNodes|Reason: the registrations of the cluster, and outages of nodes."""
     registered: list[_Registered] = []
     outages: list[_Out] = []
     for line in text.splitlines():
@@ -487,24 +470,27 @@ def _read_events(text: str, inside: _Window) -> tuple[list[_Registered], list[_O
 
 
 def fault_kind(state: str, reason: str) -> str:
-    """The kind of fault for which Slurm did not use a node; empty where a person, an upgrade or the set-up has drained
+    """Return the kind of fault for which Slurm did not use a node; empty if a person, an upgrade or the set-up drained
     it."""
     text = split_reason(reason)[0]
     if named := kinds_of_reason(text):
         return named[0]
     if text in CLOUD_REASONS:
         return "cloud"
-    low = text.lower()
-    for begin, kind in (
-        ("prolog", "prolog"),
-        ("epilog", "prolog"),
-        ("kill task", "kill-task"),
-        ("batch job", "launch"),
-    ):
-        if low.startswith(begin):
+    for prefix, kind in _FAULTS.items():
+        if text.lower().startswith(prefix):
             return kind
-    slurms = low.startswith(("not responding", "node unexpectedly rebooted", "resumetimeout", "low "))
-    return "node-down" if slurms or (state.upper().startswith("DOWN") and not text) else ""
+    return "node-down" if state.upper().startswith("DOWN") and not text else ""
+
+
+_FAULTS = {
+    "prolog": "prolog",
+    "epilog": "prolog",
+    "kill task": "kill-task",
+    "batch job": "launch",
+    **dict.fromkeys(("not responding", "node unexpectedly rebooted", "resumetimeout", "low "), "node-down"),
+}
+"""Kinds of faults by the prefix of slurmctld's reason."""
 
 
 def _read_history(text: str) -> list[Trouble]:
@@ -515,7 +501,7 @@ def _read_history(text: str) -> list[Trouble]:
         if not isinstance(node, str) or not isinstance(time, (int, float)):
             continue
         for state in ("failed", "warning"):
-            # A line of the next day, or of another check, has again what was there before.
+            # A line repeats what the line before it had, but only what is new is a trouble.
             bad, before = text_values(row.get(state)), text_values(last.get(node, {}).get(state))
             new = [kind for kind in bad if kind not in before or (kind == "gpu-xid" and bad[kind] != before[kind])]
             found += [Trouble(node=node, time=time, kind=kind, failed=state == "failed") for kind in new]

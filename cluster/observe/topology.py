@@ -1,4 +1,4 @@
-"""The switches that slurmctld places jobs by, and how far apart the nodes of a job are: from `scontrol show topology`,
+"""The switches of slurmctld's topology, and the distance between the nodes of a job: from `scontrol show topology`,
 scontrol's nodes and a job's records. Pure functions."""
 
 import re
@@ -18,7 +18,7 @@ DISTANCES = {
     "cluster": "in one cluster, in different blocks of it",
     "different": "in different clusters, or in places that are not known",
 }
-"""How far apart the nodes of a job are: by key, the words for it."""
+"""Distances between the nodes of a job: key and description."""
 
 
 class TopologyError(Exception):
@@ -31,26 +31,25 @@ class Switch:
 
     name: str
     level: int
-    """0 for one that nodes are connected to."""
+    """0 for a leaf, which nodes are connected to."""
     nodes: tuple[str, ...]
     parent: str = ""
-    """Empty for one at the top."""
+    """Empty for a switch at the top."""
     cloud: str = ""
-    """The cloud's own name; empty where that is not known."""
+    """The cloud's own name; empty if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
-    """Switches, the leaves in slurmctld's order, by which it numbers ranks."""
+    """The topology of a cluster, and optionally the place of a job in it."""
 
     switches: Mapping[str, Switch]
+    """In slurmctld's order, which is that of ranks."""
     states: Mapping[str, Node]
     job: Mapping[str, Any] = field(default_factory=dict)
-    """Number, nodes, leaves with the number of nodes below each, common switch and distance of a job, if one is asked
-    for."""
-
-    refused: bool = False
-    """True if slurmctld runs with another topology.conf than that of the latest places, as it refused that one."""
+    """Id and nodes of a job, with `distance` of these."""
+    refused: bool
+    """True if slurmctld refused the topology.conf with the latest places, and runs with an earlier one."""
 
     @property
     def leaves(self) -> Iterator[Switch]:
@@ -60,17 +59,17 @@ class Topology:
         return (switch for switch in self.switches.values() if switch.parent == parent)
 
     def document(self) -> dict[str, Any]:
-        """Return all of it as JSON has it."""
+        """Return the topology for JSON."""
         return {
             "switches": [
                 {
-                    "name": one.name,
-                    "level": one.level,
-                    "parent": one.parent or None,
-                    "cloud": one.cloud or None,
-                    "nodes": list(one.nodes),
+                    "name": switch.name,
+                    "level": switch.level,
+                    "parent": switch.parent or None,
+                    "cloud": switch.cloud or None,
+                    "nodes": list(switch.nodes),
                 }
-                for one in self.switches.values()
+                for switch in self.switches.values()
             ],
             "nodes": {
                 name: {"switch": leaf.name, "state": self._state(name)} for leaf in self.leaves for name in leaf.nodes
@@ -80,7 +79,7 @@ class Topology:
         }
 
     def table(self) -> list[tuple[str, ...]]:
-        """Return rows of a table: the tree, with the states of the nodes of each leaf, and the job's nodes there."""
+        """Return the tree as rows of a table, with the states of nodes of leaves and the number of nodes of the job."""
         head = ("SWITCH", "NODES", *(("OF THE JOB",) if self.job else ()), "STATES", "NAMES", "IN THE CLOUD")
         return [head, *self._rows("", 0)]
 
@@ -103,9 +102,9 @@ class Topology:
 
 
 def topology_command(mark: str, job: str = "") -> str:
-    """Return the line of sh whose output `read` takes; a job's nodes are asked of slurmctld, then of the database."""
+    """Return the shell command for `parse_topology`. It looks for the job in slurmctld, then in the database."""
     number = shlex.quote(job)
-    asked = (
+    find_job = (
         f"squeue --noheader --all --states=all --jobs={number} --format='%i|%N' 2>/dev/null | grep '|.' || "
         f"sacct --noheader --allocations --parsable2 --jobs={number} --format=JobID,NodeList 2>&1"
     )
@@ -113,47 +112,41 @@ def topology_command(mark: str, job: str = "") -> str:
         "scontrol show topology 2>&1",
         "grep '^# [bc]-' /etc/slurm/topology.conf 2>/dev/null",
         NODES_COMMAND,
-        asked if job else ":",
+        find_job if job else ":",
         "cat /etc/hpc/topology-refused 2>/dev/null",
     ]
     return f"; echo {mark}; ".join(parts) + "; true"
 
 
 def parse_topology(text: str, mark: str, job: str = "") -> Topology:
-    """Read the output of `script`. Raises TopologyError."""
-    shown, titles, nodes, records, refused = (text.split(f"{mark}\n") + [""] * _PARTS)[:_PARTS]
-    named = re.findall(r"^# (\S+) is (\S+)$", titles, re.MULTILINE)
-    switches = _switches(shown, dict(named))
+    """Parse the output of `topology_command`. Raises TopologyError."""
+    tree, titles, nodes, records, refused = (text.split(f"{mark}\n") + [""] * _PARTS)[:_PARTS]
+    switches = _switches(tree, dict(re.findall(r"^# (\S+) is (\S+)$", titles, re.MULTILINE)))
     if not switches:
-        said = next((line for line in shown.splitlines() if "rror" in line), "scontrol lists no switch")
+        reason = next((line for line in tree.splitlines() if "rror" in line), "scontrol lists no switch")
         raise TopologyError(
-            f"slurmctld has no topology ({said}): the stack has `slurm: {{topology: none}}`, or one nodeset, whose "
+            f"slurmctld has no topology ({reason}): the stack has `slurm: {{topology: none}}`, or one nodeset, whose "
             "nodes are not placed close to each other. `slurm: {topology: nodesets}` has a switch for each nodeset"
         )
-    found = Topology(switches=switches, states=parse_nodes(nodes, []), refused=bool(refused.strip()))
-    return replace(found, job=_job(job, records, found)) if job else found
+    topology = Topology(switches=switches, states=parse_nodes(nodes), refused=bool(refused.strip()))
+    return replace(topology, job=_job(job, records, topology)) if job else topology
 
 
-def _switches(text: str, titles: Mapping[str, str]) -> dict[str, Switch]:
+def _switches(text: str, cloud_names: Mapping[str, str]) -> dict[str, Switch]:
     found: list[Switch] = []
     for line in text.splitlines():
         if not (match := _RECORD.match(line)):
             continue
         row = {key: value for key, _, value in (word.partition("=") for word in line.split())}
-        # Blocks of blocks are larger than those below them.
+        # An aggregated block is larger than the blocks in it, so its size serves as level.
         level = int(row.get("Level") or (int(row.get("BlockSize") or 1) if match[1] == "AggregatedBlock" else 0))
-        name = str(match[2])
-        found.append(
-            Switch(name=name, level=level, nodes=tuple(expand(row.get("Nodes", ""))), cloud=titles.get(name, ""))
-        )
-    upper = [(set(one.nodes), one) for one in sorted(found, key=lambda one: one.level) if one.level]
+        name, nodes = str(match[2]), tuple(expand(row.get("Nodes", "")))
+        found.append(Switch(name=name, level=level, nodes=nodes, cloud=cloud_names.get(name, "")))
+    upper = [(set(switch.nodes), switch) for switch in sorted(found, key=lambda switch: switch.level) if switch.level]
     switches: dict[str, Switch] = {}
-    for one in found:
-        above = (up for nodes, up in upper if up.level > one.level and one.nodes and one.nodes[0] in nodes)
-        parent = next(above, None)
-        switches[one.name] = Switch(
-            name=one.name, level=one.level, nodes=one.nodes, cloud=one.cloud, parent=parent.name if parent else ""
-        )
+    for switch in found:
+        above = (up.name for nodes, up in upper if up.level > switch.level and nodes.intersection(switch.nodes[:1]))
+        switches[switch.name] = replace(switch, parent=next(above, ""))
     return switches
 
 
@@ -161,8 +154,8 @@ def _job(number: str, records: str, topology: Topology) -> dict[str, Any]:
     rows = dict(line.split("|", 1) for line in records.splitlines() if "|" in line)
     placed = {name: hosts for name, hosts in rows.items() if hosts and hosts != "None assigned"}
     if not rows:
-        said = f": {records.strip()}" if records.strip() else ""
-        raise TopologyError(f"neither slurmctld nor the database has a job {number}{said}")
+        reason = f": {records.strip()}" if records.strip() else ""
+        raise TopologyError(f"neither slurmctld nor the database has a job {number}{reason}")
     if not placed:
         raise TopologyError(f"job {number} has no nodes: it has not begun")
     if len(placed) > 1:
@@ -172,13 +165,13 @@ def _job(number: str, records: str, topology: Topology) -> dict[str, Any]:
 
 
 def distance(nodes: Sequence[str], topology: Topology) -> dict[str, Any]:
-    """Return how far apart nodes are: the leaves with the number of nodes below each, the nearest switch above all of
-    them, and a key of DISTANCES."""
-    wanted = set(nodes)
-    leaves = {leaf.name: count for leaf in topology.leaves if (count := len(wanted & set(leaf.nodes)))}
+    """Return the distance between nodes: leaves with the number of nodes below each, the nearest common switch, and a
+    key of DISTANCES."""
+    names = set(nodes)
+    leaves = {leaf.name: count for leaf in topology.leaves if (count := len(names & set(leaf.nodes)))}
     common = min(
-        (one for one in topology.switches.values() if wanted <= set(one.nodes)),
-        key=lambda one: (len(one.nodes), one.level),
+        (switch for switch in topology.switches.values() if names <= set(switch.nodes)),
+        key=lambda switch: (len(switch.nodes), switch.level),
         default=None,
     )
     near = "block" if common and common.level == 0 else "cluster" if common and common.parent else "different"

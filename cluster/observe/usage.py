@@ -1,4 +1,4 @@
-"""CPU and GPU hours, how busy they were, and jobs of each user, added up from sacct's records."""
+"""CPU and GPU hours, efficiency and number of jobs by user, account and partition, from sacct's records."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -10,16 +10,16 @@ FIELDS = tuple(
     "JobID User Account Partition ElapsedRaw AllocTRES JobIDRaw State Start End TotalCPU TRESUsageInTot".split()
 )
 UNENDED = ("RUNNING", "SUSPENDED")
-"""States (sacct(1)) of a job whose end the database does not know."""
+"""States (sacct(1)) of a job without an end in the database."""
 ALIVE = "alive"
-"""States with which lines of jobs begin that slurmctld has."""
+"""Prefix of the lines with the jobs that slurmctld has."""
 GroupKey = Literal["user", "account", "partition"]
 GROUP_KEYS: tuple[GroupKey, ...] = ("user", "account", "partition")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Resources that one run of a job held, within the time that was asked for."""
+    """Resources that one run of a job held in the requested period."""
 
     job: str
     user: str
@@ -29,10 +29,10 @@ class Record:
     cpus: int
     gpus: int
     cpu_used: float | None = None
-    """Seconds of processors that it used; only of one that began and ended within the time, as sacct has no part of
-    it."""
+    """CPU seconds that it used. Only known for a run that is entirely in the period, as sacct gives them for whole
+    runs."""
     gpu_busy: float | None = None
-    """Share of its GPUs that was busy, where Slurm has measured it."""
+    """Busy share of its GPUs, if Slurm measured it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +44,13 @@ class Row:
     gpu_seconds: int = 0
     jobs: int = 0
     cpu_efficiency: float | None = None
-    """Processor time that jobs used, as a share of what they held; of jobs that began and ended within the time."""
+    """Used share of the CPU time that jobs held, over jobs that are entirely in the period."""
     gpu_utilization: float | None = None
-    """Share of held GPU time that was busy, of jobs of which Slurm has measured it."""
+    """Busy share of the GPU time that jobs held, over jobs for which Slurm measured it."""
 
     @property
     def cpu_hours(self) -> float:
-        """CPUs that jobs held, times the hours that they held them."""
+        """The number of CPUs that jobs held, multiplied by hours."""
         return self.cpu_seconds / 3600
 
     @property
@@ -59,10 +59,10 @@ class Row:
 
 
 def command(since: str, until: str) -> str:
-    """The line that asks the controller, of two shell words that are moments there.
+    """Return the command for `parse_records`, of two shell words that are moments on the controller.
 
-    Every run of a requeued job counts (--duplicates), what lies outside the two moments does not (--truncate), and a
-    job that still runs has run until now.
+    Every run of a requeued job counts (--duplicates), but not the time outside the period (--truncate). A running job
+    counts until now.
     """
     fields = ",".join(FIELDS)
     return (
@@ -75,22 +75,16 @@ def command(since: str, until: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class UsageRecords:
-    """Usage according to sacct's records."""
+    """Records of jobs, and the number of records that can't be used."""
 
     records: list[Record]
     runaways: int
-    """Jobs that have no end in the database and that slurmctld does not know: they ended at an unknown time."""
+    """Jobs without an end in the database that slurmctld does not have, so that their end is unknown."""
 
 
 def parse_records(text: str, since: str = "", until: str = "9") -> UsageRecords:
-    """sacct's lines; jobs that never held anything, as those that wait, and runaways are left out. `since` and `until`
-    are the moments of `command`, as sacct prints times.
-
-    One that ended within a second held nothing for long, and is a job all the same.
-
-    Raises:
-        ValueError: a line is not what `command` asks for.
-    """
+    """Parse the output of `command`; `since` and `until` are its moments in sacct's format. Runaways and jobs without
+    resources, such as pending ones, are left out. Raises ValueError for a line of another format."""
     found: list[Record] = []
     lines = [line for line in text.split("\n") if line]
     held: dict[str, float] = {}
@@ -104,7 +98,7 @@ def parse_records(text: str, since: str = "", until: str = "9") -> UsageRecords:
             raise ValueError(f"sacct printed a line with {len(cells)} fields instead of {len(FIELDS)}: {line!r}")
         job, user, account, partition, elapsed, allocated, raw, state, start, end, used, measured = cells
         if "." in job:
-            # A step stands behind its run. Slurm measures GPUs as percent of one, and only where slurmd has NVML.
+            # A step follows its run. Slurm measures GPUs in percent of one, and only where slurmd has NVML.
             percent = parse_tres(measured).get("gres/gpuutil")
             if percent and held and found and found[-1].gpus:
                 busy = max(found[-1].gpu_busy or 0.0, min(1.0, percent / 100 / found[-1].gpus))
@@ -126,7 +120,7 @@ def parse_records(text: str, since: str = "", until: str = "9") -> UsageRecords:
 
 
 def table(found: Iterable[Record], by: Iterable[GroupKey] = GROUP_KEYS) -> list[Row]:
-    """Rows for each combination of `by`, the largest users of GPUs first, then of CPUs."""
+    """Return a row for each combination of `by`, sorted by use of GPUs, then of CPUs."""
     keys = tuple(by)
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in found:
@@ -136,7 +130,7 @@ def table(found: Iterable[Record], by: Iterable[GroupKey] = GROUP_KEYS) -> list[
 
 
 def total(found: Iterable[Record]) -> Row:
-    """Return all of them together; a job that ran twice is one job."""
+    """Return the sum of all records. A job with several runs counts as one job."""
     return _row((), list(found))
 
 
@@ -159,7 +153,7 @@ def _row(keys: tuple[str, ...], members: list[Record]) -> Row:
 
 
 def _share(pairs: Iterable[tuple[float, float | None]]) -> float | None:
-    """Return what was used of what was held, of those of which it is measured."""
-    known = [(held, used) for held, used in pairs if used is not None]
-    whole = sum(held for held, _ in known)
-    return sum(used for _, used in known) / whole if whole else None
+    """Return the used share of pairs (held, used), of which those without a measurement are left out."""
+    measured = [(held, used) for held, used in pairs if used is not None]
+    total = sum(held for held, _ in measured)
+    return sum(used for _, used in measured) / total if total else None
