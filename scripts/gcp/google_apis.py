@@ -1,4 +1,4 @@
-"""Requests of a machine to Google Cloud: its metadata, secrets and objects, with messages for failures."""
+"""Requests of a machine to Google Cloud: metadata, secrets and objects, with error messages."""
 
 import base64
 import contextlib
@@ -16,11 +16,11 @@ ENDPOINTS = {
 
 
 class BootError(Exception):
-    """The machine can't go on now; the text says what is wrong and what to do. The boot tries again."""
+    """The boot can't continue now, and tries again. The text has the reason and what to do."""
 
 
 class ApiError(Exception):
-    """An API's error: HTTP status, Google's word for it, its message."""
+    """An error of an API: HTTP status, Google's name of the status, message."""
 
     def __init__(self, code: int, status: str = "", message: str = "") -> None:
         super().__init__(f"{code} {status}: {message}" if message else str(code))
@@ -28,14 +28,13 @@ class ApiError(Exception):
 
 
 def metadata(path: str) -> str:
-    """Return what the metadata server says of this machine. Raises KeyError where it has no such thing, else
-    BootError."""
-    said = ""
+    """Return a value from the metadata server. Raises KeyError if it has none, and BootError if it does not answer."""
+    problem = ""
     for pause in (1, 2, 4, 0):
         try:
             status, headers, body = answer(METADATA + path, FLAVOR, seconds=5)
         except OSError as error:
-            said = f"does not answer ({error})"
+            problem = f"does not answer ({error})"
         else:
             if headers.get("Metadata-Flavor") != "Google":
                 raise BootError("169.254.169.254 answers without `Metadata-Flavor: Google`: not the metadata server")
@@ -43,26 +42,26 @@ def metadata(path: str) -> str:
                 raise KeyError(path)
             if status == 200:
                 return body.decode()
-            said = f"answers {status}"
+            problem = f"answers {status}"
         time.sleep(pause)
-    raise BootError(f"the metadata server {said}, asked for instance/{path}")
+    raise BootError(f"the metadata server {problem}, asked for instance/{path}")
 
 
 def publish(text: str) -> None:
-    """Put a text where it can be read from outside without a way in; nobody waits for it, and nothing depends on it."""
+    """Write a text to a guest attribute, which can be read from outside without a login. Failures are ignored."""
     with contextlib.suppress(OSError):
         answer(METADATA + "guest-attributes/hpc/boot", FLAVOR, seconds=2, method="PUT", data=text[:1000].encode())
 
 
 class Cloud:
-    """Google's APIs, as the machine's own service account may use them."""
+    """Google's APIs, used with the machine's service account."""
 
     def __init__(self, endpoints: dict[str, str]) -> None:
         self.endpoints = {**ENDPOINTS, **endpoints}
         self._token = ""
 
     def secret(self, version: str) -> bytes:
-        """The text of a secret's version, such as projects/P/secrets/S/versions/1. Raises BootError."""
+        """Return the text of a secret's version, such as projects/P/secrets/S/versions/1. Raises BootError."""
         try:
             body = self._ask(f"{self.endpoints['secretmanager']}/v1/{version}:access")
         except ApiError as error:
@@ -79,24 +78,25 @@ class Cloud:
         try:
             data = base64.b64decode(json.loads(body)["payload"]["data"], validate=True)
         except (ValueError, KeyError, TypeError):
-            # Without the answer itself: it may be the secret.
+            # The message leaves out the answer, which may contain the secret.
             raise BootError(f"{version} can't be read: Secret Manager answers 200 with something else") from None
         return data.rstrip(b"\n") + b"\n"
 
-    def fetch(self, what: str, wanted: dict[str, str]) -> bytes:
-        """An object, {url: gs://BUCKET/OBJECT, sha256}. Raises BootError, also where it is not what its hash says."""
-        bucket, _, name = wanted["url"][len("gs://") :].partition("/")
+    def fetch(self, what: str, stored: dict[str, str]) -> bytes:
+        """Return the content of an object, {url: gs://BUCKET/OBJECT, sha256}. Raises BootError, also if its hash
+        differs."""
+        bucket, _, name = stored["url"][len("gs://") :].partition("/")
         path = f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}?alt=media"
         try:
             body = self._ask(self.endpoints["storage"] + path)
         except ApiError as error:
             hint = f"; give service account {account()} roles/storage.objectViewer there" if error.code == 403 else ""
-            raise BootError(f"{what} can't be fetched from {wanted['url']}: {error}{hint}") from None
-        found = hashlib.sha256(body).hexdigest()
-        if found != wanted["sha256"]:
+            raise BootError(f"{what} can't be fetched from {stored['url']}: {error}{hint}") from None
+        sha256 = hashlib.sha256(body).hexdigest()
+        if sha256 != stored["sha256"]:
             raise BootError(
-                f"{what} at {wanted['url']} is not what the stack put there, and is not used: "
-                f"its sha256 is {found}, not {wanted['sha256']}; run `up`"
+                f"{what} at {stored['url']} is not what the stack put there, and is not used: "
+                f"its sha256 is {sha256}, not {stored['sha256']}; run `up`"
             )
         return body
 
@@ -112,12 +112,12 @@ class Cloud:
             raise BootError(f"{host} does not answer ({error}): is there a way out of this network?") from None
         if status == 200:
             return body
-        said = refusal(body)
-        raise ApiError(status, said.status, said.message)
+        error = refusal(body)
+        raise ApiError(status, error.status, error.message)
 
 
 def account() -> str:
-    """The machine's service account, for words."""
+    """Return the machine's service account, for messages."""
     try:
         return metadata("service-accounts/default/email")
     except (BootError, KeyError):

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Drains this node when Google Cloud is about to take it back (spot), or to stop it to maintain its host.
+"""Drains this node when Google Cloud is about to preempt it (spot), or to stop it for maintenance of its host.
 
 Runs as root on each compute node (hpc-host-events.service), and waits for changes of the instance's metadata:
 
     preempted             the node is drained at once; batch jobs are requeued, which gives their processes SIGTERM and
-                          KillWait to save what they have; before the machine ends the node is set down, so that
-                          slurmctld need not wait for SlurmdTimeout
+                          KillWait to save their data; before the machine stops the node is set down, so that slurmctld
+                          does not wait for SlurmdTimeout
     maintenance-event     TERMINATE_ON_HOST_MAINTENANCE: the node is drained, and jobs run on until the machine stops
-    upcoming-maintenance  the window is a reservation of the node, so that no job begins that would run into it
+    upcoming-maintenance  the window becomes a reservation of the node, so that no job starts that would overlap it
 
-What was drained here is resumed here, when the machine is back. A drain by anybody else is left alone.
+A node that this program drained is resumed when the machine is back. Drains by others are left alone.
 """
 
 import contextlib
@@ -30,22 +30,22 @@ from system.host import SetupError, log, run
 
 STOPS = "TERMINATE_ON_HOST_MAINTENANCE"
 GRACE_SECONDS = 25
-"""From the notice until the node is set down. Source: spot machines end 30 s after it
+"""From the notice until the node is set down. Source: spot machines stop 30 s after the notice
 (cloud.google.com/compute/docs/instances/spot)."""
 POLL_SECONDS = 60
 RETRY_SECONDS = 5
 WINDOW_MINUTES = 180
-"""Of a window without an end (cluster-toolkit v1.95.0, slurmsync.py, takes as long)."""
+"""Length of a window without an end, as in cluster-toolkit v1.95.0, slurmsync.py."""
 PREFIX = "hpc-maintenance-"
 HOLD = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING"
 
 
 class StopError(Exception):
-    """systemd ends this program: the machine shuts down, or the program is restarted."""
+    """systemd stops this program, for a shutdown of the machine or a restart of the program."""
 
 
 class HostEvents:
-    """The events of one node's host, as far as Slurm has them."""
+    """The events of one node's host, and those that Slurm has been set to."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -53,11 +53,11 @@ class HostEvents:
         self._end = 0.0
 
     def watch(self) -> None:
-        """Wait for changes, and act on each, for ever."""
+        """Wait for changes, and act on each, forever."""
         etag = "0"
         while True:
             try:
-                instance, etag = changed(etag)
+                instance, etag = wait_for_change(etag)
                 self.act(instance)
             except (OSError, ValueError, SetupError) as error:
                 log(f"{error}; it is tried again")
@@ -65,8 +65,8 @@ class HostEvents:
                 time.sleep(RETRY_SECONDS)
 
     def act(self, instance: dict[str, Any]) -> None:
-        """Bring Slurm in line with the metadata. slurmctld is asked only where something has changed: there may be
-        thousands of nodes. Raises SetupError where it does not take it."""
+        """Apply the metadata to Slurm. slurmctld gets requests only after a change: there may be thousands of nodes.
+        Raises SetupError if slurmctld refuses one."""
         reason, window = reason_of(instance), window_of(instance.get("upcomingMaintenance"))
         if (reason, window) == self._done:
             return
@@ -80,11 +80,11 @@ class HostEvents:
             apply_action(self.node, "drain", reason)
             log(f"drained: {reason}")
         if reason == PREEMPTED:
-            self.leave(state["reason"] if drained else reason)
+            self.requeue_and_set_down(state["reason"] if drained else reason)
         self._done = (reason, window)
 
-    def leave(self, reason: str) -> None:
-        """Requeue the node's batch jobs, and set it down before the machine ends: jobs of srun and salloc end then."""
+    def requeue_and_set_down(self, reason: str) -> None:
+        """Requeue the node's batch jobs, and set the node down before the machine stops, which ends other jobs."""
         self._end = self._end or time.monotonic() + GRACE_SECONDS
         try:
             for job, error in scheduler.requeue_jobs(self.node, reason).items():
@@ -92,20 +92,20 @@ class HostEvents:
             while time.monotonic() < self._end and jobs_on(self.node):
                 time.sleep(1)
         finally:
-            # Also when systemd ends this because the machine shuts down.
+            # Also when systemd stops this program at a shutdown.
             run("scontrol", "update", f"NodeName={self.node}", "State=DOWN", f"Reason={reason}")
             log("set down: the machine ends")
 
 
 def jobs_on(node: str) -> set[str]:
-    """Numbers of the jobs that hold a node. Raises SetupError."""
+    """Return the numbers of the jobs that hold a node. Raises SetupError."""
     return set(run("squeue", "--noheader", f"--nodelist={node}", f"--states={HOLD}", "--format=%A").split())
 
 
-def changed(etag: str) -> tuple[dict[str, Any], str]:
-    """Return the instance's metadata, and its tag, as soon as they differ from those of `etag`, at the latest after
-    POLL_SECONDS. Raises OSError."""
-    # Google gives a machine the minute before a maintenance only if this key is read.
+def wait_for_change(etag: str) -> tuple[dict[str, Any], str]:
+    """Return the instance's metadata and its tag once the tag differs from `etag`, at the latest after POLL_SECONDS.
+    Raises OSError."""
+    # Google announces a maintenance one minute before it only to machines that read this key.
     answer(f"{METADATA}maintenance-event", FLAVOR, seconds=5)
     query = f"recursive=true&alt=json&wait_for_change=true&timeout_sec={POLL_SECONDS}&last_etag={etag}"
     status, headers, body = answer(f"{METADATA}?{query}", FLAVOR, seconds=POLL_SECONDS + 30)
@@ -115,24 +115,24 @@ def changed(etag: str) -> tuple[dict[str, Any], str]:
 
 
 def reason_of(instance: dict[str, Any]) -> str | None:
-    """Return why the node is to be drained; None where nothing is about to happen. A pure function."""
+    """Return the reason to drain the node; None if there is none. A pure function."""
     if instance.get("preempted") == "TRUE":
         return PREEMPTED
     return MAINTENANCE if instance.get("maintenanceEvent") == STOPS else None
 
 
 def window_of(upcoming: object) -> tuple[float, int] | None:
-    """Return when maintenance may begin, in seconds of the epoch, and for how many minutes; None where none is planned.
+    """Return start (seconds since 1970) and minutes of the planned maintenance window; None if none is planned.
 
-    A pure function. The key is absent, NONE, {}, an error or a mapping, whose keys have two spellings
+    A pure function. The value is missing, NONE, {}, an error or a mapping, whose keys have two spellings
     (cloud.google.com/compute/docs/instances/monitor-plan-host-maintenance-event).
     """
     if not isinstance(upcoming, dict):
         return None
-    known = {key.replace("_", "").lower(): value for key, value in upcoming.items()}
-    if not known.get("windowstarttime"):
+    values = {key.replace("_", "").lower(): value for key, value in upcoming.items()}
+    if not values.get("windowstarttime"):
         return None
-    start, end = (_epoch(known[key]) if known.get(key) else 0.0 for key in ("windowstarttime", "windowendtime"))
+    start, end = (_epoch(values[key]) if values.get(key) else 0.0 for key in ("windowstarttime", "windowendtime"))
     return start, max(1, round((end - start) / 60)) if end else WINDOW_MINUTES
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import collect
 import failover
 import pytest
-from failover import ENDED, MOVE, Case, Memory, Pace, Seen, Watch, decide, remember
+from failover import ENDED, MOVE, Case, Memory, Observation, Pace, Watch, decide, remember
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,24 +32,24 @@ BODY = json.dumps(
         "networkInterfaces": [{"networkIP": "172.16.0.2"}],
     }
 )
-GONE = Seen(answered=False, where=(A,), id="1", status="TERMINATED")
+GONE = Observation(answered=False, zones=(A,), id="1", status="TERMINATED")
 """An instance that has ended by itself."""
 KNOWN = Memory(known="1", zone=A, misses=100, silent_since=100.0)
 
 
-def case(seen: Seen = GONE, memory: Memory = KNOWN, mode: str = "act", now: float = 10_000.0) -> Case:
+def case(seen: Observation = GONE, memory: Memory = KNOWN, mode: str = "act", now: float = 10_000.0) -> Case:
     return Case(seen, memory, PACE, mode, now)
 
 
-SEEN = st.builds(
-    Seen,
+OBSERVATION = st.builds(
+    Observation,
     answered=st.booleans(),
-    where=st.sampled_from([(), (A,), (B,), (A, B)]),
+    zones=st.sampled_from([(), (A,), (B,), (A, B)]),
     unknown=st.sampled_from([(), (A,), (B,), (A, B)]),
     reached=st.booleans(),
     id=st.sampled_from(["", "1", "2"]),
     status=st.sampled_from(["", *STATES]),
-    ours=st.booleans(),
+    is_own=st.booleans(),
     started=st.floats(0, 10_000),
     stopped_by=st.sampled_from(["", "alice"]),
 )
@@ -64,8 +64,8 @@ MEMORY = st.builds(
 
 
 class TestDecision:
-    @given(seen=SEEN, memory=MEMORY, mode=st.sampled_from(["act", "advise"]))
-    def test_a_move_takes_all_of_its_conditions(self, seen: Seen, memory: Memory, mode: str):
+    @given(seen=OBSERVATION, memory=MEMORY, mode=st.sampled_from(["act", "advise"]))
+    def test_a_move_takes_all_of_its_conditions(self, seen: Observation, memory: Memory, mode: str):
         """Whatever is seen and remembered: what never is moved is listed here, apart from the table's order."""
         found = case(seen, memory, mode)
         if decide(found)[0] != MOVE:
@@ -73,16 +73,16 @@ class TestDecision:
         assert mode == "act"
         assert not seen.answered
         assert seen.reached
-        assert seen.ours
-        assert len(seen.where) + len(seen.unknown) >= 1
-        assert len(seen.where) <= 1
+        assert seen.is_own
+        assert len(seen.zones) + len(seen.unknown) >= 1
+        assert len(seen.zones) <= 1
         assert memory.misses >= PACE.misses
         assert found.silent >= PACE.silence
         assert found.silent >= PACE.hang or seen.status in ENDED
         assert found.now - memory.moved >= PACE.rest
         assert found.now - seen.started >= PACE.boot
         assert not seen.stopped_by
-        assert seen.id == memory.known if seen.where else memory.zone in seen.unknown
+        assert seen.id == memory.known if seen.zones else memory.zone in seen.unknown
 
     @pytest.mark.parametrize(
         ("found", "action"),
@@ -91,9 +91,9 @@ class TestDecision:
             (case(mode="advise"), "report"),
             (case(replace(GONE, answered=True)), "nothing"),
             (case(replace(GONE, reached=False)), "wait"),
-            (case(replace(GONE, where=(A, B))), "report"),
-            (case(replace(GONE, ours=False)), "report"),
-            (case(replace(GONE, where=(), id="")), "nothing"),
+            (case(replace(GONE, zones=(A, B))), "report"),
+            (case(replace(GONE, is_own=False)), "report"),
+            (case(replace(GONE, zones=(), id="")), "nothing"),
             (case(replace(GONE, id="2")), "wait"),
             (case(memory=replace(KNOWN, misses=5)), "wait"),
             (case(now=159.0), "wait"),
@@ -101,12 +101,12 @@ class TestDecision:
             (case(replace(GONE, status="RUNNING")), "move"),
             (case(replace(GONE, status="RUNNING"), now=600.0), "wait"),
             (case(replace(GONE, status="REPAIRING"), now=600.0), "wait"),
-            (case(replace(GONE, where=(), unknown=(A,), id="", status="")), "move"),
-            (case(replace(GONE, where=(), unknown=(A,), id="", status=""), now=600.0), "wait"),
-            (case(replace(GONE, where=(), unknown=(B,), id="", status="")), "wait"),
+            (case(replace(GONE, zones=(), unknown=(A,), id="", status="")), "move"),
+            (case(replace(GONE, zones=(), unknown=(A,), id="", status=""), now=600.0), "wait"),
+            (case(replace(GONE, zones=(), unknown=(B,), id="", status="")), "wait"),
             (case(replace(GONE, stopped_by="alice")), "nothing"),
             (case(memory=replace(KNOWN, moved=9_000.0)), "report"),
-            (case(Seen(answered=True), memory=replace(KNOWN, move={"id": "1"})), "finish"),
+            (case(Observation(answered=True), memory=replace(KNOWN, move={"id": "1"})), "finish"),
         ],
     )
     def test_each_rule(self, found: Case, action: str):
@@ -165,7 +165,7 @@ class Host:
         found = []
         for _ in range(count):
             self.now += seconds
-            found.append(self.watch.once(self.now))
+            found.append(self.watch.run_pass(self.now))
         return found
 
     def die(self, status: str = "TERMINATED") -> None:

@@ -74,19 +74,19 @@ class TestPlace:
         for place in ("/c/b/h", "/c/b/h", "/c/b2/h"):
             told["attributes/physical_host"] = place
             machine = start.Machine()
-            start.note_place(machine)
+            start.write_place(machine)
             changed.append(len(machine.changed))
             assert start.PLACE.read_text() == f"{place}\n"
         assert changed == [1, 0, 1]
 
     def test_a_machine_without_one_has_nothing_to_report(self, told):
         machine = start.Machine()
-        start.note_place(machine)
+        start.write_place(machine)
         told.clear()
-        start.note_place(machine)
+        start.write_place(machine)
         assert start.PLACE.read_text() == "\n"
         start.PLACE.unlink()
-        start.note_place(machine)
+        start.write_place(machine)
         assert not start.PLACE.exists()
 
 
@@ -96,11 +96,11 @@ class TestNames:
         monkeypatch.setattr(start, "RESOLVER", tmp_path / "resolvectl")
         monkeypatch.setattr(start, "RESOLVED", tmp_path / "resolved.conf.d" / "hpc.conf")
         monkeypatch.setattr(start, "call", lambda *command: called.append(command))
-        start.resolve(start.Machine(), [])
+        start.configure_resolver(start.Machine(), [])
         assert (called, start.RESOLVED.exists()) == ([], False)
         start.RESOLVER.touch()
         for _ in range(2):
-            start.resolve(start.Machine(), [])
+            start.configure_resolver(start.Machine(), [])
         assert called == [("systemctl", "try-restart", "systemd-resolved")]
         assert "[Resolve]\nCache=no-negative\n" in start.RESOLVED.read_text()
 
@@ -112,31 +112,31 @@ class TestSecrets:
         asked: list[str] = []
         monkeypatch.setattr(start, "KEPT", tmp_path / "kept")
         monkeypatch.setattr(start, "HOST_KEY", tmp_path / "host")
-        monkeypatch.setattr(start, "admit", lambda _: asked.append("admitted"))
+        monkeypatch.setattr(start, "configure_sshd", lambda _: asked.append("admitted"))
         monkeypatch.setattr(Cloud, "secret", lambda _, version: asked.append(version) or f"{version}\n".encode())
         return asked
 
     def test_who_is_to_mend_the_rest_gets_in_first(self, asked, tmp_path):
         wanted = {str(tmp_path / "a-key"): "a/1", str(tmp_path / "host"): "host/1"}
-        start.keep_secrets(start.Machine(), Cloud({}), wanted)
+        start.write_secrets(start.Machine(), Cloud({}), wanted)
         assert asked == ["host/1", "admitted", "a/1"]
 
     def test_a_version_that_is_there_is_not_asked_for_again(self, asked, tmp_path):
         key = tmp_path / "key"
         for version in ("a/1", "a/1", "a/2"):
-            start.keep_secrets(start.Machine(), Cloud({}), {str(key): version})
+            start.write_secrets(start.Machine(), Cloud({}), {str(key): version})
         assert asked == ["a/1", "a/2"]
         assert key.read_text() == "a/2\n"
 
     def test_one_that_somebody_changed_is(self, asked, tmp_path):
         key = tmp_path / "key"
-        start.keep_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
+        start.write_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
         key.write_text("other\n")
-        start.keep_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
+        start.write_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
         assert (asked, key.read_text()) == (["a/1", "a/1"], "a/1\n")
 
     def test_the_record_holds_none(self, asked, tmp_path):
-        start.keep_secrets(start.Machine(), Cloud({}), {str(tmp_path / "key"): "a/1"})
+        start.write_secrets(start.Machine(), Cloud({}), {str(tmp_path / "key"): "a/1"})
         record = tmp_path / "kept/secrets.json"
         assert json.loads(record.read_text())[str(tmp_path / "key")][0] == "a/1"
         assert record.stat().st_mode & 0o777 == 0o600
@@ -155,7 +155,7 @@ class TestTrying:
                 raise error
 
         monkeypatch.setattr(start, "attempt", attempt)
-        start.go_on(start.Machine())
+        start.retry_until_done(start.Machine())
         assert pauses == [1, 2, 4, 8, 16, 32, 60]
         said = capsys.readouterr().out.splitlines()
         assert [line.partition(": ")[2] for line in said] == [
@@ -168,7 +168,7 @@ class TestTrying:
         def full(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(start, "make", full)
+        monkeypatch.setattr(start, "configure", full)
         with pytest.raises(BootError, match="No space left on device"):
             start.attempt(start.Machine(), once=False)
 

@@ -173,36 +173,36 @@ class TestChanges:
     def test_each_is_seen_once_and_the_key_of_maintenance_is_read(
         self, google: FakeGoogle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        first, etag = host_events.changed("0")
+        first, etag = host_events.wait_for_change("0")
         assert (first["preempted"], first["maintenanceEvent"]) == ("FALSE", "NONE")
         assert any(path.endswith("/instance/maintenance-event") for path in google.asked)
         monkeypatch.setattr(host_events, "POLL_SECONDS", 0.2)
-        assert host_events.changed(etag) == (first, etag)
+        assert host_events.wait_for_change(etag) == (first, etag)
         google.host["preempted"] = "TRUE"
-        found, later = host_events.changed(etag)
+        found, later = host_events.wait_for_change(etag)
         assert found["preempted"] == "TRUE"
         google.host["preempted"] = "FALSE"
-        assert host_events.changed(later) == (first, etag)
+        assert host_events.wait_for_change(later) == (first, etag)
 
     @pytest.mark.parametrize("change", [{"overloaded": 9}, {"flavor": None}])
     def test_who_is_not_googles_server_is_not_believed(self, google: FakeGoogle, change: dict[str, Any]) -> None:
         for name, value in change.items():
             setattr(google, name, value)
         with pytest.raises(OSError, match="metadata server answers"):
-            host_events.changed("0")
+            host_events.wait_for_change("0")
 
     def test_no_answer_is_asked_for_again(self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
         answers: Iterator[Callable[[], tuple[dict[str, Any], str]]] = iter(
             [lambda: json.loads("no JSON"), lambda: ({"maintenanceEvent": host_events.STOPS}, "1")]
         )
 
-        def changed(_: str) -> tuple[dict[str, Any], str]:
+        def wait_for_change(_: str) -> tuple[dict[str, Any], str]:
             answer = next(answers, None)
             if answer is None:
                 raise host_events.StopError
             return answer()
 
-        monkeypatch.setattr(host_events, "changed", changed)
+        monkeypatch.setattr(host_events, "wait_for_change", wait_for_change)
         monkeypatch.setattr(host_events, "RETRY_SECONDS", 0)
         with pytest.raises(host_events.StopError):
             HostEvents(NODE).watch()
