@@ -1,4 +1,4 @@
-"""`./hpc`: help, exit codes, completion, and what starting costs."""
+"""`./hpc`: help, exit codes, completion, schema, version, and what it imports at its start."""
 
 import os
 import re
@@ -19,14 +19,14 @@ COMMANDS = ["up", "ssh", "state", "state export", "install-pulumi", "test", "che
 
 
 class TestHelp:
-    def test_comes_without_a_command_too(self, hpc: Hpc) -> None:
-        alone = hpc()
-        assert alone == hpc("--help")
-        assert alone.code == 0
-        assert all(f" {command.split()[0]} " in alone.out for command in COMMANDS)
+    def test_no_command_prints_the_help(self, hpc: Hpc) -> None:
+        ended = hpc()
+        assert ended == hpc("--help")
+        assert ended.code == 0
+        assert all(f" {command.split()[0]} " in ended.out for command in COMMANDS)
 
     @pytest.mark.parametrize("command", COMMANDS)
-    def test_of_each_command_has_an_example_and_no_colour_in_a_pipe(self, hpc: Hpc, command: str) -> None:
+    def test_a_command_has_examples_and_no_colours_in_a_pipe(self, hpc: Hpc, command: str) -> None:
         ended = hpc(*command.split(), "--help")
         assert ended.code == 0
         assert f"./hpc {command}" in ended.out
@@ -41,7 +41,7 @@ class TestExitCodes:
             assert (ended.code, ended.out) == (2, "")
             assert "Usage: ./hpc" in ended.err
 
-    def test_an_error_is_1_and_its_text(self, hpc: Hpc) -> None:
+    def test_an_expected_error_is_1_with_its_text(self, hpc: Hpc) -> None:
         ended = hpc("up", "prod")
         assert ended.error == "error: there is no stack 'prod': Pulumi.prod.yaml does not exist. There is: dev.\n"
 
@@ -50,52 +50,58 @@ class TestExitCodes:
         ended = hpc("stacks")
         assert (ended.code, ended.err) == (130, "Interrupted.\n")
 
-    def test_a_reader_that_has_seen_enough_is_no_error(self) -> None:
+    def test_a_closed_pipe_prints_no_error(self) -> None:
         command = f"{sys.executable} {ROOT}/cli schema; echo $? >&2"
         done = subprocess.run(["bash", "-c", f"{{ {command}; }} | head -1"], capture_output=True, text=True, check=True)
         assert done.stdout == "{\n"
         assert done.stderr.strip() in ("0", str(128 + signal.SIGPIPE))
 
-    def test_a_defect_is_one_line_and_a_file(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_an_unexpected_exception_is_one_line_and_a_private_file(
+        self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         monkeypatch.setattr(project, "known", raising(RuntimeError("of all things\nmore")))
-        ended = hpc("stacks")
-        found = re.fullmatch(
+        message = re.fullmatch(
             r"error: Unexpected error: RuntimeError: of all things\nThis is a defect: please report it with (.*)\n",
-            ended.error,
+            hpc("stacks").error,
         )
-        assert found
-        log = Path(found[1])
+        assert message
+        log = Path(message[1])
         assert log.parent == tmp_path / "home/logs"
         assert log.stat().st_mode & 0o077 == 0
         assert "Traceback (most recent call last)" in log.read_text()
 
 
-class TestNamesAndFiles:
-    @pytest.mark.parametrize("command", ["status", "outputs", "destroy", "drift", "ssh-config", "preview"])
-    @pytest.mark.parametrize("name", ["a" * 5000, "..", "a/b"])
-    def test_a_name_is_checked_before_it_is_part_of_a_path(self, hpc: Hpc, command: str, name: str) -> None:
-        ended = hpc(command, name)
-        assert (ended.code, ended.out) == (1, "")
-        assert "is no stack name: 1 to 100 letters" in ended.err
-        assert len(ended.err) < 300
+def raising(error: BaseException) -> Callable[[], None]:
+    def function() -> None:
+        raise error
 
-    @pytest.mark.parametrize(
-        "words",
-        [
-            "preview dev --config-file FILE",
-            "state import dev FILE",
-            "user add dev carol --no-apply --key FILE",
-            "accounting restore dev FILE",
-        ],
-    )
-    @pytest.mark.parametrize("kind", ["pipe", "device"])
-    def test_what_may_never_end_is_not_read(self, hpc: Hpc, tmp_path: Path, words: str, kind: str) -> None:
-        file = Path("/dev/zero") if kind == "device" else tmp_path / "pipe"
-        if kind == "pipe":
-            os.mkfifo(file)
-        ended = hpc(*words.replace("FILE", str(file)).split())
-        assert ended.code == 1
-        assert "not a regular file" in ended.err
+    return function
+
+
+@pytest.mark.parametrize("command", ["status", "outputs", "destroy", "drift", "ssh-config", "preview"])
+@pytest.mark.parametrize("name", ["a" * 5000, "..", "a/b"])
+def test_a_stack_name_is_checked_before_it_is_part_of_a_path(hpc: Hpc, command: str, name: str) -> None:
+    ended = hpc(command, name)
+    assert (ended.code, ended.out) == (1, "")
+    assert "is no stack name: 1 to 100 letters" in ended.err
+    assert len(ended.err) < 300
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "preview dev --config-file FILE",
+        "state import dev FILE",
+        "user add dev carol --no-apply --key FILE",
+        "accounting restore dev FILE",
+    ],
+)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_device_is_refused_as_a_file(hpc: Hpc, tmp_path: Path, line: str, kind: str) -> None:
+    file = Path("/dev/zero") if kind == "device" else tmp_path / "pipe"
+    if kind == "pipe":
+        os.mkfifo(file)
+    assert "not a regular file" in hpc(*line.replace("FILE", str(file)).split()).error
 
 
 CONFIG = {
@@ -106,31 +112,56 @@ CONFIG = {
 }
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("./hpc stat", ["status", "state"]),
-        ("./hpc user ad", ["add"]),
-        ("./hpc status d", ["dev"]),
-        ("./hpc ssh dev c", ["controller", "cpu-0", "cpu-1"]),
-        ("./hpc nodes dev drain ", ["cpu-0", "cpu-1"]),
-        ("./hpc logs dev slurmd --on co", ["controller"]),
-        ("./hpc check jobs dev --partition ", ["batch"]),
-        ("./hpc status dev --ti", ["--timeout"]),
-        ("./hpc ssh nowhere ", []),
-    ],
-)
-def test_the_tab_key_offers_what_there_is(
-    hpc: Hpc, monkeypatch: pytest.MonkeyPatch, typed: str, offered: list[str]
-) -> None:
-    def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
-        assert not show_secrets
-        return {**OUTPUTS, "config": CONFIG} if stack == "dev" else {}
+class TestCompletion:
+    @pytest.mark.parametrize(
+        ("line", "offered"),
+        [
+            ("./hpc stat", ["status", "state"]),
+            ("./hpc user ad", ["add"]),
+            ("./hpc status d", ["dev"]),
+            ("./hpc ssh dev c", ["controller", "cpu-0", "cpu-1"]),
+            ("./hpc nodes dev drain ", ["cpu-0", "cpu-1"]),
+            ("./hpc logs dev slurmd --on co", ["controller"]),
+            ("./hpc check jobs dev --partition ", ["batch"]),
+            ("./hpc status dev --ti", ["--timeout"]),
+            ("./hpc ssh nowhere ", []),
+        ],
+    )
+    def test_names_that_fit_are_offered(
+        self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch, line: str, offered: list[str]
+    ) -> None:
+        def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
+            assert not show_secrets
+            return {**OUTPUTS, "config": CONFIG} if stack == "dev" else {}
 
-    monkeypatch.setattr("cli.stack.outputs.read", read)
-    for name, value in {"COMPLETE": "complete_bash", "WORDS": typed, "CWORD": str(typed.count(" "))}.items():
-        monkeypatch.setenv(f"{'_HPC' if name == 'COMPLETE' else 'COMP'}_{name}", value)
-    assert hpc("").out.split() == offered
+        monkeypatch.setattr("cli.stack.outputs.read", read)
+        monkeypatch.setenv("_HPC_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+        assert hpc("").out.split() == offered
+
+    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+    def test_the_script_is_valid_in_its_shell(self, hpc: Hpc, shell: str) -> None:
+        script = hpc("completion", shell).out
+        assert "_HPC_COMPLETE=complete_" + shell in script
+        if shell == "bash":
+            subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+        else:
+            assert str(project.ROOT / "hpc") in script
+
+
+def test_an_outdated_schema_fails_the_check_until_it_is_written(hpc: Hpc, root: Path) -> None:
+    assert hpc("schema", "--check").code == 1
+    assert hpc("schema", "--write").code == 0
+    assert hpc("schema", "--check").code == 0
+    assert (root / "docs/schema/cluster.schema.json").read_text() == hpc("schema").out
+
+
+def test_version_prints_the_versions_of_hpc_python_and_the_sdk(hpc: Hpc) -> None:
+    lines = hpc("version").out.splitlines()
+    assert lines[0] == "hpc 1.2.3"
+    assert re.fullmatch(r"Python 3\.\d+\.\d+, Pulumi SDK 3\.\d+\.\d+", lines[1])
+    assert hpc("--version").out == hpc("version").out
 
 
 HEAVY = {"pulumi", "grpc", "engine.core.operation", "cluster.config", "rich.live"}
@@ -141,7 +172,7 @@ HEAVY = {"pulumi", "grpc", "engine.core.operation", "cluster.config", "rich.live
     [["--help"], ["up", "--help"], ["stacks"], ["run", "dev", "--", "id"], ["outputs", "dev"], ["status", "dev"]],
     ids=" ".join,
 )
-def test_light_commands_stay_light(arguments: list[str], tmp_path: Path) -> None:
+def test_light_commands_import_no_heavy_modules(arguments: list[str], tmp_path: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-X", "importtime", str(ROOT / "cli"), *arguments]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
@@ -149,10 +180,3 @@ def test_light_commands_stay_light(arguments: list[str], tmp_path: Path) -> None
     assert "cli.app" in imported
     assert "Traceback" not in done.stderr
     assert not imported & HEAVY
-
-
-def raising(error: BaseException) -> Callable[[], None]:
-    def function() -> None:
-        raise error
-
-    return function

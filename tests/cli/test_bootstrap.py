@@ -1,10 +1,12 @@
-"""`./hpc` itself: makes the environment once, with the indexes that were set up for pip, and stays out of the way.
+"""`./hpc` creates the environment once, with the indexes that are set up for pip, and then starts the program in it.
 
-`uv` is a stand-in here, which makes an environment whose Python prints what it was started with: what is tested is when
-and with what it is called. That the real one then works is seen on every first use.
+`uv` is a stand-in, which creates an environment whose Python prints its arguments. Every first use runs the real uv.
+The environment has what the Pulumi CLI's Python host needs.
 """
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cli import bootstrap
-from tests.waiting import wait_for
+from tests.waiting import lives, wait_for
 
 ROOT = Path(__file__).parents[2]
 UV = """\
@@ -35,7 +37,7 @@ TOOLS = ("sh", "cmp", "id", "readlink", "mkdir", "chmod", "cat", "sleep", "touch
 
 
 class Checkout:
-    """A copy of the launcher in a folder of its own, with a PATH of its own."""
+    """A copy of the launcher in its own folder, with its own PATH."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "check out"
@@ -48,25 +50,21 @@ class Checkout:
         self.bin = folder / "bin"
         self.bin.mkdir()
         for tool in TOOLS:
-            found = shutil.which(tool)
-            assert found, tool
-            (self.bin / tool).symlink_to(found)
+            path = shutil.which(tool)
+            assert path, tool
+            (self.bin / tool).symlink_to(path)
         (self.bin / "python3").symlink_to(sys.executable)
         (self.bin / "uv").write_text(UV)
         (self.bin / "uv").chmod(0o755)
         self.log = folder / "uv.log"
         self.env = {"PATH": str(self.bin), "HOME": str(folder / "home"), "UV_LOG": str(self.log)}
 
-    @property
-    def venv(self) -> Path:
-        return self.folder / ".venv"
-
     def hpc(self, *arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
         command, own = [self.folder / "hpc", *arguments], self.env | env
         return subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
 
     def synced(self) -> list[str]:
-        """The requirements files installed so far, in order."""
+        """Return the requirements files installed so far, in order."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [Path(line.split("/")[-1]).name.removesuffix(".new") for line in lines if line.startswith("pip sync")]
 
@@ -77,7 +75,7 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 class TestEnvironment:
-    def test_is_made_once_and_then_costs_nothing(self, checkout: Checkout) -> None:
+    def test_is_created_by_the_first_command_only(self, checkout: Checkout) -> None:
         first = checkout.hpc("up", "dev")
         assert first.returncode == 3
         assert "preparing" in first.stderr
@@ -85,12 +83,12 @@ class TestEnvironment:
         assert second.stderr == ""
         assert checkout.synced() == ["requirements.txt"]
 
-    def test_serves_every_command_once_it_is_for_tests(self, checkout: Checkout) -> None:
+    def test_for_tests_serves_every_command(self, checkout: Checkout) -> None:
         for command in ("up", "test", "up", "test"):
             checkout.hpc(command)
         assert checkout.synced() == ["requirements.txt", "requirements-dev.txt"]
 
-    def test_follows_its_requirements_and_keeps_its_kind(self, checkout: Checkout) -> None:
+    def test_is_updated_when_its_requirements_change(self, checkout: Checkout) -> None:
         checkout.hpc("test")
         (checkout.folder / "requirements.txt").write_text("second\n")
         checkout.hpc("up")
@@ -98,13 +96,13 @@ class TestEnvironment:
         checkout.hpc("up")
         assert checkout.synced() == ["requirements-dev.txt", "requirements-dev.txt"]
 
-    def test_is_made_by_one_of_two_that_start_at_once(self, checkout: Checkout) -> None:
+    def test_is_created_once_by_commands_that_start_together(self, checkout: Checkout) -> None:
         with ThreadPoolExecutor() as pool:
             ended = list(pool.map(lambda _: checkout.hpc("up", UV_SYNC="sleep 0.3"), range(3)))
         assert [done.returncode for done in ended] == [3, 3, 3]
         assert checkout.synced() == ["requirements.txt"]
 
-    def test_is_made_again_after_a_kill_half_way(self, checkout: Checkout) -> None:
+    def test_is_created_again_after_a_kill(self, checkout: Checkout) -> None:
         started = checkout.log.with_name("started")
         env = checkout.env | {"UV_SYNC": f"touch '{started}'; sleep 60"}
         with subprocess.Popen([checkout.folder / "hpc", "up"], env=env, start_new_session=True) as process:
@@ -114,11 +112,11 @@ class TestEnvironment:
         assert checkout.synced() == ["requirements.txt", "requirements.txt"]
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-    def test_a_signal_ends_what_makes_it(self, checkout: Checkout, number: signal.Signals) -> None:
+    def test_a_signal_ends_the_installer(self, checkout: Checkout, number: signal.Signals) -> None:
         """Sent to `./hpc` alone, as `kill` does."""
         process = subprocess.Popen(
             [checkout.folder / "hpc", "up"],
-            # The installer has its process a moment after that began.
+            # The launcher has the installer's process only a moment after that has started.
             env=checkout.env | {"UV_SYNC": "sleep 1; echo $$ >$UV_LOG.pid; exec sleep 60"},
             stderr=subprocess.PIPE,
             text=True,
@@ -126,23 +124,20 @@ class TestEnvironment:
         pid = Path(f"{checkout.log}.pid")
         wait_for(lambda: pid.exists() and pid.read_text())
         process.send_signal(number)
-        _, said = process.communicate(timeout=300)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 130
-        assert said.endswith("hpc: interrupted; the next run goes on from here\n")
-        left = subprocess.run(
-            ["ps", "-o", "stat=", "-p", pid.read_text().strip()], capture_output=True, text=True, check=False
-        )
-        assert left.stdout.strip()[:1] in ("", "Z")
+        assert err.endswith("hpc: interrupted; the next run goes on from here\n")
+        assert not lives(int(pid.read_text()))
         assert checkout.hpc("up").returncode == 3
 
-    def test_is_made_again_when_its_python_is_gone(self, checkout: Checkout) -> None:
+    def test_is_created_again_when_its_python_is_gone(self, checkout: Checkout) -> None:
         checkout.hpc("up")
-        (checkout.venv / "bin/python").unlink()
-        (checkout.venv / "bin/python").symlink_to("/nowhere/python")
+        (checkout.folder / ".venv/bin/python").unlink()
+        (checkout.folder / ".venv/bin/python").symlink_to("/nowhere/python")
         assert checkout.hpc("up").stdout.endswith("<up>")
         assert checkout.synced() == ["requirements.txt", "requirements.txt"]
 
-    def test_that_could_not_be_made_says_so_and_starts_nothing(self, checkout: Checkout) -> None:
+    def test_a_failed_installation_starts_no_command(self, checkout: Checkout) -> None:
         ended = checkout.hpc("up", UV_SYNC="echo no such index >&2; exit 2")
         assert ended.returncode == 1
         assert ended.stdout == ""
@@ -165,19 +160,18 @@ class TestStart:
             ended = subprocess.run(command, cwd=folder, env=checkout.env, capture_output=True, text=True, check=False)
             assert ended.stdout == f"<{checkout.folder}/cli>"
 
-    def test_costs_little_when_warm(self, checkout: Checkout) -> None:
+    def test_takes_less_than_50_ms_of_cpu_when_warm(self, checkout: Checkout) -> None:
         checkout.hpc("up")
-        took = []
+        cpu_seconds = []
         for _ in range(5):
             before = os.times()
             checkout.hpc("up")
             after = os.times()
-            # CPU seconds: what something costs, however busy the machine is.
-            took.append(sum(after[2:4]) - sum(before[2:4]))
-        assert min(took) < 0.05
+            cpu_seconds.append(sum(after[2:4]) - sum(before[2:4]))
+        assert min(cpu_seconds) < 0.05
 
-    def test_without_a_python_and_without_root_it_says_what_to_install(self, checkout: Checkout) -> None:
-        # Where apt and root are, it would install one; the test must not.
+    def test_without_python_the_package_to_install_is_named(self, checkout: Checkout) -> None:
+        # The launcher must not install a package: with apt and root it would.
         (checkout.bin / "python3").unlink()
         (checkout.bin / "python3").write_text('#!/bin/sh\n[ "$1" != --version ] || echo Python 3.8.1\nexit 1\n')
         (checkout.bin / "python3").chmod(0o755)
@@ -191,8 +185,8 @@ class TestStart:
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without any configuration."""
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without configuration of pip or uv."""
     for name in list(os.environ):
         if name.startswith(("PIP_", "UV_", "XDG_")) or name in ("SSL_CERT_FILE", "ALL_PROXY"):
             monkeypatch.delenv(name)
@@ -206,8 +200,8 @@ def from_pip(env: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name in names}
 
 
-def test_pips_files_and_variables_reach_uv(surroundings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = surroundings / "pip.conf"
+def test_settings_of_pip_are_passed_to_uv(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = empty_home / "pip.conf"
     file.write_text(
         "[global]\nindex-url = https://mirror.example/simple\ntimeout = 7\n"
         "[install]\nextra-index-url =\n  https://a.example/simple\n  https://b.example/simple\nfind-links = /one /two\n"
@@ -225,8 +219,8 @@ def test_pips_files_and_variables_reach_uv(surroundings: Path, monkeypatch: pyte
     }
 
 
-def test_variables_win_over_files(surroundings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = surroundings / ".config/pip/pip.conf"
+def test_variables_of_pip_override_its_files(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = empty_home / ".config/pip/pip.conf"
     file.parent.mkdir(parents=True)
     file.write_text("[global]\nindex-url = https://file.example/simple\n")
     assert bootstrap.pip_settings()["index-url"] == "https://file.example/simple"
@@ -234,8 +228,8 @@ def test_variables_win_over_files(surroundings: Path, monkeypatch: pytest.Monkey
     assert bootstrap.uv_environment()["UV_DEFAULT_INDEX"] == "https://variable.example/simple"
 
 
-@pytest.mark.usefixtures("surroundings")
-def test_what_was_said_to_uv_itself_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("empty_home")
+def test_settings_of_uv_override_those_of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://pip.example/simple")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://extra.example/simple")
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://uv.example/simple")
@@ -247,15 +241,46 @@ def test_what_was_said_to_uv_itself_wins(monkeypatch: pytest.MonkeyPatch) -> Non
     }
 
 
-def test_a_broken_pip_configuration_is_named(surroundings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = surroundings / "pip.conf"
+def test_an_invalid_pip_configuration_is_named(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = empty_home / "pip.conf"
     file.write_text("index-url = https://mirror.example/simple\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
     with pytest.raises(bootstrap.SetupError, match=f"^{file}: not a pip configuration"):
         bootstrap.uv_environment()
 
 
-def test_without_pip_and_without_root_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pip_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(bootstrap.SetupError, match=r"apt-get install python3\.\d+-venv\)"):
         bootstrap.install_venv_module()
+
+
+# sdk/python/toolchain/pip.go of pulumi/pulumi: ListPackages of 3.260, the same before it (`-v`, for the folder of each
+# package), of direct dependencies only (`pulumi about`), and getPipVersion.
+PIP_LISTS = (
+    ["list", "--format", "json"],
+    ["list", "-v", "--format", "json"],
+    ["list", "--format", "json", "--not-required"],
+)
+
+
+def pip(*arguments: str) -> str:
+    command = [sys.executable, "-m", "pip", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+@pytest.mark.parametrize("question", PIP_LISTS, ids=" ".join)
+def test_pip_lists_the_packages_for_the_pulumi_cli(question: list[str]) -> None:
+    rows = {row["name"].replace("_", "-"): row for row in json.loads(pip(*question))}
+    # `--not-required` leaves out the SDK, which each provider requires.
+    assert {"pulumi-command", "pulumi-gcp", "pulumi-random", "pulumi-tls"} <= rows.keys()
+    assert all(row["version"] for row in rows.values())
+
+
+def test_pip_prints_its_version() -> None:
+    assert re.match(r"pip \d+\.\d+.* from ", pip("--version"))
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_both_locks_include_pip(name: str) -> None:
+    assert re.search(r"^pip==\S+ \\\n +--hash=sha256:", (ROOT / name).read_text(), re.MULTILINE)

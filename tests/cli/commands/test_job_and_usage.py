@@ -1,4 +1,4 @@
-"""`./hpc job`, `./hpc reliability` and `./hpc topology`: what they make of a controller's answers."""
+"""`./hpc job`, `topology`, `usage` and `reliability`: what they print of the controller's answers."""
 
 import json
 from pathlib import Path
@@ -16,9 +16,16 @@ ROW = {
     "ElapsedRaw": "86400", "NodeList": "dev-gpu-[0-1]", "AllocTRES": "cpu=4,gres/gpu=4,node=2", "CPUTimeRAW": "0",
 }  # fmt: skip
 EVENTS = f"""\
-|{SINCE - 5}|Unknown|||cpu=4,gres/gpu=4,node=2|dev-gpu-[0-1]|Cluster Registered TRES
-dev-gpu-0|{SINCE + 86501}|{SINCE + 90101}|DOWN*|slurm(64030)|cpu=2,gres/gpu=2||Not responding
-""".replace("|||", "||").replace("|slurm(64030)", "")
+|{SINCE - 5}|Unknown||cpu=4,gres/gpu=4,node=2|dev-gpu-[0-1]|Cluster Registered TRES
+dev-gpu-0|{SINCE + 86501}|{SINCE + 90101}|DOWN*|cpu=2,gres/gpu=2||Not responding
+"""
+USAGE = """\
+2026-10-22T00:00:00 2026-11-21T00:00:00
+1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED|2026-11-01T00:00:00|2026-11-01T01:00:00|01:00:00|
+2|bob|teaching|gpu|1800|cpu=1,gres/gpu:standin=2,gres/gpu=2|2|COMPLETED|2026-11-01T00:00:00|2026-11-01T00:30:00|00:00:00|
+2.0|||gpu|1800|gres/gpu=2|2.0|COMPLETED|2026-11-01T00:00:00|2026-11-01T00:30:00|00:00:00|gres/gpuutil=150
+alive all
+"""
 
 
 def rows(fields: tuple[str, ...]) -> str:
@@ -27,14 +34,15 @@ def rows(fields: tuple[str, ...]) -> str:
 
 @pytest.fixture(autouse=True)
 def controller(up: None, tool: Tool, tmp_path: Path) -> Path:
-    """A controller that answers with the text of a file, and with the mark that it was asked with."""
+    """The file with the controller's answer, in which MARK stands for the mark of the question."""
     text = tmp_path / "answer"
     find = "mark=$(printf '%s' \"$*\" | grep -oE '[0-9a-f]{24}' | head -n 1)"
     tool("ssh", f'case "$*" in *hosts=*) exit 0 ;; esac; {find}; sed "s/MARK/$mark/g" {text}')
+    text.write_text(USAGE)
     return text
 
 
-def test_a_job_and_no_escape_sequence_of_its_name(hpc: Hpc, controller: Path):
+def test_job_prints_the_report_and_escapes_the_jobs_name(hpc: Hpc, controller: Path):
     controller.write_text(rows(job_report.FIELDS) + "MARK-\n" * 3)
     lines = hpc("job", "dev", "7").out.splitlines()
     assert lines[0] == "job 7 'a\\x1b[31mb' of alice"
@@ -43,16 +51,15 @@ def test_a_job_and_no_escape_sequence_of_its_name(hpc: Hpc, controller: Path):
     assert document["jobs"][0]["allocated"] == {"nodes": 2, "cpus": 4, "gpus": 4}
 
 
-def test_a_job_that_is_not_there_and_what_is_no_number(hpc: Hpc, controller: Path):
+def test_job_refuses_an_unknown_or_invalid_number(hpc: Hpc, controller: Path):
     controller.write_text("MARK-\n" * 3)
     assert hpc("job", "dev", "8").error.startswith("error: neither slurmctld nor the database has a job 8")
     assert "Allowed: 7 (a job), 7_3" in hpc("job", "dev", "$(id)").error
 
 
-def test_what_a_lost_node_cost(hpc: Hpc, controller: Path):
-    """A day of two nodes, and an hour until one of them is back; half an hour of 4 GPUs is lost."""
-    text = f"{SINCE} {UNTIL}\n{rows(reliability.FIELDS)}MARK-\nMARK-\n{EVENTS}MARK-\nMARK-\n"
-    controller.write_text(text)
+def test_reliability_prints_what_a_lost_node_cost(hpc: Hpc, controller: Path):
+    """A job of two nodes runs for a day, then one node is down for an hour. Half an hour of 4 GPUs is lost."""
+    controller.write_text(f"{SINCE} {UNTIL}\n{rows(reliability.FIELDS)}MARK-\nMARK-\n{EVENTS}MARK-\nMARK-\n")
     found = json.loads(hpc("reliability", "dev", "--json").out)
     assert (found["failures"], found["kinds"][0]["kind"], found["mttf_node_days"]) == (1, "node-down", 2.0)
     assert found["mttr_hours"] == 1.0
@@ -63,12 +70,13 @@ def test_what_a_lost_node_cost(hpc: Hpc, controller: Path):
     assert hpc("reliability", "dev", "--checkpoint", "often").error.startswith("error: --checkpoint 'often'")
 
 
-def test_the_switches_and_how_far_apart_a_jobs_nodes_are(hpc: Hpc, controller: Path):
+def test_topology_prints_switches_and_the_distance_of_a_jobs_nodes(hpc: Hpc, controller: Path):
     tree = "SwitchName=ns-a Level=0 Nodes=dev-a-[0-1]\nSwitchName=ns-b Level=0 Nodes=dev-b-0\n"
     tree += "SwitchName=root Level=1 Nodes=dev-a-[0-1],dev-b-0 Switches=ns-[a-b]\n"
     controller.write_text(f"{tree}MARK\nMARK\nNodeName=dev-a-0 State=IDLE\nMARK\n7|dev-a-[0-1]\nMARK\nSwitchName=x\n")
-    assert "refused topology.conf" in hpc("topology", "dev", "--job", "7").err
-    lines = hpc("topology", "dev", "--job", "7").out.splitlines()
+    ended = hpc("topology", "dev", "--job", "7")
+    assert "refused topology.conf" in ended.err
+    lines = ended.out.splitlines()
     assert lines[2].split() == ["ns-a", "2", "2", "1", "idle,", "1", "unknown", "dev-a-[0-1]"]
     assert lines[-1] == "Job 7: 2 nodes, 1 leaf switch, below ns-a: all below one leaf switch."
     document = json.loads(hpc("topology", "dev", "--json").out)
@@ -76,3 +84,35 @@ def test_the_switches_and_how_far_apart_a_jobs_nodes_are(hpc: Hpc, controller: P
     assert "Allowed: 7 (a job)" in hpc("topology", "dev", "--job", "$(id)").error
     controller.write_text("MARK\n" * 3)
     assert "slurmctld has no topology" in hpc("topology", "dev").error
+
+
+def test_usage_prints_a_table_with_a_total(hpc: Hpc):
+    lines = [line.split() for line in hpc("usage", "dev").out.splitlines()]
+    assert lines[1:] == [
+        ["bob", "teaching", "gpu", "0.50", "0%", "1.00", "75%", "1"],
+        ["alice", "research", "cpu", "2.00", "50%", "0.00", "-", "1"],
+        ["total", "2.50", "40%", "1.00", "75%", "2"],
+    ]
+
+
+def test_usage_as_json_has_rows_and_a_total(hpc: Hpc):
+    document = json.loads(hpc("usage", "dev", "--by", "account", "--user", "alice", "--json").out)
+    assert (document["since"], document["until"]) == ("2026-10-22T00:00:00", "2026-11-21T00:00:00")
+    figures = {
+        "cpu_hours": 2.0, "gpu_hours": 0.0, "cpu_seconds": 7200, "gpu_seconds": 0, "jobs": 1, "cpu_efficiency": 0.5,
+        "gpu_utilization": None,
+    }  # fmt: skip
+    assert document["rows"] == [{"account": "research", **figures}]
+    assert document["total"] == figures
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--user", "alise", "Did you mean alice?"),
+        ("--account", "teachin", "Did you mean teaching?"),
+        ("--until", "tomorow", "error: --until: 'tomorow' is no point in time. Allowed: a date (2026-11-21"),
+    ],
+)
+def test_usage_refuses_a_value_with_a_typo(hpc: Hpc, option: str, value: str, message: str):
+    assert message in hpc("usage", "dev", option, value).error
