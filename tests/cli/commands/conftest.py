@@ -13,7 +13,8 @@ NodeName=dev-cpu-1 State=IDLE+DRAIN SlurmdStartTime=2026-11-21T05:43:27 Reason=f
 --jobs--
 7|alice|RUNNING|1:02|22:58:58|dev-cpu-0|train|
 """
-# Keeps every line that a machine is given, and answers as slurmctld and the controller's set-up would.
+Commands = Callable[[], list[str]]
+# Records every command line that a machine runs, and answers as slurmctld and the controller's set-up do.
 MACHINES = """\
 for line; do :; done
 printf '%s\\n' "$line" >>"$LOG"
@@ -31,13 +32,13 @@ esac
 
 @pytest.fixture
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stack `dev` is up, as far as its outputs tell."""
+    """Stack `dev` is up by its outputs."""
     patch_outputs(monkeypatch, OUTPUTS)
 
 
 @pytest.fixture
-def asked(up: None, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """A controller that answers for two nodes; gives the lines of machines that are more than a question on nodes."""
+def commands(up: None, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """A controller that answers for two nodes. Returns the command lines of machines, without those that list nodes."""
     for name, text in {"LOG": "", "NODES": NODES, "RESULTS": ""}.items():
         (tmp_path / name).write_text(text)
         monkeypatch.setenv(name, str(tmp_path / name))

@@ -1,4 +1,5 @@
-"""`./hpc dashboard`: which stacks have one, Grafana's files, and the way to Prometheus with a stand-in for ssh."""
+"""`./hpc dashboard`: which stacks have one, Grafana's files, and the connection to Prometheus through a stand-in for
+ssh."""
 
 import json
 import os
@@ -38,24 +39,22 @@ while True:
         connection.sendall(b"HTTP/1.1 " + status + b"\\r\\nContent-Length: 2\\r\\nContent-Type: a/b\\r\\n\\r\\nup")
     connection.close()
 """
-"""As ssh -L: a socket that leads to Prometheus, until standard input ends."""
+"""A stand-in for `ssh -L`: a socket of Prometheus, until standard input ends."""
 
 
-def config(**sections: object) -> str:
-    return json.dumps({**yaml.safe_load(STACK)["config"]["hpc:cluster"], **sections})
+def patch_stack(monkeypatch: pytest.MonkeyPatch, **sections: object) -> None:
+    """Let the stack be up, with these sections in its stack file."""
+    config = json.dumps({**yaml.safe_load(STACK)["config"]["hpc:cluster"], **sections})
+    patch_outputs(monkeypatch, {**OUTPUTS, "config": config})
 
 
-def stack(monkeypatch: pytest.MonkeyPatch, **sections: object) -> None:
-    patch_outputs(monkeypatch, {**OUTPUTS, "config": config(**sections)})
-
-
-def test_a_stack_without_monitoring_says_what_to_add(hpc: Hpc, monkeypatch: pytest.MonkeyPatch):
-    stack(monkeypatch)
+def test_a_stack_without_monitoring_is_refused(hpc: Hpc, monkeypatch: pytest.MonkeyPatch):
+    patch_stack(monkeypatch)
     assert "stack dev has no section `monitoring`" in hpc("dashboard", "dev").error
 
 
-def test_grafanas_files_are_written(hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    stack(monkeypatch, monitoring={})
+def test_the_files_for_grafana_are_written_and_listed(hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    patch_stack(monkeypatch, monitoring={})
     ended = hpc("dashboard", "dev", "--grafana", str(tmp_path / "grafana"))
     written = {str(path.relative_to(tmp_path / "grafana")) for path in (tmp_path / "grafana").rglob("*.*")}
     assert {line.removeprefix(f"{tmp_path}/grafana/") for line in ended.out.splitlines()} == written
@@ -71,15 +70,15 @@ def prometheus(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "ssh.py").write_text(FORWARDS.replace("{folder}", str(tmp_path)))
     tool("ssh", f'exec setsid {sys.executable} -S {tmp_path}/ssh.py "$@"')
     monkeypatch.setattr("cli.cluster.dashboard._PAUSE", 0.0)
-    made = Prometheus(from_outputs("dev", OUTPUTS))
-    yield made
-    made.close()
+    connection = Prometheus(from_outputs("dev", OUTPUTS))
+    yield connection
+    connection.close()
     for pid in (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else ():
         end(int(pid))
 
 
 def end(pid: int) -> None:
-    """End a stand-in with its child, as a connection of ssh ends, and wait for that."""
+    """End a stand-in for ssh with its child, and wait until it has ended."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -87,7 +86,7 @@ def end(pid: int) -> None:
     wait_for(lambda: not lives(pid))
 
 
-def test_a_connection_that_has_ended_is_opened_again(prometheus: Prometheus, tmp_path: Path):
+def test_an_ended_connection_is_opened_again(prometheus: Prometheus, tmp_path: Path):
     answer = prometheus.ask("api/v1/query?query=up")
     assert (answer.status, answer.body, answer.headers) == (200, b"up", {"Content-Type": "a/b"})
     assert prometheus.ask("api/v1/query?query=up").body == b"up"
@@ -98,17 +97,14 @@ def test_a_connection_that_has_ended_is_opened_again(prometheus: Prometheus, tmp
     assert len((tmp_path / "pids").read_text().split()) == 2
 
 
-def test_who_does_not_answer_is_named(prometheus: Prometheus, tmp_path: Path):
-    (tmp_path / "refuses").touch()
-    with pytest.raises(CliError, match=r"^dev-controller does not answer: Permission denied \(publickey\)\.$"):
-        prometheus.ask("-/ready")
-    (tmp_path / "refuses").unlink()
-    (tmp_path / "away").touch()
-    with pytest.raises(CliError, match=r"^Prometheus on dev-controller does not answer$"):
-        prometheus.ask("-/ready")
-    (tmp_path / "away").unlink()
-    (tmp_path / "starts").touch()
-    with pytest.raises(CliError, match=r"^Prometheus on dev-controller is starting$"):
-        prometheus.ask("-/ready")
-    (tmp_path / "starts").unlink()
+def test_the_host_or_service_that_does_not_answer_is_named(prometheus: Prometheus, tmp_path: Path):
+    for state, message in (
+        ("refuses", r"^dev-controller does not answer: Permission denied \(publickey\)\.$"),
+        ("away", "^Prometheus on dev-controller does not answer$"),
+        ("starts", "^Prometheus on dev-controller is starting$"),
+    ):
+        (tmp_path / state).touch()
+        with pytest.raises(CliError, match=message):
+            prometheus.ask("-/ready")
+        (tmp_path / state).unlink()
     assert prometheus.ask("-/ready").status == 200

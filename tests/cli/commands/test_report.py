@@ -1,4 +1,4 @@
-"""`./hpc report`: parts that are read side by side, one that fails, and the file."""
+"""`./hpc report`: the parts of the page, a part that can't be read, and the file."""
 
 import json
 from pathlib import Path
@@ -18,31 +18,31 @@ SACCT = """\
 1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED|2026-11-01T00:00:00|2026-11-01T01:00:00|01:00:00|
 alive all
 """
-# Answers by what the line asks; the mark of a line is what its answer has to have.
+# Answers by the command line; an answer has the mark of its command line.
 FAKE_SSH = """\
 for word; do name=$line; line=$word; done
 address=$(sed -n "/^Host $name\\$/,/HostName/s/.*HostName //p" "$2")
 mark=$(printf '%s' "$line" | grep -oE '[0-9a-f]{24}' | head -n 1)
 case $line in
-    *"node look"*) cat "$KEPT/$address" ;;
-    *health-results*) echo 1795242470; cat "$KEPT/health" ;;
+    *"node look"*) cat "$ANSWERS/$address" ;;
+    *health-results*) echo 1795242470; cat "$ANSWERS/health" ;;
     *"show node"*) echo "NodeName=hc-cpu-0 State=IDLE"; echo "$line" | grep -oE '[0-9a-f]{16}' | head -n 1 ;;
-    *health-history*) sed "s/MARK/$mark/g" "$KEPT/reliability" ;;
-    *TotalCPU*) cat "$KEPT/usage" ;;
-    *JobName*) cat "$KEPT/runs" ;;
-    *.log*) cat "$KEPT/nccl"; echo; echo "$mark"; echo 'No such file or directory'; echo "$mark" ;;
+    *health-history*) sed "s/MARK/$mark/g" "$ANSWERS/reliability" ;;
+    *TotalCPU*) cat "$ANSWERS/usage" ;;
+    *JobName*) cat "$ANSWERS/runs" ;;
+    *.log*) cat "$ANSWERS/nccl"; echo; echo "$mark"; echo 'No such file or directory'; echo "$mark" ;;
     *scontrol*) echo /mlperf-sd/logs/19_x.out ;;
     *"-r "*) echo there ;;
-    *grep*) cat "$KEPT/mlperf" ;;
+    *grep*) cat "$ANSWERS/mlperf" ;;
     *) echo "unexpected: $line" >&2; exit 9 ;;
 esac
 """
 
 
 @pytest.fixture
-def kept(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of what a cluster of two nodes answers, which is up."""
-    folder = tmp_path / "kept"
+def answers(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder with the answers of a cluster of two nodes, which is up."""
+    folder = tmp_path / "answers"
     folder.mkdir()
     seen = healthy()
     rows: dict[str, Any] = {}
@@ -50,11 +50,9 @@ def kept(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (folder / f"10.83.0.{number + 2}").write_text(json.dumps(machine.facts))
         rows[machine.name] = {"method": "ssh", "address": f"10.83.0.{number + 2}", "roles": list(machine.roles),
                               "host_key": f"ssh-ed25519 A{number}"}  # fmt: skip
-    found = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": ["alice"]}
-    patch_outputs(
-        monkeypatch,
-        {**found, "config": {**STACK, "slurm": {"health": {}}}, "platform": {"name": "local", "title": "this machine"}},
-    )
+    outputs = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": ["alice"]}
+    outputs |= {"config": {**STACK, "slurm": {"health": {}}}, "platform": {"name": "local", "title": "this machine"}}
+    patch_outputs(monkeypatch, outputs)
     begin, end = int(NOW) - 28 * reliability.DAY, int(NOW)
     (folder / "reliability").write_text(
         f"{begin} {end}\nMARK-\nMARK-\n|{begin}|Unknown|||cpu=4,node=2|hc-cpu-[0-1]|Cluster Registered TRES\n"
@@ -69,12 +67,12 @@ def kept(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     lines = enumerate(mlperf_logs.text(mlperf_logs.reference()).decode().splitlines(), 1)
     (folder / "mlperf").write_text("".join(f"{number}:{line}\n" for number, line in lines))
     tool("ssh", FAKE_SSH)
-    monkeypatch.setenv("KEPT", str(folder))
+    monkeypatch.setenv("ANSWERS", str(folder))
     monkeypatch.chdir(tmp_path)
     return folder
 
 
-def test_all_parts_are_in_one_page(hpc: Hpc, kept: Path):
+def test_the_page_has_all_parts_and_no_secret(hpc: Hpc, answers: Path):
     ended = hpc("report", "dev")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("Wrote dev-report.html (")
@@ -88,9 +86,9 @@ def test_all_parts_are_in_one_page(hpc: Hpc, kept: Path):
     assert "PRIVATE KEY" not in page
 
 
-def test_a_part_that_fails_is_named_and_the_page_is_there(hpc: Hpc, kept: Path):
-    (kept / "usage").write_text("slurmdbd: Connection refused\n")
-    (kept / "runs").unlink()
+def test_a_part_that_cannot_be_read_is_named_in_the_page(hpc: Hpc, answers: Path):
+    (answers / "usage").write_text("slurmdbd: Connection refused\n")
+    (answers / "runs").unlink()
     ended = hpc("report", "dev", "--output", "folder/page.html")
     assert ended.code == 0
     named = [line.partition(" could not")[0] for line in ended.err.splitlines()]
@@ -100,7 +98,7 @@ def test_a_part_that_fails_is_named_and_the_page_is_there(hpc: Hpc, kept: Path):
     assert "all is well" in page
 
 
-def test_what_is_no_report_is_kept(hpc: Hpc, kept: Path):
+def test_a_file_that_is_no_report_is_not_overwritten(hpc: Hpc, answers: Path):
     file = Path("dev-report.html")
     file.write_text("<p>mine</p>")
     error = hpc("report", "dev").error

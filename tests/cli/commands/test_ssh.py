@@ -1,4 +1,4 @@
-"""`run` and `ssh`: the right machine, the right user, a pinned key, and nothing left behind."""
+"""`run` and `ssh`: the machine, the user, pinned host keys, private keys, and signals."""
 
 import json
 import os
@@ -16,12 +16,12 @@ from cli.access.remote import run as run_remote
 from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
 from tests.cli.conftest import FAKE_SSH, KEY, OUTPUTS, Hpc, Tool, recorded
-from tests.waiting import PATIENCE, wait_for
+from tests.waiting import PATIENCE, lives, wait_for
 
 
 @pytest.fixture
 def log(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What an `ssh` that ends with exit code 7 was given."""
+    """The record of an `ssh` that ends with exit code 7."""
     tool("ssh", FAKE_SSH)
     path = tmp_path / "log"
     monkeypatch.setenv("LOG", str(path))
@@ -30,7 +30,7 @@ def log(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("up")
 class TestCommands:
-    def test_run_is_the_first_user_on_the_login_machine(self, hpc: Hpc, log: Path) -> None:
+    def test_run_is_as_the_first_user_on_the_login_machine(self, hpc: Hpc, log: Path) -> None:
         ended = hpc("run", "dev", "--", "srun", "-N2", "-l", "echo", "a b")
         assert ended.code == 7
         words = recorded(log, "word")
@@ -47,13 +47,13 @@ class TestCommands:
             ("ssh dev cpu-0 --as bob uptime -- -p", ["dev-cpu-0", "exec runuser -l bob -c 'uptime -p'"]),
         ],
     )
-    def test_machine_user_and_command_are_those_of_the_line(
+    def test_machine_user_and_command_are_read_from_the_command_line(
         self, hpc: Hpc, log: Path, line: str, words: list[str]
     ) -> None:
         hpc(*shlex.split(line))
         assert recorded(log, "word")[-len(words) :] == words
 
-    def test_the_host_key_is_pinned_and_the_private_key_private(self, hpc: Hpc, log: Path) -> None:
+    def test_the_host_key_is_pinned_and_the_admin_key_is_private(self, hpc: Hpc, log: Path) -> None:
         hpc("ssh", "dev", "controller")
         options = recorded(log, "option")
         assert {"StrictHostKeyChecking yes", "HostKeyAlias dev-controller", "HostName 10.77.0.2"} <= set(options)
@@ -61,7 +61,7 @@ class TestCommands:
         assert "\n".join(recorded(log, "key")) + "\n" == KEY
         assert recorded(log, "mode") == ["600", "700"]
 
-    def test_a_machine_that_does_not_answer_is_named(
+    def test_a_machine_that_does_not_answer_is_named_with_its_address(
         self, hpc: Hpc, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refused(_address: tuple[str, int], **_options: object) -> None:
@@ -73,13 +73,13 @@ class TestCommands:
         assert ended.code == 255
         assert ended.err.startswith("dev-controller (10.77.0.2) does not answer.")
 
-    def test_an_unknown_machine_or_user_is_named_with_the_nearest(self, hpc: Hpc, log: Path) -> None:
+    def test_an_unknown_machine_or_user_is_refused(self, hpc: Hpc, log: Path) -> None:
         assert "no machine 'contoller'. Did you mean dev-controller?" in hpc("ssh", "dev", "contoller").error
         ended = hpc("run", "dev", "--as", "carol", "--", "id")
         assert ended.err == "error: cluster dev has no user 'carol'. There are: alice, bob, root.\n"
         assert not log.exists()
 
-    def test_no_key_stays_behind_where_files_in_memory_are_unknown(
+    def test_no_key_stays_on_disk_without_memfd(
         self, hpc: Hpc, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.delattr(os, "memfd_create")
@@ -92,39 +92,38 @@ class TestCommands:
 
 
 class TestStreams:
-    def test_input_passes_through(self, log: Path, tmp_path: Path) -> None:
+    def test_standard_input_is_passed_to_the_command(self, log: Path, tmp_path: Path) -> None:
         with child("dev-login-0", stdin=subprocess.PIPE) as process:
             process.communicate(b"#!/bin/sh\nsrun hostname\n", timeout=300)
             assert process.returncode == 7
         assert recorded(log, "input") == ["#!/bin/sh", "srun hostname"]
 
-    def test_termination_ends_ssh_too(self, tool: Tool, tmp_path: Path) -> None:
+    def test_sigterm_ends_ssh(self, tool: Tool, tmp_path: Path) -> None:
         pid = tmp_path / "pid"
         tool("ssh", f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 60")
         with child("dev-login-0", stdin=subprocess.DEVNULL) as process:
             wait_for(pid.exists)
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 128 + signal.SIGTERM
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(pid.read_text()), 0)
+        assert not lives(int(pid.read_text()))
 
-    def test_termination_ends_what_is_just_being_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_sigterm_ends_a_child_that_has_just_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
         started: list[subprocess.Popen[bytes]] = []
 
         def start(command: list[str], *, stderr: int | None) -> "subprocess.Popen[bytes]":
             started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=stderr))
-            signal.raise_signal(signal.SIGTERM)  # nobody but us has seen it yet
+            signal.raise_signal(signal.SIGTERM)  # before `child` has the process
             return started[0]
 
         monkeypatch.setattr("cli.interrupts.subprocess", SimpleNamespace(Popen=start))
         with pytest.raises(SystemExit) as ended, interrupts.unwound(), interrupts.child(["sleep", "60"]):
-            pytest.fail("it went on")
+            pytest.fail("the signal was ignored")
         assert ended.value.code == 128 + signal.SIGTERM
         assert started[0].returncode == -signal.SIGTERM
 
 
 def child(machine: str, *, stdin: int) -> "subprocess.Popen[bytes]":
-    """A process that runs a command there as `./hpc run` does."""
+    """Start a process that runs a command on a machine as `./hpc run` does."""
     program = (
         "import json, sys; sys.path.insert(0, sys.argv[1])\n"
         "from cli.cluster.cluster import from_outputs; from cli.access.remote import run\n"
@@ -135,7 +134,7 @@ def child(machine: str, *, stdin: int) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", program, root, json.dumps(OUTPUTS), machine], stdin=stdin)
 
 
-def test_without_ssh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_ssh_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     cluster = from_outputs("dev", OUTPUTS)
     with pytest.raises(CliError, match="openssh-client"):

@@ -1,6 +1,7 @@
-"""stacks, outputs and state: what goes out and in, and a state that is damaged, in use or under another passphrase."""
+"""`stacks`, `outputs` and `state`: export and import, and a state that is damaged, locked or has another passphrase."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ PROGRAM = "import pulumi\npulumi.export('word', pulumi.Output.secret('hush'))\np
 
 @pytest.fixture
 def state(root: Path, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state file of `dev`, which has been up twice and holds a secret; no machine is involved."""
+    """The state file of `dev`, which has been up twice and exports a secret. It has no machines."""
     monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
     for shown in ("one", "two"):
         (root / "__main__.py").write_text(PROGRAM.format(shown=shown))
@@ -20,21 +21,22 @@ def state(root: Path, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root.parent / "home/.pulumi/stacks/hpc/dev.json"
 
 
-class TestStateCutShort:
-    def test_it_is_refused_with_the_command_that_goes_back_and_that_works(self, hpc: Hpc, state: Path) -> None:
-        whole = state.read_text()
-        state.write_text(whole[: len(whole) // 2])
+class TestTruncatedState:
+    def test_it_is_refused_and_the_printed_command_restores_the_backup(self, hpc: Hpc, state: Path) -> None:
+        text = state.read_text()
+        truncated = text[: len(text) // 2]
+        state.write_text(truncated)
         for command in ("up", "preview", "destroy", "refresh", "outputs"):
             ended = hpc(command, "dev")
             assert ended.error.startswith(f"error: {state}: damaged (JSONDecodeError: ")
             assert f"The newest state before it that can be read is {state}.bak" in ended.err
-            assert state.read_text() == whole[: len(whole) // 2]
-        way_back = next(line for line in ended.err.splitlines() if line.startswith("Go back with: ./hpc "))
-        assert hpc(*way_back.removeprefix("Go back with: ./hpc ").split()).code == 0
+            assert state.read_text() == truncated
+        (command,) = re.findall(r"^Go back with: \./hpc (.*)$", ended.err, re.MULTILINE)
+        assert hpc(*command.split()).code == 0
         assert hpc("up", "dev").code == 0
         assert json.loads(hpc("outputs", "dev", "--json", "--show-secrets").out) == {"shown": "two", "word": "hush"}
 
-    def test_an_import_that_is_cut_short_itself_changes_nothing(self, hpc: Hpc, state: Path) -> None:
+    def test_a_truncated_import_changes_nothing(self, hpc: Hpc, state: Path) -> None:
         before, half = state.read_bytes(), state.with_name("half")
         half.write_bytes(before[:100])
         ended = hpc("state", "import", "dev", str(half))
@@ -44,7 +46,7 @@ class TestStateCutShort:
 
 class TestWrongPassphrase:
     @pytest.mark.parametrize("command", ["up", "preview", "destroy", "refresh", "outputs"])
-    def test_it_says_where_it_came_from_and_nothing_is_touched(
+    def test_its_source_is_named_and_nothing_is_changed(
         self, hpc: Hpc, state: Path, monkeypatch: pytest.MonkeyPatch, command: str
     ) -> None:
         before = state.read_bytes()
@@ -56,7 +58,7 @@ class TestWrongPassphrase:
         monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
         assert hpc("outputs", "dev", "word", "--show-secrets").out == "hush\n"
 
-    def test_a_file_that_was_exchanged_is_named(self, hpc: Hpc, state: Path) -> None:
+    def test_the_passphrase_file_is_named(self, hpc: Hpc, state: Path) -> None:
         file = state.parents[3] / "passphrase"
         file.write_text("another\n")
         ended = hpc("up", "dev")
@@ -64,7 +66,7 @@ class TestWrongPassphrase:
         assert ended.err.startswith(f"error: {state}: ")
 
 
-def test_a_stack_in_use_names_its_holder_and_how_to_free_it(hpc: Hpc, state: Path) -> None:
+def test_a_locked_stack_names_the_owner_of_the_lock_and_unlock_frees_it(hpc: Hpc, state: Path) -> None:
     lock = state.parents[2] / "locks/organization/hpc/dev/other.json"
     row = {"pid": 1, "username": "alice", "hostname": "elsewhere", "timestamp": "2026-01-02T03:04:05Z"}
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -77,18 +79,17 @@ def test_a_stack_in_use_names_its_holder_and_how_to_free_it(hpc: Hpc, state: Pat
 
 
 class TestState:
-    def test_of_a_stack_that_was_never_up(self, hpc: Hpc) -> None:
+    def test_a_stack_that_was_never_up_is_refused(self, hpc: Hpc) -> None:
         for command in (["outputs", "dev"], ["run", "dev", "--", "id"], ["state", "export", "dev"]):
-            ended = hpc(*command)
-            assert ended.err == "error: stack 'dev' has not been brought up. Do so with: ./hpc up dev\n"
+            assert hpc(*command).err == "error: stack 'dev' has not been brought up. Do so with: ./hpc up dev\n"
 
-    @pytest.mark.parametrize(("text", "said"), [("{", "not JSON"), ("[]", "no state"), ("{}", "no state")])
-    def test_that_is_none_is_not_imported(self, hpc: Hpc, tmp_path: Path, text: str, said: str) -> None:
+    @pytest.mark.parametrize(("text", "message"), [("{", "not JSON"), ("[]", "no state"), ("{}", "no state")])
+    def test_a_file_that_is_no_state_is_not_imported(self, hpc: Hpc, tmp_path: Path, text: str, message: str) -> None:
         file = tmp_path / "state.json"
         file.write_text(text)
-        assert hpc("state", "import", "dev", str(file)).error.startswith(f"error: {file}: {said}")
+        assert hpc("state", "import", "dev", str(file)).error.startswith(f"error: {file}: {message}")
 
-    def test_that_is_damaged_does_not_hide_the_other_stacks(self, hpc: Hpc, tmp_path: Path) -> None:
+    def test_stacks_lists_a_stack_with_a_damaged_state(self, hpc: Hpc, tmp_path: Path) -> None:
         folder = tmp_path / "home/.pulumi/stacks/hpc"
         folder.mkdir(parents=True)
         (folder / "old.json").write_text('{"version": 3, "check')
@@ -96,7 +97,7 @@ class TestState:
         assert listed == ["STACK", "dev", "old"]
         assert "old.json: damaged" in hpc("outputs", "old").err
 
-    def test_goes_out_and_in_and_is_listed(self, hpc: Hpc, tmp_path: Path) -> None:
+    def test_an_imported_state_is_exported_and_listed_with_its_outputs(self, hpc: Hpc, tmp_path: Path) -> None:
         outputs = {"login": "dev-login-0", "users": ["alice"]}
         type_ = "pulumi:pulumi:Stack"
         stack = {"urn": f"urn:pulumi:dev::hpc::{type_}::hpc-dev", "type": type_, "outputs": outputs}
