@@ -1,4 +1,4 @@
-"""`status` and `drift`: every machine is asked, the screen is calm, and the exit code tells."""
+"""`status` and `drift`: which machines are asked, what is printed, and the exit codes."""
 
 import json
 import time
@@ -27,66 +27,65 @@ STACK = {
     "nodesets": {"cpu": {"count": 2}},
     "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
 }
-# Prints what is kept for the address; without anything kept, the machine does not answer.
+# Prints the stored answer of the address; without one, the machine does not answer.
 FAKE_SSH = """\
 for word; do name=$line; line=$word; done
 address=$(sed -n "/^Host $name\\$/,/HostName/s/.*HostName //p" "$2")
 printf '%s %s\\n' "$address" "$line" >>"$ASKED"
-[ -e "$KEPT/$address" ] || { echo "ssh: connect to host $address port 22: No route to host" >&2; exit 255; }
-cat "$KEPT/$address"
+[ -e "$ANSWERS/$address" ] || { echo "ssh: connect to host $address port 22: No route to host" >&2; exit 255; }
+cat "$ANSWERS/$address"
 """
 
-Tell = Callable[[ClusterObservation], None]
+Report = Callable[[ClusterObservation], None]
 
 
 @pytest.fixture
-def tell(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tell:
-    """Stack `dev` is up, and its machines tell what the observations say."""
-    kept = tmp_path / "kept"
-    kept.mkdir()
+def report(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    """Stack `dev` is up. Lets its machines report an observation."""
+    answers = tmp_path / "answers"
+    answers.mkdir()
     tool("ssh", FAKE_SSH)
-    monkeypatch.setenv("KEPT", str(kept))
+    monkeypatch.setenv("ANSWERS", str(answers))
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
 
-    def put(seen: ClusterObservation) -> None:
+    def write_answers(seen: ClusterObservation) -> None:
         rows: dict[str, Any] = {}
         for number, machine in enumerate(seen.machines):
             address = f"10.83.0.{number + 2}"
             row = {"method": "ssh", "address": address, "roles": list(machine.roles)}
             rows[machine.name] = {**row, "host_key": f"ssh-ed25519 A{number}"}
             if machine.reached:
-                # The clocks are those of a recording: what is compared is how they differ.
-                (kept / address).write_text(json.dumps(machine.facts))
+                (answers / address).write_text(json.dumps(machine.facts))
         mounts = {machine.name: [] for machine in seen.machines}
         place = {"addresses": {}, "mounts": mounts, "state": None, "exports": None}
-        found = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": []}
-        patch_outputs(monkeypatch, {**found, "config": STACK, "place": place})
+        outputs = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": []}
+        patch_outputs(monkeypatch, {**outputs, "config": STACK, "place": place})
         file = project.workspace().stack("dev").file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")
 
-    return put
+    return write_answers
 
 
-def look(factor: int) -> str:
+def command_line(factor: int) -> str:
     return f"echo; HPC_TIMEOUT_FACTOR={factor} exec python3 {payload.SETUP} look"
 
 
 class TestStatus:
-    def test_all_is_well(self, hpc: Hpc, tell: Tell, tmp_path: Path) -> None:
-        tell(healthy())
+    def test_a_sound_cluster_has_exit_code_0(self, hpc: Hpc, report: Report, tmp_path: Path) -> None:
+        report(healthy())
         ended = hpc("status", "dev")
         assert ended.code == 0, ended.err
         assert ended.out.splitlines()[0].startswith("dev: all is well: 2 nodes ")
         assert "hc-cpu-[0-1]" in ended.out
         asked = (tmp_path / "asked").read_text().splitlines()
-        assert sorted(asked) == [f"10.83.0.{n} {look(1)}" for n in (2, 3, 4, 5)]
+        assert sorted(asked) == [f"10.83.0.{n} {command_line(1)}" for n in (2, 3, 4, 5)]
 
-    def test_what_is_wrong_comes_first_with_a_command_to_type(self, hpc: Hpc, tell: Tell) -> None:
+    def test_findings_are_first_with_a_command(self, hpc: Hpc, report: Report) -> None:
         seen = healthy()
         row = facts(seen, "controller")["slurm"]["nodes"]["hc-cpu-1"]
         row.update(State="IDLE+DRAIN", Reason="disk errors [root@2026-11-21T06:20:00]")
-        tell(seen)
+        report(seen)
         ended = hpc("status", "dev")
         assert ended.code == 1
         lines = ended.out.splitlines()
@@ -94,41 +93,42 @@ class TestStatus:
         assert lines[2].startswith("hc-cpu-1: node-drained, for ")
         assert "    > ./hpc nodes dev resume hc-cpu-1" in lines
 
-    def test_one_that_is_late_is_asked_again_with_a_longer_deadline(
-        self, hpc: Hpc, tell: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_a_late_machine_is_asked_again_with_a_longer_deadline(
+        self, hpc: Hpc, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seen = healthy()
         facts(seen, "cpu-1")["munge"].update(works=False, why="`munge` did not end within 2 s")
-        tell(seen)
+        report(seen)
         assert "munge-down" in hpc("status", "dev").out
         asked = (tmp_path / "asked").read_text().splitlines()
-        assert asked[4:] == [f"10.83.0.5 {look(3)}"]
+        assert asked[4:] == [f"10.83.0.5 {command_line(3)}"]
         (tmp_path / "asked").unlink()
         hpc("status", "dev", "--timeout", "16")
         asked = (tmp_path / "asked").read_text().splitlines()
-        assert [line.partition(" ")[2] for line in asked] == [look(2)] * 4
+        assert [line.partition(" ")[2] for line in asked] == [command_line(2)] * 4
 
-    def test_a_machine_that_does_not_answer_is_a_finding(self, hpc: Hpc, tell: Tell) -> None:
+    def test_a_machine_that_does_not_answer_is_a_finding(self, hpc: Hpc, report: Report) -> None:
         seen = healthy()
         lost = MachineObservation(name="hc-cpu-1", roles=("node",), reached=False)
-        tell(ClusterObservation(stack="dev", machines=(*seen.machines[:-1], lost)))
+        report(ClusterObservation(stack="dev", machines=(*seen.machines[:-1], lost)))
         ended = hpc("status", "dev", "--json")
         assert ended.code == 1
-        found = json.loads(ended.out)
-        assert [(one["id"], one["where"]) for one in found["findings"]] == [("node-down", ["hc-cpu-1"])]
-        assert "No route to host" in found["findings"][0]["what"]
-        assert found["machines"]["hc-cpu-1"]["reached"] is False
+        document = json.loads(ended.out)
+        (finding,) = document["findings"]
+        assert (finding["id"], finding["where"]) == ("node-down", ["hc-cpu-1"])
+        assert "No route to host" in finding["what"]
+        assert document["machines"]["hc-cpu-1"]["reached"] is False
 
-    def test_the_document_holds_the_facts_and_no_secret(self, hpc: Hpc, tell: Tell) -> None:
-        tell(healthy())
+    def test_json_has_the_facts_and_no_secret(self, hpc: Hpc, report: Report) -> None:
+        report(healthy())
         ended = hpc("status", "dev", "--json")
-        found = json.loads(ended.out)
-        assert (ended.code, found["ok"], found["findings"]) == (0, True, [])
-        assert found["machines"]["hc-controller"]["facts"]["slurm"]["ping"]["up"] is True
+        document = json.loads(ended.out)
+        assert (ended.code, document["ok"], document["findings"]) == (0, True, [])
+        assert document["machines"]["hc-controller"]["facts"]["slurm"]["ping"]["up"] is True
         assert "PRIVATE KEY" not in ended.out
 
-    def test_an_earlier_set_up_is_told_to_be_one(self, hpc: Hpc, tell: Tell, tool: Tool) -> None:
-        tell(healthy())
+    def test_a_set_up_of_an_earlier_version_is_a_finding(self, hpc: Hpc, report: Report, tool: Tool) -> None:
+        report(healthy())
         tool("ssh", "echo 'Sets up one machine of the cluster.' >&2; exit 2")
         ended = hpc("status", "dev")
         assert ended.code == 1
@@ -136,12 +136,12 @@ class TestStatus:
         assert "> ./hpc up dev" in ended.out
 
 
-def test_many_machines_on_one_host_are_given_more_time() -> None:
+def test_the_time_limit_grows_with_the_number_of_machines() -> None:
     assert [timeout(n) for n in (1, 40, 200)] == [8, 8, 40]
 
 
 class TestScreen:
-    def test_64_nodes_are_as_calm_as_two(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_64_nodes_take_few_lines(self, capsys: pytest.CaptureFixture[str]) -> None:
         seen = healthy(64)
         rows = facts(seen, "controller")["slurm"]["nodes"]
         for n in range(64):
@@ -153,7 +153,7 @@ class TestScreen:
         assert max(map(len, printed.splitlines())) <= 100
         assert len(printed.splitlines()) < 45
 
-    def test_a_long_queue_is_cut_and_counted(self) -> None:
+    def test_a_long_queue_is_cut_with_a_count(self) -> None:
         seen = healthy()
         job = dict.fromkeys(("id", "user", "partition", "seconds", "count", "nodes", "name"), "")
         job |= {"state": "PENDING", "reason": "Priority"}
@@ -163,7 +163,7 @@ class TestScreen:
         assert "(Priority)" in table[1]
         assert status_screen.jobs(seen) == "3 jobs running, 400 pending"
 
-    def test_the_reconcile_loops_actions_and_reasons_are_shown(self) -> None:
+    def test_actions_and_reasons_of_the_reconcile_loop_are_shown(self) -> None:
         seen = healthy()
         controller = facts(seen, "controller")
         job = dict.fromkeys("id number user partition state seconds count nodes reason name".split(), "7")
@@ -185,7 +185,7 @@ class TestScreen:
             ("1 min", "create", "hc-gpu-[1-2]", "idle+powering_up", "spot"),
         ]
 
-    def test_alerts_that_fire_are_shown_and_a_silent_prometheus_is_a_finding(self) -> None:
+    def test_firing_alerts_are_shown_and_a_lost_prometheus_is_a_finding(self) -> None:
         seen = healthy()
         assert status_screen.alerts(seen) == []
         alert = {"name": "NodeDown", "severity": "critical", "actor": "administrator", "todo": "./hpc status STACK"}
@@ -200,7 +200,7 @@ class TestScreen:
         facts(seen, "controller")["alerts"] = {"error": "Connection refused"}
         assert [finding.id for finding in findings(seen)] == ["monitoring-down"]
 
-    def test_those_of_prometheus_own_machine_are_shown_and_its_loss_is_a_finding(self) -> None:
+    def test_alerts_of_a_monitoring_machine_are_shown_and_its_loss_is_a_finding(self) -> None:
         seen = healthy()
         row = {"name": "NodeDown", "severity": "critical", "actor": "you", "since": "2026-11-23T14:29:19Z"}
         apart = MachineObservation(
@@ -213,14 +213,14 @@ class TestScreen:
         assert (finding.id, finding.where) == ("machine-unreachable", ("dev-monitoring",))
         assert "nothing collects metrics" in finding.what
 
-    def test_what_is_not_known_is_said(self) -> None:
+    def test_unknown_states_are_named(self) -> None:
         lost = MachineObservation(name="c", roles=("controller",), reached=False)
         seen = ClusterObservation(stack="dev", machines=(lost,))
         assert status_screen.sentence(seen, findings(seen)) == (
             "dev: 1 thing to look at: the nodes' states are not known, the queue is not known."
         )
 
-    def test_spans_and_sizes(self) -> None:
+    def test_times_texts_and_sizes_are_shortened(self) -> None:
         spans = {-3: "0 s", 59: "59 s", 60: "1 min", 3700: "1 h 1 min", 90000: "1 d 1 h"}
         assert {seconds: status_screen.ago(seconds) for seconds in spans} == spans
         assert (status_screen.cut("a" * 48), status_screen.cut("b " * 40)) == ("a" * 48, "b " * 22 + "b...")
@@ -230,7 +230,7 @@ class TestScreen:
 class TestDrift:
     @pytest.fixture
     def seen(self, monkeypatch: pytest.MonkeyPatch) -> ClusterObservation:
-        """A cluster that is as its stack says."""
+        """A cluster without differences from its stack."""
         seen = healthy()
         controller = facts(seen, "controller")
         monkeypatch.setattr(payload, "slurm_files", lambda *_: dict(controller["files"]["texts"]))
@@ -239,65 +239,65 @@ class TestDrift:
             machine.part("unix")["managed"].update(users=[], groups=[])
         return seen
 
-    def test_nothing_differs(self, hpc: Hpc, tell: Tell, seen: ClusterObservation) -> None:
-        tell(seen)
+    def test_no_difference_is_exit_code_0(self, hpc: Hpc, report: Report, seen: ClusterObservation) -> None:
+        report(seen)
         ended = hpc("drift", "dev")
         assert (ended.code, ended.out) == (0, "dev: nothing differs from the stack.\n"), ended.err
 
-    def test_what_differs_is_named_with_what_mends_it(self, hpc: Hpc, tell: Tell, seen: ClusterObservation) -> None:
+    def test_a_difference_has_a_command_to_mend_it(self, hpc: Hpc, report: Report, seen: ClusterObservation) -> None:
         facts(seen, "controller")["slurm"]["config"]["KillWait"] = "31 sec"
-        tell(seen)
+        report(seen)
         ended = hpc("drift", "dev")
         assert ended.code == 1
         assert "hc-controller: running value of KillWait\n    stack: 30\n    there: 31 sec\n" in ended.out
         assert "./hpc drift dev --mend" in ended.out
-        found = json.loads(hpc("drift", "dev", "--json").out)
-        assert [(row["id"], row["mends"]) for row in found["differences"]] == [("value-changed", "mend")]
+        document = json.loads(hpc("drift", "dev", "--json").out)
+        assert [(row["id"], row["mends"]) for row in document["differences"]] == [("value-changed", "mend")]
 
-    def test_what_could_not_be_compared_is_said(self, hpc: Hpc, tell: Tell, seen: ClusterObservation) -> None:
+    def test_what_could_not_be_compared_is_named(self, hpc: Hpc, report: Report, seen: ClusterObservation) -> None:
         facts(seen, "controller")["accounting"] = {"qos": {"error": "nothing listens on slurmdbd's port 6819"}}
-        tell(seen)
+        report(seen)
         ended = hpc("drift", "dev")
         assert ended.code == 1
         assert "Not compared:\n    hc-controller: accounting qos: nothing listens" in ended.out
 
-    def test_mending_has_the_machine_do_its_part_again(
-        self, hpc: Hpc, tell: Tell, seen: ClusterObservation, tmp_path: Path
+    def test_mend_runs_the_set_up_of_differing_machines_again(
+        self, hpc: Hpc, report: Report, seen: ClusterObservation, tmp_path: Path
     ) -> None:
         facts(seen, "controller")["slurm"]["config"]["KillWait"] = "31 sec"
         facts(seen, "cpu-1")["daemons"]["slurmd"].update(state="inactive", sub="dead")
-        tell(seen)
+        report(seen)
         ended = hpc("drift", "dev", "--mend")
-        assert ended.code == 1, "the fake machines mend nothing, and that is said"
+        assert ended.code == 1, "the stand-ins mend nothing"
         asked = [line.partition(" ")[::2] for line in (tmp_path / "asked").read_text().splitlines()]
-        did = [(address, line) for address, line in asked if not line.endswith(" look")]
-        assert [address for address, _ in did] == ["10.83.0.2", "10.83.0.5"]
-        assert did[0][1].endswith(f"python3 {payload.SETUP} configure")
-        assert did[1][1].endswith("systemctl restart hpc-node")
+        (controller, configure), (node, restart) = [(at, line) for at, line in asked if not line.endswith(" look")]
+        assert (controller, node) == ("10.83.0.2", "10.83.0.5")
+        assert configure.endswith(f"python3 {payload.SETUP} configure")
+        assert restart.endswith("systemctl restart hpc-node")
 
-    def test_mending_waits_for_what_starts(
-        self, hpc: Hpc, tell: Tell, seen: ClusterObservation, monkeypatch: pytest.MonkeyPatch
+    def test_mend_waits_for_starting_daemons(
+        self, hpc: Hpc, report: Report, seen: ClusterObservation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         facts(seen, "cpu-1")["daemons"]["slurmd"].update(state="activating", sub="start")
-        tell(seen)
+        report(seen)
 
         def pause(_seconds: float) -> None:
             facts(seen, "cpu-1")["daemons"]["slurmd"].update(state="active", sub="running")
-            tell(seen)
+            report(seen)
 
         monkeypatch.setattr(drift, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
         ended = hpc("drift", "dev", "--mend")
         assert ended.code == 0, ended.out
         assert "hc-cpu-1: waiting for what starts there" in ended.err
 
-    def test_nothing_is_mended_while_an_up_runs(self, hpc: Hpc, tell: Tell, seen: ClusterObservation) -> None:
-        tell(seen)
+    def test_mend_is_refused_while_an_up_runs(self, hpc: Hpc, report: Report, seen: ClusterObservation) -> None:
+        report(seen)
         with project.held("dev"):
-            assert hpc("drift", "dev").code == 0, "to look is free"
+            assert hpc("drift", "dev").code == 0
             assert "dev" in hpc("drift", "dev", "--mend").error
         assert hpc("drift", "dev", "--mend").code == 0
 
-    def test_nothing_is_mended_with_another_version(self, hpc: Hpc, tell: Tell, seen: ClusterObservation) -> None:
+    def test_mend_refuses_another_versions_set_up(self, hpc: Hpc, report: Report, seen: ClusterObservation) -> None:
         facts(seen, "controller")["cluster_state"]["newest"]["setup"] = "0123456789abcdef"
-        tell(seen)
+        report(seen)
         assert "Bring this one first: ./hpc up dev" in hpc("drift", "dev", "--mend").error

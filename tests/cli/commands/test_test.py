@@ -1,4 +1,4 @@
-"""`./hpc test`: which checks there are, their output in one order, and what is installed for them."""
+"""`./hpc test`: its checks, the order of their output, and what it installs for them."""
 
 import re
 import signal
@@ -16,6 +16,7 @@ from tests.cli.conftest import Hpc
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
+FILES = {str(path.relative_to(ROOT)) for path in (ROOT / suite.CLUSTERS).glob("test_*.py")}
 INSTALL = "install --yes --quiet --no-install-recommends qemu-system-x86 e2fsprogs"
 
 
@@ -29,24 +30,24 @@ def _plain(root: Path) -> None:
 
 
 class TestSuite:
-    def test_prints_in_order_and_the_tests_last(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_output_is_in_order_with_the_tests_last(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         others = [script("lint", "echo quiet when well"), script("schema", "echo it is old >&2; exit 1")]
         clusters = script("clusters", "sleep 0.3; echo 3 passed")
         tests = script("tests", "echo one; sleep 0.2; echo 7 passed")
         assert suite.run(tmp_path, others, [clusters, tests]) == ["schema"]
         out = capfd.readouterr().out
-        shown = [line.partition(",")[0] for line in out.splitlines()]
-        assert shown == "lint: ok|schema: FAILED|it is old|clusters:|3 passed|tests:|one|7 passed".split("|")
+        printed = [line.partition(",")[0] for line in out.splitlines()]
+        assert printed == "lint: ok|schema: FAILED|it is old|clusters:|3 passed|tests:|one|7 passed".split("|")
 
-    def test_checks_and_tests_run_side_by_side(self, tmp_path: Path) -> None:
+    def test_checks_and_tests_run_at_the_same_time(self, tmp_path: Path) -> None:
         meet = "touch $0; for i in $(seq 200); do [ -e a ] && [ -e b ] && [ -e c ] && exit 0; sleep 0.02; done; exit 1"
         first, second, third = (Part(name=name, command=["sh", "-c", meet, name]) for name in "abc")
         assert suite.run(tmp_path, [first, second], [third]) == []
 
-    def test_failing_tests_fail(self, tmp_path: Path) -> None:
+    def test_failed_tests_are_returned(self, tmp_path: Path) -> None:
         assert suite.run(tmp_path, [], [script("clusters", "exit 1"), script("tests", "exit 0")]) == ["clusters"]
 
-    def test_termination_interrupts_the_tests_and_waits_for_them(self, tmp_path: Path) -> None:
+    def test_sigterm_interrupts_the_tests_and_waits_for_them(self, tmp_path: Path) -> None:
         body = "trap 'echo cleaned up; exit 1' INT; touch up; while :; do sleep 0.02; done"
         program = (
             "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
@@ -57,7 +58,7 @@ class TestSuite:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             wait_for((tmp_path / "up").exists)
             assert process.stdout
-            # Its heading tells that the suite, too, has got as far as waiting for the tests.
+            # Once the heading is printed, the suite waits for the tests.
             heading = process.stdout.readline()
             process.send_signal(signal.SIGTERM)
             out, _ = process.communicate(timeout=300)
@@ -66,12 +67,12 @@ class TestSuite:
 
 
 class TestCommand:
-    def test_runs_only_what_is_asked_for(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_runs_the_named_check(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(project, "ROOT", ROOT)
         ended = hpc("test", "--only", "format")
         assert (ended.code, ended.out.partition(",")[0]) == (0, "format: ok")
 
-    def test_passes_arguments_on_and_fails_with_the_tests(self, hpc: Hpc, tmp_path: Path) -> None:
+    def test_arguments_are_passed_to_pytest(self, hpc: Hpc, tmp_path: Path) -> None:
         (tmp_path / "test_it.py").write_text("def test_it():\n    assert 0, 'of course'\n")
         ended = hpc(
             "test", "--fast", "--only", "tests", "--", *f"-n 0 -c /dev/null --rootdir {tmp_path} {tmp_path}".split()
@@ -80,31 +81,29 @@ class TestCommand:
         assert "of course" in ended.out
         assert "1 failed" in ended.out.splitlines()[-1]
 
-    def test_an_unknown_check_is_named(self, hpc: Hpc) -> None:
+    def test_an_unknown_check_is_refused(self, hpc: Hpc) -> None:
         ended = hpc("test", "--only", "mypy")
         assert (ended.code, ended.out) == (1, "")
         assert ended.err.startswith("error: --only mypy: there is no such check. There are: format, lint")
 
-    def test_end_to_end_needs_root(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_end_to_end_tests_need_root(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("os.geteuid", lambda: 1000)
         assert "./hpc test --fast" in hpc("test").error
 
 
 def lanes() -> dict[str, set[str]]:
-    """By the name of its process, each file of CLUSTERS."""
-    runs = {check.name: check.command for check in suite.tests([], fast=False)}
-    files = {str(path.relative_to(ROOT)) for path in (ROOT / suite.CLUSTERS).glob("test_*.py")}
-    found = {name: {word for word in runs[name] if word.startswith(suite.CLUSTERS)} for name in suite.LANES}
+    """Return the files of CLUSTERS by the name of their process."""
+    runs = {part.name: part.command for part in suite.tests([], fast=False)}
+    named = {name: {word for word in runs[name] if word.startswith(suite.CLUSTERS)} for name in suite.LANES}
     assert suite.CLUSTERS in runs["clusters"]
     ignored = {word.removeprefix("--ignore=") for word in runs["clusters"] if word.startswith("--ignore=")}
-    assert ignored <= files
-    return {"clusters": files - ignored, **found}
+    assert ignored <= FILES
+    return {"clusters": FILES - ignored, **named}
 
 
-def test_every_test_is_in_one_run_and_in_one_alone() -> None:
-    *clusters, pods, stacks, rest = (check.command for check in suite.tests([], fast=False))
-    files = [str(path.relative_to(ROOT)) for path in (ROOT / suite.CLUSTERS).glob("test_*.py")]
-    assert sorted(file for lane in lanes().values() for file in lane) == sorted(files)
+def test_each_test_is_in_exactly_one_process() -> None:
+    *clusters, pods, stacks, rest = (part.command for part in suite.tests([], fast=False))
+    assert sorted(file for lane in lanes().values() for file in lane) == sorted(FILES)
     within = [folder for folder in suite.STACKS if folder.startswith(suite.PODS)]
     assert pods[-2 - len(within) :] == [suite.ENGINE, suite.PODS, *(f"--ignore={folder}" for folder in within)]
     assert stacks[-len(suite.STACKS) :] == [*suite.STACKS]
@@ -117,11 +116,10 @@ def test_every_test_is_in_one_run_and_in_one_alone() -> None:
 
 
 def test_files_that_share_clusters_are_in_one_process() -> None:
-    """The fixtures `pair` and `lab` make their clusters once for each."""
+    """The fixtures `pair` and `lab` create their clusters once in each process."""
 
     def using(pattern: str) -> set[str]:
-        files = (ROOT / suite.CLUSTERS).glob("test_*.py")
-        return {str(file.relative_to(ROOT)) for file in files if re.search(pattern, file.read_text())}
+        return {file for file in FILES if re.search(pattern, (ROOT / file).read_text())}
 
     pairs, labs = using(r"\bpair: |\b(many|one): Cluster"), using("lab: Cluster")
     assert len(pairs) > 1
@@ -130,7 +128,7 @@ def test_files_that_share_clusters_are_in_one_process() -> None:
     assert labs <= lanes()["jobs"]
 
 
-def test_a_fast_run_leaves_out_tests_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fast_run_leaves_out_tests_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "ROOT", ROOT)
     (fast,) = suite.tests([], fast=True)
     slow = (ROOT / suite.SLOW).read_text().split()
@@ -157,14 +155,14 @@ def test_shell_scripts_are_found_by_their_first_line(tmp_path: Path) -> None:
     assert [str(path) for path in suite.shell_scripts(tmp_path)] == ["a", "b.txt", "c", "g/h"]
 
 
-def test_the_launcher_and_ci_are_among_them() -> None:
+def test_the_launcher_and_ci_are_shell_scripts() -> None:
     assert {Path("hpc"), Path(".ci/run")} <= set(suite.shell_scripts(ROOT))
 
 
-def test_a_fast_run_checks_types_and_shell_scripts_of_what_differs_from_the_last_commit(
+def test_a_fast_run_checks_types_and_shell_scripts_of_changed_files_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def checked() -> dict[str, Sequence[str]]:
+    def commands() -> dict[str, Sequence[str]]:
         return {part.name: part.command for part in suite.linters(("shell", "types"), fast=True)}
 
     def git(*words: str) -> None:
@@ -176,18 +174,18 @@ def test_a_fast_run_checks_types_and_shell_scripts_of_what_differs_from_the_last
         (tmp_path / name).write_text("#!/bin/sh\n" if name.endswith(".sh") else "x = 1\n")
     git("add", ".")
     git("commit", "-qm", "all")
-    assert checked() == {}
+    assert commands() == {}
     for name in ("edited.py", "staged.py", "new.py", "text.md", "edited.sh"):
         (tmp_path / name).write_text("#!/bin/sh -e\n" if name.endswith(".sh") else "x = 2\n")
     git("add", "staged.py")
     (tmp_path / "deleted.py").unlink()
-    assert checked()["shell"][-2:] == ["scripts/image", "edited.sh"]
-    assert checked()["types"][-4:] == ["--summary=none", "edited.py", "new.py", "staged.py"]
+    assert commands()["shell"][-2:] == ["scripts/image", "edited.sh"]
+    assert commands()["types"][-4:] == ["--summary=none", "edited.py", "new.py", "staged.py"]
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a stand-in for apt-get was asked; it can't install before its lists are fresh."""
+def apt_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The calls of a stand-in for apt-get, which can't install before its lists are updated."""
     (tmp_path / "apt-get").write_text(
         '#!/bin/sh\ncd "${0%/*}"\necho "$@" >>asked\n'
         'case $1 in update) test ! -e offline && : >fresh;; *) echo "E: no such version"; test -e fresh;; esac\n'
@@ -197,20 +195,20 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "asked"
 
 
-def test_old_lists_are_refreshed_once(asked: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_outdated_package_lists_are_updated_once(apt_calls: Path, capfd: pytest.CaptureFixture[str]) -> None:
     suite._install_missing(suite._EMULATOR, "an emulated machine")
-    assert asked.read_text().splitlines() == [INSTALL, "update --quiet", INSTALL]
+    assert apt_calls.read_text().splitlines() == [INSTALL, "update --quiet", INSTALL]
     assert "left out" not in "".join(capfd.readouterr())
 
 
-def test_without_it_the_tests_go_on_and_say_what_is_left_out(asked: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    asked.with_name("offline").touch()
+def test_a_failed_installation_names_the_skipped_tests(apt_calls: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    apt_calls.with_name("offline").touch()
     suite._install_missing(suite._EMULATOR, "an emulated machine")
     assert "The tests of an emulated machine are left out" in "".join(capfd.readouterr())
 
 
-def test_what_is_there_is_not_installed(asked: Path) -> None:
+def test_an_installed_package_is_not_installed_again(apt_calls: Path) -> None:
     for command in ("qemu-system-x86_64", "mke2fs"):
-        asked.with_name(command).touch(mode=0o755)
+        apt_calls.with_name(command).touch(mode=0o755)
     suite._install_missing(suite._EMULATOR, "an emulated machine")
-    assert not asked.exists()
+    assert not apt_calls.exists()
