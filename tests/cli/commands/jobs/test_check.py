@@ -1,15 +1,23 @@
-"""`./hpc check jobs`: what it asks for, what it prints, and its exit codes; the cluster is a stand-in."""
+"""`./hpc check jobs`: the jobs of its plan, what it prints, its exit codes, and its NCCL test. The cluster is a
+stand-in."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cli.cluster.jobs import Jobs
+from cli.cluster.cluster import from_outputs
+from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import check
-from cluster.jobs.quickcheck import MARK, CheckPlan, Event
+from cli.commands.jobs.check import NcclCheck
+from cli.commands.jobs.job_cluster import JobCluster
+from cli.errors import CliError
+from cluster.config import ClusterConfig
+from cluster.jobs.partition_facts import partition_facts
+from cluster.jobs.quickcheck import MARK, CheckPlan, CheckResult, Event, Options, parse_resources, plan
 from cluster.observe.nodes import parse_nodes
 from components.deploy import config_text
 from scripts.node.slurm.hostlist import expand
@@ -29,8 +37,8 @@ NodeName=dev-gpu-0 CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE+DRA
 OUTPUTS = {**conftest.OUTPUTS, "config": config_text(CONFIG)}
 
 
-def answers(spec: Mapping[str, Any]) -> Iterator[Event]:
-    """The events of a driver whose nodes are all in order."""
+def passing(spec: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield the events of a driver on sound nodes."""
     run, nodes = spec["run"], []
     for job in spec["jobs"]:
         if job["key"] == "node":
@@ -38,7 +46,7 @@ def answers(spec: Mapping[str, Any]) -> Iterator[Event]:
                 nodes.append(node)
                 first = {"node": node, "task": 0, "cpus": 2, "gpus": {}, "memory": 1, "home": {}, "shared": True}
                 second = {"node": node, "task": 1, "cpus": 2}
-                out = "".join(f"{MARK}{json.dumps(one)}\n" for one in (first, second))
+                out = "".join(f"{MARK}{json.dumps(task)}\n" for task in (first, second))
                 ended = {"code": 0, "late": False, "seconds": 1.0, "out": out, "err": ""}
                 yield {"event": "end", "key": "node", "partition": job["partition"], "nodes": [node], **ended}
     yield {"event": "home", "files": {node: {"own": True, "text": f"{run} {node}"} for node in nodes}}
@@ -49,31 +57,30 @@ def answers(spec: Mapping[str, Any]) -> Iterator[Event]:
 
 @pytest.fixture
 def up(root: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Stack `dev` is up; what was asked of its cluster, by a name."""
-    asked: dict[str, Any] = {"nodes": NODES, "lines": [], "answers": answers}
+    """Stack `dev` is up. Returns what its cluster was given."""
+    asked: dict[str, Any] = {"events": passing}
     patch_outputs(monkeypatch, OUTPUTS)
 
     def ask(_: Scheduler, line: str, *, seconds: float = 0) -> str:
         del seconds
-        asked["lines"].append(line)
-        return asked["nodes"] if line.startswith("scontrol") else "came\n"
+        return NODES if line.startswith("scontrol") else "came\n"
 
     def run(jobs: Jobs, planned: CheckPlan, on_event: Callable[[Event], None]) -> list[Event]:
         asked["user"], asked["spec"] = jobs.user, json.loads(planned.spec())
-        events = list(asked["answers"](asked["spec"]))
+        events = list(asked["events"](asked["spec"]))
         for event in events:
             on_event(event)
         return events
 
     monkeypatch.setattr(Scheduler, "run", ask)
-    monkeypatch.setattr(Scheduler, "nodes", lambda _: parse_nodes(asked["nodes"]))
+    monkeypatch.setattr(Scheduler, "nodes", lambda _: parse_nodes(NODES))
     monkeypatch.setattr(Jobs, "put", lambda _, files: asked.__setitem__("files", files))
     monkeypatch.setattr(Jobs, "run", lambda *_, **__: "")
     monkeypatch.setattr(check, "run_plan", run)
     return asked
 
 
-def test_nodes_that_could_not_be_checked_are_listed_with_the_reason(up: dict[str, Any], hpc: Hpc):
+def test_nodes_that_are_not_checked_are_listed_with_the_reason(up: dict[str, Any], hpc: Hpc):
     done = hpc("check", "jobs", "dev", "--suite", "hello")
     assert done.code == 1
     assert "dev-cpu-0  cpu        pass   pass  pass    pass    pass" in done.out
@@ -85,11 +92,11 @@ def test_nodes_that_could_not_be_checked_are_listed_with_the_reason(up: dict[str
     assert set(up["files"]) == {f"/opt/apps/hpc/checks/{name}.py" for name in ("container", "driver", "node")}
 
 
-def test_a_busy_node_is_no_failure(up: dict[str, Any], hpc: Hpc):
+def test_a_busy_node_does_not_fail_the_check(up: dict[str, Any], hpc: Hpc):
     assert hpc("check", "jobs", "dev", "--suite", "hello", "--partition", "cpu").code == 0
 
 
-def test_options_reach_the_plan(up: dict[str, Any], hpc: Hpc):
+def test_options_are_passed_to_the_plan(up: dict[str, Any], hpc: Hpc):
     hpc("check", "jobs", "dev", "--nodes", "cpu-[0-1]", "--as", "bob", "--wait", "--exclusive", "--image", "/a.sif")
     spec = up["spec"]
     assert (up["user"], spec["wait"], spec["image"]) == ("bob", True, "/a.sif")
@@ -99,7 +106,7 @@ def test_options_reach_the_plan(up: dict[str, Any], hpc: Hpc):
 
 
 @pytest.mark.parametrize(
-    ("given", "image"),
+    ("option", "image"),
     [
         ("nvcr.io/nvidia/pytorch:24.04-py3", "nvcr.io#nvidia/pytorch:24.04-py3"),
         ("nvcr.io#nvidia/pytorch", "nvcr.io#nvidia/pytorch"),
@@ -108,20 +115,20 @@ def test_options_reach_the_plan(up: dict[str, Any], hpc: Hpc):
         ("ubuntu:24.04", "ubuntu:24.04"),
     ],
 )
-def test_an_image_may_be_named_as_registries_or_as_pyxis_do(up: dict[str, Any], hpc: Hpc, given: str, image: str):
-    hpc("check", "jobs", "dev", "--nodes", "cpu-0", "--image", given)
+def test_an_image_may_have_a_slash_or_a_hash_after_the_registry(up: dict[str, Any], hpc: Hpc, option: str, image: str):
+    hpc("check", "jobs", "dev", "--nodes", "cpu-0", "--image", option)
     assert up["spec"]["image"] == image
 
 
-def test_for_programs_there_is_json(up: dict[str, Any], hpc: Hpc):
+def test_json_has_the_results_and_the_nodes_without(up: dict[str, Any], hpc: Hpc):
     done = hpc("check", "jobs", "dev", "--suite", "hello", "--json")
     report = json.loads(done.out)
     assert (done.code, report["passed"], report["user"]) == (1, False, "alice")
-    assert {one["check"] for one in report["results"]} == {"hello", "home", "shared", "memory", "accounting", "mail"}
-    assert [one["node"] for one in report["not_checked"]] == ["dev-cpu-1", "dev-gpu-0"]
+    assert {row["check"] for row in report["results"]} == {"hello", "home", "shared", "memory", "accounting", "mail"}
+    assert [row["node"] for row in report["not_checked"]] == ["dev-cpu-1", "dev-gpu-0"]
 
 
-def test_where_nothing_can_be_checked_nothing_is_submitted(up: dict[str, Any], hpc: Hpc):
+def test_nothing_is_submitted_if_no_node_can_be_checked(up: dict[str, Any], hpc: Hpc):
     done = hpc("check", "jobs", "dev", "--nodes", "gpu-0")
     assert done.code == 1
     assert "0 passed, 0 failed, 0 skipped, 1 node not checked" in done.out
@@ -129,24 +136,163 @@ def test_where_nothing_can_be_checked_nothing_is_submitted(up: dict[str, Any], h
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("options", "message"),
     [
         (["--partition", "batch"], "--partition batch: cluster dev has the partitions cpu, gpu."),
         (["--nodes", "cpu-7"], "cluster dev has no node 'cpu-7'. Did you mean dev-cpu-"),
         (["--as", "carol"], "no user 'carol'"),
     ],
 )
-def test_what_is_not_there_is_refused(up: dict[str, Any], hpc: Hpc, words: list[str], text: str):
-    assert text in hpc("check", "jobs", "dev", *words).error
+def test_an_unknown_partition_node_or_user_is_refused(up: dict[str, Any], hpc: Hpc, options: list[str], message: str):
+    assert message in hpc("check", "jobs", "dev", *options).error
 
 
-def test_a_nodes_escape_sequences_reach_no_terminal(up: dict[str, Any], hpc: Hpc):
-    def odd(spec: Mapping[str, Any]) -> Iterator[Event]:
-        for event in answers(spec):
+def test_control_sequences_of_a_node_are_escaped(up: dict[str, Any], hpc: Hpc):
+    def failing(spec: Mapping[str, Any]) -> Iterator[Event]:
+        for event in passing(spec):
             yield {**event, "out": "", "err": "\x1b[2Jgone", "code": 1} if event["event"] == "end" else event
 
-    up["answers"] = odd
+    up["events"] = failing
     done = hpc("check", "jobs", "dev", "--suite", "hello")
     assert "dev-cpu-0: hello failed: 0 of 2 tasks answered, exit code 1" in done.out
     assert "\\x1b[2Jgone" in done.out
     assert "\x1b" not in done.out
+
+
+def jobs() -> Jobs:
+    return Jobs(from_outputs("dev", OUTPUTS), "dev", "alice")
+
+
+def planned(nodes: str, config: ClusterConfig = CONFIG) -> CheckPlan:
+    return plan(partition_facts(config), parse_nodes(nodes), parse_resources(nodes), Options(run="ab12"))
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def disconnect(*_: object, show: Callable[..., None], note: Callable[..., None]) -> None:
+    show({"dev-controller": ['{"event": "begin"}']})
+    note({"dev-controller": ["Connection closed"]})
+
+
+@pytest.mark.parametrize(
+    ("follow", "error", "message"),
+    [
+        (disconnect, CliError, "did not come to their end:\nConnection closed"),
+        (interrupt, KeyboardInterrupt, None),
+    ],
+)
+@pytest.mark.usefixtures("root")
+def test_jobs_are_cancelled_if_the_driver_does_not_complete(
+    monkeypatch: pytest.MonkeyPatch, follow: Callable[..., None], error: type[BaseException], message: str | None
+):
+    lines: list[str] = []
+    monkeypatch.setattr(check, "follow", follow)
+    monkeypatch.setattr(Jobs, "run", lambda _, line: lines.append(line))
+    with pytest.raises(error, match=message):
+        check.run_plan(jobs(), planned(NODES), lambda _: None)
+    assert lines == ["scancel --quiet --name=hpc-check-ab12"]
+
+
+@pytest.mark.parametrize(
+    ("output", "status"), [("came\n", "pass"), ("none\n", "skip"), ("sent\n", "skip"), ("missing\n", "fail")]
+)
+def test_the_mailbox_is_read_as_the_user(root: object, monkeypatch: pytest.MonkeyPatch, output: str, status: str):
+    lines: list[str] = []
+    monkeypatch.setattr(check, "_MAIL_SECONDS", 0)
+    monkeypatch.setattr(Scheduler, "run", lambda _, line: lines.append(line) or output)
+    assert check.mail_result(Scheduler(jobs().cluster, "dev"), "alice", "ab12").status == status
+    assert "runuser -u" in lines[0]
+    assert "Name=hpc-check-ab12 " in lines[0]
+
+
+@pytest.mark.usefixtures("root")
+class TestNccl:
+    FREE = NODES.replace("IDLE+DRAIN Reason=fan [root@2026-11-21T05:43:58]", "IDLE Gres=gpu:standin:2")
+
+    @pytest.fixture
+    def slurm(self, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+        """A stand-in for Slurm, with what was submitted and cancelled. A test sets `state` and `log` of all jobs."""
+        slurm = SimpleNamespace(scripts=[], dependencies=[], cancelled=[], state="COMPLETED", log="")
+
+        def submit(_: Jobs, script: str, *, options: dict[str, str]) -> str:
+            slurm.scripts.append(script)
+            slurm.dependencies.append(options.get("dependency", ""))
+            return str(len(slurm.scripts))
+
+        def wait(_: Jobs, ids: Iterable[str], *_more: object, **__: object) -> dict[str, JobState]:
+            return {job: JobState(id=job, state=slurm.state, nodes="n", exit_code="1:0", elapsed="1") for job in ids}
+
+        monkeypatch.setattr(Jobs, "submit", submit)
+        monkeypatch.setattr(Jobs, "wait", wait)
+        monkeypatch.setattr(Jobs, "cancel", lambda _, ids: slurm.cancelled.extend(ids))
+        monkeypatch.setattr(Jobs, "run", lambda *_, **__: slurm.log)
+        return slurm
+
+    def results(
+        self, nodes: str = FREE, *, binaries: str = "/opt/nccl", config: ClusterConfig = CONFIG
+    ) -> list[CheckResult]:
+        nccl = NcclCheck(
+            cluster=JobCluster(jobs=jobs(), config=config),
+            facts=partition_facts(config),
+            planned=planned(nodes, config),
+            binaries=binaries,
+        )
+        return nccl.results(lambda _: None)
+
+    def test_a_rehearsal_is_skipped(self):
+        (result,) = self.results(binaries="")
+        assert (result.status, result.partition) == ("skip", "gpu")
+        assert "device files" in result.text
+
+    @pytest.mark.parametrize(
+        ("state", "log", "text"),
+        [
+            ("FAILED", "", "job 1 ended as FAILED"),
+            ("RUNNING", "", "job 1 did not end in time"),
+            ("COMPLETED", "nothing\n", "job 1"),
+        ],
+    )
+    def test_a_run_that_did_not_succeed_fails_its_node(self, slurm: SimpleNamespace, state: str, log: str, text: str):
+        slurm.state, slurm.log = state, log
+        (result,) = self.results()
+        assert (result.node, result.status) == ("dev-gpu-0", "fail")
+        assert text in result.text
+        assert "--nodelist=dev-gpu-0" in slurm.scripts[0]
+        assert slurm.cancelled == (["1"] if state == "RUNNING" else [])
+
+    @pytest.mark.parametrize(("busbw", "status"), [(3.0, "fail"), (100.0, "skip"), (300.0, "pass")])
+    def test_a_run_without_a_reference_is_skipped(self, slurm: SimpleNamespace, busbw: float, status: str):
+        half = f"1000.0 {busbw / 1.875} {busbw} N/A"
+        columns = "time algbw busbw #wrong"
+        lines = [
+            "# hpc: machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce",
+            f"# size count type redop root {columns} {columns}",
+            *(f"{size << 20} {size << 18} float sum -1 {half} {half}" for size in (512, 1024, 2048)),
+            "# Out of bounds values : 0 OK",
+            f"# Avg bus bandwidth    : {busbw}\n",
+        ]
+        slurm.log = "\n".join(lines)
+        (result,) = self.results()
+        assert result.status == status
+        assert ("no reference to compare with" in result.text) == (status == "skip")
+
+    def test_ctrl_c_cancels_the_runs(self, slurm: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(Jobs, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            self.results()
+        assert slurm.cancelled == ["1"]
+
+    def test_a_busy_node_is_skipped(self):
+        (result,) = self.results(self.FREE.replace("dev-gpu-0 CPUAlloc=0", "dev-gpu-0 CPUAlloc=1"))
+        assert (result.node, result.status) == ("dev-gpu-0", "skip")
+
+    def test_the_run_over_a_partition_depends_on_the_runs_of_its_nodes(self, slurm: SimpleNamespace):
+        kinds = {name: {"count": 2, "machine_type": "local-2c-2gpu"} for name in ("a", "b")}
+        config = cluster(
+            nodesets=kinds, partitions={"a": {"nodesets": ["a"], "default": True}, "b": {"nodesets": ["b"]}}
+        )
+        room = "CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE Gres=gpu:standin:2"
+        self.results("\n".join(f"NodeName=dev-{name}-{n} {room}" for name in kinds for n in (0, 1)), config=config)
+        assert slurm.dependencies == ["", "", "afterany:1:2", "", "", "afterany:4:5"]

@@ -1,10 +1,12 @@
-"""./hpc examples: where it needs no cluster, and what it writes and removes on one."""
+"""`./hpc examples`: without a cluster, and the files that it writes and removes on one."""
 
 import json
 import subprocess
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from tests.cluster.stacks import EVERY
 
 
 class FolderJobs(Jobs):
-    """Jobs whose cluster is a folder."""
+    """Jobs of a cluster whose file system is a folder."""
 
     def __init__(self, root: Path) -> None:
         object.__setattr__(self, "root", root)
@@ -54,85 +56,81 @@ def files(**texts: str) -> dict[str, str]:
 
 
 class TestOnACluster:
-    def test_twice_changes_nothing(self, jobs: FolderJobs):
-        first, again = write(jobs, files(a="1", b="2")), write(jobs, files(a="1", b="2"))
+    def test_a_second_run_changes_nothing(self, jobs: FolderJobs):
+        first, second = write(jobs, files(a="1", b="2")), write(jobs, files(a="1", b="2"))
         assert first.new == ["a.sh", "b.sh"]
-        assert asdict(again) == {"new": [], "changed": [], "removed": [], "kept": []}
+        assert asdict(second) == {"new": [], "changed": [], "removed": [], "kept": []}
 
-    def test_what_is_no_example_any_more_is_removed_and_nothing_else(self, jobs: FolderJobs):
+    def test_a_former_example_is_removed_and_no_other_file(self, jobs: FolderJobs):
         write(jobs, files(a="1", b="2", old="3"))
         jobs.place(f"{EXAMPLES}/theirs.sh").write_text("4")
         found = write(jobs, files(a="1", b="5", c="6"))
         assert (found.new, found.changed, found.removed, found.kept) == (["c.sh"], ["b.sh"], ["old.sh"], [])
         assert jobs.names() == {RECORD, "a.sh", "b.sh", "c.sh", "theirs.sh"}
 
-    def test_one_that_somebody_changed_stays(self, jobs: FolderJobs):
+    def test_a_former_example_that_somebody_changed_stays(self, jobs: FolderJobs):
         write(jobs, files(a="1", old="3"))
         jobs.place(f"{EXAMPLES}/old.sh").write_text("mine now")
         found = write(jobs, files(a="1"))
         assert (found.removed, found.kept) == ([], ["old.sh"])
         assert jobs.names() == {RECORD, "a.sh", "old.sh"}
 
-    def test_a_run_that_was_stopped_leaves_nothing_unknown(self, jobs: FolderJobs, monkeypatch: pytest.MonkeyPatch):
-        """Whichever call it was stopped at, the next run removes what is no example any more."""
+    def test_a_run_after_a_stopped_one_removes_old_examples(self, jobs: FolderJobs, monkeypatch: pytest.MonkeyPatch):
+        """The run is stopped at each of its calls of `put` in turn."""
         for calls in range(4):
             write(jobs, files(a="1", **{f"old{calls}": "2"}))
-            real, count = jobs.put, 0
+            allowed = [FolderJobs.put] * calls
 
-            def put(rows: Mapping[str, str], mode: int = 0o644, *, real=real, most: int = calls) -> list[str]:
-                nonlocal count
-                count += 1
-                if count > most:
+            def put(self: FolderJobs, rows: Mapping[str, str], *, allowed: list[Any] = allowed) -> list[str]:
+                if not allowed:
                     raise KeyboardInterrupt
-                return real(rows, mode)
+                return allowed.pop()(self, rows)
 
             with monkeypatch.context() as patch:
-                patch.setattr(FolderJobs, "put", lambda _self, rows, mode=0o644, put=put: put(rows, mode))
-                try:
+                patch.setattr(FolderJobs, "put", put)
+                with pytest.raises(KeyboardInterrupt) if calls < 3 else nullcontext():
                     write(jobs, files(a="1", new="3"))
-                except KeyboardInterrupt:
-                    assert calls < 3
             write(jobs, files(a="1"))
             assert jobs.names() == {RECORD, "a.sh"}
 
 
 def file(stack: str) -> tuple[str, str]:
-    """The project's own stack file: the tests' project has `dev` only."""
+    """Return the option for a stack file of this repository: the tests' project has only `dev`."""
     return "--config-file", str(EVERY[stack])
 
 
 class TestWithoutACluster:
-    def test_the_list_says_what_is_left_out_and_why(self, hpc: Hpc):
+    def test_the_list_has_left_out_examples_with_the_reason(self, hpc: Hpc):
         ended = hpc("examples", "dev", "--list")
         assert (ended.code, ended.err) == (0, "")
         assert "hello.sh" in ended.out
         assert "  mpi.sh                the machines have no Open MPI" in ended.out
 
-    def test_the_list_is_json_for_programs(self, hpc: Hpc):
-        found = json.loads(hpc("examples", "a3mega", *file("a3mega"), "--list", "--json").out)
-        options = {one["name"]: one["options"] for one in found["examples"]}
+    def test_the_list_as_json_has_options_and_left_out_examples(self, hpc: Hpc):
+        document = json.loads(hpc("examples", "a3mega", *file("a3mega"), "--list", "--json").out)
+        options = {row["name"]: row["options"] for row in document["examples"]}
         assert options["pytorch.sh"]["gpus-per-node"] == "h100:8"
         assert "mpi.sh" in options
-        assert not found["left_out"]
+        assert not document["left_out"]
         dev = json.loads(hpc("examples", "dev", "--list", "--json").out)
         assert "mpi.sh" in dev["left_out"]
 
-    def test_a_dry_run_names_the_files(self, hpc: Hpc):
+    def test_a_dry_run_lists_the_files(self, hpc: Hpc):
         shown = hpc("examples", "nebius", *file("nebius"), "--dry-run").out.splitlines()
         assert "/opt/apps/hpc/examples/train.py" in shown
 
-    def test_copies_are_written_once(self, hpc: Hpc, tmp_path: Path):
+    def test_copies_that_do_not_differ_are_not_written_again(self, hpc: Hpc, tmp_path: Path):
         folder = tmp_path / "deep/examples"
         line = ("examples", "a3mega", *file("a3mega"), "--copy-to", str(folder), "--json")
-        first, again = hpc(*line), hpc(*line)
+        first, second = hpc(*line), hpc(*line)
         assert {"README", "env.sh", "hello.sh", "train.py"} <= set(json.loads(first.out)["changed"])
-        assert json.loads(again.out)["changed"] == []
+        assert json.loads(second.out)["changed"] == []
         assert (folder / "hello.sh").stat().st_mode & 0o111
 
-    def test_a_folder_that_is_a_file_is_named(self, hpc: Hpc, tmp_path: Path):
+    def test_copy_to_a_file_is_an_error(self, hpc: Hpc, tmp_path: Path):
         (tmp_path / "file").write_text("")
         ended = hpc("examples", "a3mega", *file("a3mega"), "--copy-to", str(tmp_path / "file"))
-        assert ended.err.startswith(f"error: can't write to {tmp_path}/file")
+        assert ended.error.startswith(f"error: can't write to {tmp_path}/file")
 
     @pytest.mark.parametrize(
         ("arguments", "error"),
@@ -142,7 +140,7 @@ class TestWithoutACluster:
             ((), "dev"),
         ],
     )
-    def test_what_does_not_go_together_or_is_not_up(self, hpc: Hpc, arguments: tuple[str, ...], error: str):
+    def test_wrong_options_and_a_stack_not_up_are_refused(self, hpc: Hpc, arguments: tuple[str, ...], error: str):
         ended = hpc("examples", "dev", *arguments)
         assert (ended.code, ended.out) == (1, "")
         assert error in ended.err

@@ -1,4 +1,4 @@
-"""`./hpc warm-up`: what the nodes are asked to download, and what is refused."""
+"""`./hpc warm-up`: the request for downloads, and what is refused."""
 
 import json
 from typing import Any
@@ -14,34 +14,36 @@ from tests.cli.conftest import Hpc, patch_outputs
 
 
 @pytest.fixture
-def ran(root: object, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the nodes of stack `dev`, which is up, were asked to download."""
-    asked: list[dict[str, Any]] = []
+def requests(root: object, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The files and the requests that stack `dev`, which is up, was given."""
+    given: list[dict[str, Any]] = []
     patch_outputs(monkeypatch, OUTPUTS)
     monkeypatch.setattr(Scheduler, "nodes", lambda _: parse_nodes(NODES))
-    monkeypatch.setattr(Jobs, "put", lambda _, files: asked.append({"files": set(files)}))
-    monkeypatch.setattr(warm_up, "_run", lambda _, text: asked.append(json.loads(text)) or 0)
-    return asked
+    monkeypatch.setattr(Jobs, "put", lambda _, files: given.append({"files": set(files)}))
+    monkeypatch.setattr(warm_up, "_run", lambda _, text: given.append(json.loads(text)) or 0)
+    return given
 
 
-def test_images_of_the_command_line(ran: list[dict[str, Any]], hpc: Hpc):
+def test_images_and_nodes_of_the_command_line_are_requested(requests: list[dict[str, Any]], hpc: Hpc):
     assert hpc("warm-up", "dev", "--image", "alpine:3.20", "--nodes", "cpu-1", "--seconds", "90").code == 0
-    written, asked = ran
-    assert (asked["images"], asked["seconds"]) == (["alpine:3.20"], 90)
-    assert [(row["name"], row["nodes"], row["others"]) for row in asked["partitions"]] == [
+    written, request = requests
+    assert (request["images"], request["seconds"]) == (["alpine:3.20"], 90)
+    assert [(row["name"], row["nodes"], row["others"]) for row in request["partitions"]] == [
         ("cpu", ["dev-cpu-1"], ["dev-cpu-0"])
     ]
     assert written["files"] == {"/opt/apps/hpc/warm_up/warm_up.py", "/opt/apps/hpc/warm_up/warm_up.sh"}
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("options", "message"),
     [
         ([], "there is nothing to download"),
         (["--image", "docker://alpine"], "--image 'docker://alpine': allowed is an image as registries name it"),
         (["--image", "nvcr.io#nvidia/pytorch"], "with / after the registry"),
     ],
 )
-def test_what_is_wrong_is_refused(ran: list[dict[str, Any]], hpc: Hpc, words: list[str], text: str):
-    assert text in hpc("warm-up", "dev", *words).error
-    assert ran == []
+def test_a_request_without_downloads_or_with_a_wrong_image_is_refused(
+    requests: list[dict[str, Any]], hpc: Hpc, options: list[str], message: str
+):
+    assert message in hpc("warm-up", "dev", *options).error
+    assert requests == []
