@@ -1,4 +1,4 @@
-"""The commands `mlperf prepare`, `run` and `report --stack`, with a stand-in for the cluster's Slurm."""
+"""The commands `mlperf prepare`, `run` and `report --stack`, with a stand-in for the jobs of a cluster."""
 
 import re
 import subprocess
@@ -27,22 +27,23 @@ SD = Benchmark.STABLE_DIFFUSION
 
 @dataclass
 class StandIn:
-    """Jobs of a cluster: what is submitted ends after some looks, with the states that a test gives."""
+    """Jobs of a cluster: a submitted job is pending, then running, then ended with the state that a test sets."""
 
     folder: Path
-    sight: str = GOOD
+    data_folder: str = GOOD
     queue: str = ""
-    ends: Mapping[str, str] = field(default_factory=dict)
-    """Last states by the job's name; COMPLETED otherwise."""
+    end_states: Mapping[str, str] = field(default_factory=dict)
+    """Last states by the job's name; of other jobs it is COMPLETED."""
     stack: str = "nebius"
     user: str = "alice"
     submitted: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
-    looks: int = 0
+    waits: int = 0
     interrupts: bool = False
-    log: Callable[[int], list[str]] = lambda _look: []
+    log: Callable[[int], list[str]] = lambda _waits: []
+    """Returns the lines of the log after so many waits."""
 
     def put(self, files: Mapping[str, str]) -> list[str]:
         self.written += files
@@ -57,7 +58,7 @@ class StandIn:
 
     def run(self, line: str, seconds: float = 60) -> str:
         if "df -B1" in line:
-            return self.sight
+            return self.data_folder
         if line.startswith("squeue"):
             return self.queue
         if line.startswith("tail"):
@@ -66,7 +67,7 @@ class StandIn:
             return "" if "/none.out" in line else "/mlperf-sd/logs/101_train_02x08x08.out\n"
         if "grep -anE" in line:
             file = self.folder / "log"
-            file.write_bytes(text(self.log(self.looks)))
+            file.write_bytes(text(self.log(self.waits)))
             done = subprocess.run(
                 ["bash", "-c", re.sub(r" /mlperf-sd/\S+", f" {file}", line)], capture_output=True, text=True, check=True
             )
@@ -78,51 +79,51 @@ class StandIn:
         return ""
 
     def wait(self, ids: Iterator[str], on_change, seconds: float | None = None) -> Mapping[str, JobState]:
-        self.looks += 1
-        if self.interrupts and self.looks > 2:
+        self.waits += 1
+        if self.interrupts and self.waits > 2:
             raise KeyboardInterrupt
-        found = {}
+        states = {}
         for number in ids:
-            name = self._name(number)
-            state = ["PENDING", "RUNNING", self.ends.get(name, "COMPLETED")][min(self.looks, 3) - 1]
+            end = self.end_states.get(self._name(number), "COMPLETED")
+            state = ["PENDING", "RUNNING", end][min(self.waits, 3) - 1]
             reason = "Priority" if state == "PENDING" else ""
-            found[number] = JobState(id=number, state=state, reason=reason, nodes="worker-0", exit_code="1:0")
-        on_change(found)
-        return found
+            states[number] = JobState(id=number, state=state, reason=reason, nodes="worker-0", exit_code="1:0")
+        on_change(states)
+        return states
 
     def _name(self, number: str) -> str:
         index = int(number) - 101
         if not 0 <= index < len(self.submitted):
             return ""
-        found = re.search(r"--job-name=(\S+)", self.submitted[index][0])
-        return found[1] if found else ""
+        name = re.search(r"--job-name=(\S+)", self.submitted[index][0])
+        return name[1] if name else ""
 
 
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    made = StandIn(tmp_path)
-    place = JobCluster(jobs=made, config=config("nebius"))  # type: ignore[arg-type]
-    monkeypatch.setattr(job_cluster, "read_cluster", lambda _stack, _user: place)
-    return made
+    stand_in = StandIn(tmp_path)
+    cluster = JobCluster(jobs=stand_in, config=config("nebius"))  # type: ignore[arg-type]
+    monkeypatch.setattr(job_cluster, "read_cluster", lambda _stack, _user: cluster)
+    return stand_in
 
 
 class TestPrepare:
-    def test_its_jobs_are_submitted_and_waited_for(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+    def test_jobs_are_submitted_and_their_progress_is_printed(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         prepare("nebius", SD)
         assert [options for _, options in jobs.submitted] == [{}, *[{"dependency": "singleton,afterok:101"}] * 3]
-        told = capsys.readouterr().err
-        assert "mlperf-sd-code: job 101\n" in told
-        assert "mlperf-sd-dataset: pending (Priority)\n" in told
-        assert "mlperf-sd-dataset: running on worker-0\n" in told
-        assert told.count("mlperf-sd-dataset: Transferred: 5 GiB / 10 GiB, 50%\n") == 1
-        assert told.endswith("Next: ./hpc mlperf run nebius stable-diffusion --data /mlperf-sd --nodes N\n")
+        err = capsys.readouterr().err
+        assert "mlperf-sd-code: job 101\n" in err
+        assert "mlperf-sd-dataset: pending (Priority)\n" in err
+        assert "mlperf-sd-dataset: running on worker-0\n" in err
+        assert err.count("mlperf-sd-dataset: Transferred: 5 GiB / 10 GiB, 50%\n") == 1
+        assert err.endswith("Next: ./hpc mlperf run nebius stable-diffusion --data /mlperf-sd --nodes N\n")
 
-    def test_what_a_run_needs_besides_is_named(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+    def test_the_next_command_has_image_and_checkpoint(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         prepare("nebius", Benchmark.GPT3, checkpoint="/models/gpt3", image="r.example#a/b:1")
         options = "--data /gpt3 --image r.example#a/b:1 --checkpoint /models/gpt3 --nodes N"
         assert capsys.readouterr().err.endswith(f"Next: ./hpc mlperf run nebius gpt3 {options}\n")
 
-    def test_jobs_that_are_in_the_queue_are_waited_for(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+    def test_jobs_in_the_queue_are_not_submitted_again(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.queue = (
             "mlperf-sd-dataset|77|/mlperf-sd|Priority\nother|78|(null)|None\nmlperf-sd-image|79|/another|None\n"
             "mlperf-sd-checkpoint|80|/mlperf-sd|DependencyNeverSatisfied\n"
@@ -133,29 +134,29 @@ class TestPrepare:
         assert all("#SBATCH --comment=/mlperf-sd\n" in script for script, _ in jobs.submitted)
         assert "mlperf-sd-dataset: job 77 is in the queue already" in capsys.readouterr().err
 
-    def test_a_failed_job_is_shown_with_the_end_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        jobs.ends = {"mlperf-sd-dataset": "FAILED"}
+    def test_a_failed_job_is_printed_with_the_end_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.end_states = {"mlperf-sd-dataset": "FAILED"}
         with pytest.raises(CliError, match=r"^mlperf-sd-dataset failed\. Run the command again"):
             prepare("nebius", SD)
         assert "mlperf-sd-dataset, job 102, failed. The end of its log:\nTransferred" in capsys.readouterr().err
 
-    def test_an_interrupt_leaves_the_jobs(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+    def test_an_interrupt_cancels_no_job(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.interrupts = True
         with pytest.raises(Exit):
             prepare("nebius", SD)
         assert "The jobs go on: mlperf-sd-code, " in capsys.readouterr().err
         assert jobs.cancelled == []
 
-    def test_a_folder_that_is_missing_submits_nothing(self, jobs: StandIn):
-        jobs.sight = "none\n"
+    def test_nothing_is_submitted_without_a_data_folder(self, jobs: StandIn):
+        jobs.data_folder = "none\n"
         with pytest.raises(CliError, match="install -d -o alice /mlperf-sd"):
             prepare("nebius", SD)
         assert jobs.submitted == []
 
-    def test_files_that_are_gone_are_looked_for_again(self, jobs: StandIn):
+    def test_marks_of_the_jobs_are_removed_if_a_file_is_missing(self, jobs: StandIn):
         prepare("nebius", SD)
         assert jobs.removed == []
-        jobs.sight = f"{GOOD}missing checkpoints/sd/512-base-ema.ckpt\n"
+        jobs.data_folder = f"{GOOD}missing checkpoints/sd/512-base-ema.ckpt\n"
         prepare("nebius", SD)
         (line,) = jobs.removed
         folder = jobs.folder / "mlperf-sd"
@@ -163,29 +164,29 @@ class TestPrepare:
         for name in ("code", "copy-sd-data", "image-x.sqsh", "mlperf-sd-code-1.out"):
             (folder / ".hpc" / name).touch()
         subprocess.run(["bash", "-c", line.replace("/mlperf-sd", str(folder))], check=True)
-        assert [one.name for one in (folder / ".hpc").iterdir()] == ["mlperf-sd-code-1.out"]
+        assert [path.name for path in (folder / ".hpc").iterdir()] == ["mlperf-sd-code-1.out"]
 
-    def test_storage_that_is_small_is_a_warning(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        jobs.sight = f"folder\nwritable\ndf {10**12} /\n"
+    def test_a_small_file_system_is_a_warning(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.data_folder = f"folder\nwritable\ndf {10**12} /\n"
         prepare("nebius", SD)
-        told = capsys.readouterr().err
-        assert "warning: --data /mlperf-sd: its file system has 931 GiB, and the guide plans 2048 GiB" in told
-        assert "warning: --data /mlperf-sd: the folder is on the file system of /" in told
+        err = capsys.readouterr().err
+        assert "warning: --data /mlperf-sd: its file system has 931 GiB, and the guide plans 2048 GiB" in err
+        assert "warning: --data /mlperf-sd: the folder is on the file system of /" in err
 
-    def test_a_dry_run_prints_what_would_be_submitted(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+    def test_a_dry_run_prints_the_job_scripts(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         prepare("nebius", SD, data="/data", dry_run=True)
-        shown = capsys.readouterr().out
+        out = capsys.readouterr().out
         golden = ROOT / "tests/golden/mlperf/nebius"
         for name in ("mlperf-sd-code.sh", "mlperf-sd-dataset.sh", "mlperf-sd-image.sh"):
-            assert (golden / name).read_text() in shown.replace("\n\n=====", "\n=====")
+            assert (golden / name).read_text() in out.replace("\n\n=====", "\n=====")
         assert jobs.submitted == []
 
 
 class TestRun:
-    def test_intervals_are_shown_as_they_come_and_then_the_report(
+    def test_intervals_are_printed_during_the_run_and_then_the_report(
         self, jobs: StandIn, capsys: pytest.CaptureFixture[str]
     ):
-        jobs.log = lambda look: [[], reference()[: -30 - 6], reference()][min(look, 3) - 1]
+        jobs.log = lambda waits: [[], reference()[: -30 - 6], reference()][min(waits, 3) - 1]
         run("nebius", SD, nodes=2)
         printed = capsys.readouterr()
         assert printed.out.startswith(" interval |     steps     |")
@@ -195,40 +196,40 @@ class TestRun:
         assert len(lines) == 10
         assert jobs.written == ["/opt/apps/hpc/env.sh"]
 
-    def test_a_slow_run_fails(self, jobs: StandIn, tmp_path: Path):
-        jobs.log = lambda _look: [*preamble(), *blocks([25_000] * 3)]
+    def test_a_slow_run_has_exit_code_1(self, jobs: StandIn, tmp_path: Path):
+        jobs.log = lambda _waits: [*preamble(), *blocks([25_000] * 3)]
         with pytest.raises(Exit) as raised:
             run("nebius", SD, nodes=2, png=tmp_path / "x.png")
         assert raised.value.exit_code == 1
         assert (tmp_path / "x.png").exists()
 
     @pytest.mark.parametrize(("state", "code"), [("TIMEOUT", 0), ("FAILED", 1), ("NODE_FAIL", 1)])
-    def test_a_job_that_failed_fails_whatever_its_times(self, jobs: StandIn, state: str, code: int):
-        jobs.log, jobs.ends = lambda _look: reference(), {"mlperf-train_02x08x08": state}
+    def test_a_failed_job_has_exit_code_1_whatever_its_times(self, jobs: StandIn, state: str, code: int):
+        jobs.log, jobs.end_states = lambda _waits: reference(), {"mlperf-train_02x08x08": state}
         with pytest.raises(Exit) if code else nullcontext() as raised:
             run("nebius", SD, nodes=2)
         assert (raised.value.exit_code if raised else 0) == code
 
-    def test_a_job_without_a_log_is_an_error_with_its_end(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        jobs.ends = {"mlperf-train_02x08x08": "FAILED"}
+    def test_a_job_without_a_log_is_an_error(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.end_states = {"mlperf-train_02x08x08": "FAILED"}
         with pytest.raises(CliError, match=r"/mlperf-sd/logs/101_train_02x08x08\.out is empty"):
             run("nebius", SD, nodes=2)
-        jobs.log, jobs.looks = lambda _look: ["srun: error: no container"], 0
+        jobs.log, jobs.waits = lambda _waits: ["srun: error: no container"], 0
         with pytest.raises(CliError, match="has no line with :::MLLOG: it is no log"):
             run("nebius", SD, nodes=2)
         assert "Job 101 ended as FAILED. The end of its log:\nTransferred" in capsys.readouterr().err
 
-    def test_an_interrupt_says_how_to_go_on(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+    def test_an_interrupt_prints_how_to_report_and_cancel(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.interrupts = True
         with pytest.raises(Exit) as raised:
             run("nebius", SD, nodes=2)
         assert raised.value.exit_code == 130
-        told = capsys.readouterr().err
-        assert "./hpc mlperf report 101 --stack nebius --data /mlperf-sd --as alice" in told
-        assert "./hpc run nebius --as alice -- scancel 101" in told
+        err = capsys.readouterr().err
+        assert "./hpc mlperf report 101 --stack nebius --data /mlperf-sd --as alice" in err
+        assert "./hpc run nebius --as alice -- scancel 101" in err
         assert jobs.cancelled == []
 
-    def test_a_login_machine_that_stays_away_leaves_the_jobs(self, jobs: StandIn, monkeypatch: pytest.MonkeyPatch):
+    def test_a_login_machine_without_answer_cancels_no_job(self, jobs: StandIn, monkeypatch: pytest.MonkeyPatch):
         def lost(*_: object) -> None:
             raise CliError("login: does not answer")
 
@@ -240,43 +241,42 @@ class TestRun:
             prepare("nebius", SD)
         assert jobs.cancelled == []
 
-    def test_what_is_not_prepared_is_named(self, jobs: StandIn):
-        jobs.sight = GOOD + "".join(f"missing {one}\n" for one in NEEDED_FILES["stable_diffusion"])
+    def test_files_that_are_not_prepared_are_named(self, jobs: StandIn):
+        jobs.data_folder = GOOD + "".join(f"missing {file}\n" for file in NEEDED_FILES["stable_diffusion"])
         with pytest.raises(CliError) as raised:
             run("nebius", SD, nodes=2)
         assert "without training/stable_diffusion/run_and_time.sh and 8 more" in str(raised.value)
         assert "./hpc mlperf prepare nebius stable-diffusion --data /mlperf-sd" in str(raised.value)
         assert jobs.submitted == []
 
-    def test_without_waiting_it_says_how_to_report(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+    def test_no_wait_prints_the_command_to_report(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         run("nebius", SD, nodes=2, no_wait=True)
         assert "Report it with: ./hpc mlperf report 101 --stack nebius" in capsys.readouterr().err
-        assert jobs.looks == 0
+        assert jobs.waits == 0
 
 
 class TestReportOfACluster:
-    def test_a_path_that_is_no_file_is_not_called_empty(
+    def test_a_path_that_is_no_file_is_an_error(
         self, jobs: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ):
         with pytest.raises(CliError, match=r"/mlperf-sd/none\.out is no file on the cluster that alice can read"):
             report("/mlperf-sd/none.out", stack="nebius")
-        jobs.log = lambda _look: reference()
+        jobs.log = lambda _waits: reference()
         report("/mlperf-sd/there.out", stack="nebius")
         monkeypatch.setattr(jobs, "run", lambda line, _seconds=60: "/bobs/1.out\n" if "scontrol" in line else "")
         with pytest.raises(CliError, match=r"/bobs/1\.out is no file on the cluster that alice can read"):
             report("1", stack="nebius")
         assert " AVG: 20.51s" in capsys.readouterr().out
 
-    def test_a_job_is_reported_with_the_lines_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        bad = ":::MLLOG hello"
-        jobs.log = lambda _look: [*reference(), bad, event(1, "run_stop")[:-10]]
+    def test_damaged_lines_of_the_log_are_noted(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
+        jobs.log = lambda _waits: [*reference(), ":::MLLOG hello", event(1, "run_stop")[:-10]]
         report("101", stack="nebius")
         printed = capsys.readouterr()
         assert " AVG: 20.51s <= 21.38s (target for 2xH100 GPU)\n" in printed.out
         line = len(reference()) + 1
         assert f"note: line {line} is left out, and 1 more lines: :::MLLOG has no JSON object.\n" in printed.err
 
-    def test_a_job_that_nobody_knows_is_an_error(self, jobs: StandIn, monkeypatch: pytest.MonkeyPatch):
+    def test_an_unknown_job_is_an_error(self, jobs: StandIn, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(jobs, "run", lambda _line, _seconds=60: "")
         with pytest.raises(CliError, match="no log of job 9 is in /mlperf-sd/logs or /gpt3/logs"):
             report("9", stack="nebius")

@@ -1,4 +1,4 @@
-"""nccl build and nccl run; ssh is a stand-in that runs the line here, and so are Slurm's commands."""
+"""`nccl build` and `nccl run`. ssh runs the command line on this machine; Slurm's commands are stand-ins."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def outputs(cluster: ClusterConfig) -> dict[str, Any]:
 
 
 class Site:
-    """A cluster whose login machine is a folder of this one."""
+    """A cluster whose login machine is a folder of this machine."""
 
     def __init__(self, folder: Path, tool: Tool) -> None:
         self.home, self.tool, self.folder = folder / "login", tool, folder
@@ -56,7 +56,7 @@ class Site:
         self.states("COMPLETED")
 
     def states(self, *states: str, code: str = "0:0") -> None:
-        """What squeue says of job 7, one after another; of jobs by name there are none."""
+        """Set the states that squeue prints of job 7, one after another. No job is found by its name."""
         for number, state in enumerate(states):
             line = row("7", state, code, "0:09", "Resources", "n-[0-1]")
             (self.folder / f"squeue-{number}").write_text(line + "\n")
@@ -76,7 +76,7 @@ class Site:
         (self.home / "nccl/logs" / name).write_text(text)
 
     def run(self, hpc: Hpc, *more: str) -> Ended:
-        """`nccl run` of a user who has built the programs."""
+        """Run `nccl run` as a user who has built the programs."""
         self.built()
         return hpc("nccl", "run", "a3mega", *more)
 
@@ -102,7 +102,7 @@ def site(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 class TestBuild:
-    def test_progress_is_shown_and_the_environment_written(self, hpc: Hpc, site: Site, tmp_path: Path):
+    def test_progress_is_printed_and_the_environment_is_written(self, hpc: Hpc, site: Site, tmp_path: Path):
         site.states("PENDING", "RUNNING", "RUNNING", "COMPLETED")
         site.log("noise\n==> image: importing\n==> nccl-tests: building\n", "7-build.log")
         ended = hpc("nccl", "build", "a3mega")
@@ -111,8 +111,7 @@ class TestBuild:
             "Built nccl-tests 2.13.11 in nvidia/pytorch:24.04-py3, in nccl/nccl-tests-2.13.11-24.04-py3 of alice.\n"
             "Next: ./hpc nccl run a3mega\n"
         )
-        shown = [line.partition("] ")[2] for line in ended.err.splitlines()]
-        assert shown == [
+        assert [line.partition("] ")[2] for line in ended.err.splitlines()] == [
             "job 7 waits for nodes that other jobs have (Resources)",
             "job 7 runs on n-[0-1]",
             "image: importing",
@@ -129,7 +128,7 @@ class TestBuild:
             ("nebius", "The nodes have nccl-tests: there is nothing to build. Next: ./hpc nccl run nebius\n"),
         ],
     )
-    def test_what_is_there_is_not_built(
+    def test_an_existing_build_is_not_built_again(
         self, hpc: Hpc, site: Site, monkeypatch: pytest.MonkeyPatch, stack: str, said: str
     ):
         site.built()
@@ -137,7 +136,7 @@ class TestBuild:
         ended = hpc("nccl", "build", stack)
         assert (ended.code, said in ended.out, site.submitted) == (0, True, False)
 
-    def test_a_build_that_runs_is_waited_for(self, hpc: Hpc, site: Site):
+    def test_a_running_build_is_waited_for(self, hpc: Hpc, site: Site):
         (site.folder / "queued").write_text("7\n")
         ended = hpc("nccl", "build", "a3mega", "--as", "bob")
         assert ended.code == 0, ended.err
@@ -145,7 +144,7 @@ class TestBuild:
         assert not site.submitted
         assert set((site.folder / "as").read_text().split()) == {"bob"}
 
-    def test_a_failure_shows_the_end_of_the_log(self, hpc: Hpc, site: Site):
+    def test_a_failed_build_is_printed_with_the_end_of_its_log(self, hpc: Hpc, site: Site):
         site.states("FAILED", code="1:0")
         site.log("\n".join(f"line {number}" for number in range(100)) + "\n\x1b]0;evil\x07", "7-build.log")
         ended = hpc("nccl", "build", "a3mega")
@@ -181,12 +180,12 @@ class TestRun:
         assert '/all_reduce_perf"' in site.script
         assert Path("x.log").exists()
 
-    def test_without_a_build_the_command_is_named(self, hpc: Hpc, site: Site):
+    def test_without_a_build_the_command_to_build_is_named(self, hpc: Hpc, site: Site):
         ended = hpc("nccl", "run", "a3mega")
         assert ended.err == "error: alice has no NCCL test yet. Build it with: ./hpc nccl build a3mega --as alice\n"
         assert not site.submitted
 
-    def test_all_that_is_wrong_is_said_at_once(self, hpc: Hpc, site: Site):
+    def test_all_errors_of_the_options_are_reported_together(self, hpc: Hpc, site: Site):
         line = (
             "--nodes 3 --nodelist a3mega-[0-5] --collective allgather --min 4G --max 1G --over fabric --binaries $(id)"
         )
@@ -216,22 +215,22 @@ class TestRun:
             ("--pairs --nodes 4 -o x.log", "--pairs goes without --nodes, --output. --nodelist names the nodes to"),
         ],
     )
-    def test_errors_say_what_there_is(self, hpc: Hpc, site: Site, line: str, error: str):
+    def test_wrong_options_are_refused(self, hpc: Hpc, site: Site, line: str, error: str):
         Path("x.log").write_text("mine")
         ended = site.run(hpc, *line.split())
         assert (ended.code, error in ended.err, site.submitted) == (1, True, False), ended.err
 
     def test_ctrl_c_cancels_the_job(self, hpc: Hpc, site: Site, monkeypatch: pytest.MonkeyPatch):
-        def pressed(*_: object) -> None:
+        def interrupt(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Jobs, "wait", pressed)
+        monkeypatch.setattr(Jobs, "wait", interrupt)
         ended = site.run(hpc)
         assert ended.code == 130
         assert (site.folder / "cancelled").read_text() == "--quiet 7\n"
         assert ended.err.endswith("Job 7 was cancelled.\nInterrupted.\n")
 
-    def test_a_login_machine_that_is_away_for_a_moment_ends_nothing(self, hpc: Hpc, site: Site, tool: Tool):
+    def test_a_short_failure_of_the_login_machine_is_retried(self, hpc: Hpc, site: Site, tool: Tool):
         site.log(LOG)
         first = (site.folder / "bin/squeue").read_text()
         tool("squeue", f"[ -e {site.folder}/away ] || {{ touch {site.folder}/away; exit 255; }}\n{first}")
@@ -239,7 +238,7 @@ class TestRun:
         assert Path("nccl-a3mega-all_gather-7.log").exists()
         assert ended.err.count("Trying again for 120 s.") == 1
 
-    def test_one_that_stays_away_leaves_the_job_to_itself(
+    def test_a_login_machine_that_does_not_answer_cancels_no_job(
         self, hpc: Hpc, site: Site, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(jobs, "_LOST_SECONDS", -1.0)
@@ -250,7 +249,7 @@ class TestRun:
 
 class TestDryRun:
     @pytest.mark.parametrize("command", ["build", "run"])
-    def test_prints_the_script_of_a_stack_that_is_not_up(
+    def test_the_job_script_of_a_stack_that_is_not_up_is_printed(
         self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch, command: str
     ):
         monkeypatch.setattr(project, "ROOT", ROOT)
@@ -258,7 +257,7 @@ class TestDryRun:
         golden = (ROOT / f"tests/golden/jobs/a3mega-{command}.sh").read_text()
         assert (ended.code, ended.out, ended.err) == (0, golden, "")
 
-    def test_a_rehearsal_measures_nothing(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_rehearsal_is_refused(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch):
         patch_outputs(monkeypatch, outputs(config("dev")))
         for command in ("build", "run"):
             ended = hpc("nccl", command, "dev")
@@ -270,7 +269,7 @@ class TestDryRun:
 
 
 class TestFailures:
-    def test_a_job_that_fails_leaves_its_log_here(self, hpc: Hpc, site: Site):
+    def test_the_log_of_a_failed_job_is_saved(self, hpc: Hpc, site: Site):
         site.states("FAILED", code="1:0")
         site.log("==> warm-up\nthe warm-up failed\n")
         ended = site.run(hpc)
@@ -279,8 +278,8 @@ class TestFailures:
         )
         assert Path("nccl-a3mega-all_gather-7.log").exists()
 
-    def test_wrong_results_are_reported_although_the_job_failed(self, hpc: Hpc, site: Site):
-        """nccl-tests ends with exit code 1 then (src/common.cu)."""
+    def test_wrong_results_of_a_failed_job_are_reported(self, hpc: Hpc, site: Site):
+        """nccl-tests ends with exit code 1 after wrong results (src/common.cu)."""
         site.states("FAILED", code="1:0")
         site.log(LOG.replace("    N/A    347.0", "     12    347.0").replace("values : 0 OK", "values : 12 FAILED"))
         ended = site.run(hpc, "--check")
@@ -290,16 +289,16 @@ class TestFailures:
         assert "Result: fail" in ended.out
         assert "Wrong results: 12 wrong elements at 8 MiB" in ended.out
 
-    def test_one_that_was_out_of_time_fails_with_the_rows_that_it_had(self, hpc: Hpc, site: Site):
+    def test_rows_of_a_job_with_a_timeout_are_reported(self, hpc: Hpc, site: Site):
         site.states("TIMEOUT", code="0:15")
         site.log(LOG.partition("  8589934592")[0])
         ended = site.run(hpc, "--json")
         document = json.loads(ended.out)
-        assert [one["size"] for one in document["runs"][0]["rows"]] == [8 << 20]
-        assert "nccl-truncated" in [one["id"] for one in document["findings"]]
+        assert [row["size"] for row in document["runs"][0]["rows"]] == [8 << 20]
+        assert "nccl-truncated" in [finding["id"] for finding in document["findings"]]
         assert "job 7 ended as TIMEOUT" in ended.error
 
-    def test_one_that_never_ran_has_no_log(self, hpc: Hpc, site: Site):
+    def test_a_cancelled_job_has_no_log(self, hpc: Hpc, site: Site):
         site.states("CANCELLED")
         ended = site.run(hpc)
         assert ended.err.endswith("ended as CANCELLED (exit code 0:0) on n-[0-1], without a log.\n")
@@ -312,32 +311,34 @@ MEGA = (185.3, 187.2, 188.2)
 
 
 class PairsSite:
-    """Six nodes; `slow` have a quarter of the bandwidth, and `states` are slurmctld's."""
+    """A cluster of six nodes: those in `slow` have a quarter of the bandwidth, and `states` are slurmctld's."""
 
     def __init__(self) -> None:
         self.slow: set[str] = set()
         self.states = dict.fromkeys(NODES, "IDLE")
         self.submitted: list[list[str]] = []
         self.cancelled: list[str] = []
-        self.ends = "COMPLETED"
+        self.end_state = "COMPLETED"
 
     def submit(self, script: str, **__: object) -> str:
-        found = re.search(r"--nodelist=a3mega-a3mega-(?:\[([0-9])[-,]([0-9])\])", script)
-        assert found
+        numbers = re.search(r"--nodelist=a3mega-a3mega-(?:\[([0-9])[-,]([0-9])\])", script)
+        assert numbers
         assert "#SBATCH --nodes=2\n" in script
-        self.submitted.append([f"a3mega-a3mega-{number}" for number in found.groups()])
+        self.submitted.append([f"a3mega-a3mega-{number}" for number in numbers.groups()])
         return str(30 + len(self.submitted))
 
     def wait(self, ids: Mapping[str, object], changed: object, __: float) -> dict[str, JobState]:
-        states = {job: JobState(id=job, state=self.ends, reason="None", exit_code="0:0", elapsed="9") for job in ids}
+        states = {
+            job: JobState(id=job, state=self.end_state, reason="None", exit_code="0:0", elapsed="9") for job in ids
+        }
         changed(states)  # type: ignore[operator]
         return states
 
     def run(self, line: str, **__: object) -> str:
-        if not (found := re.search(r"logs/([0-9]+)\.log", line)):
+        if not (job := re.search(r"logs/([0-9]+)\.log", line)):
             return ""
-        nodes = self.submitted[int(found[1]) - 31]
-        busbw = [one * (0.25 if self.slow & set(nodes) else 1.0) for one in MEGA]
+        nodes = self.submitted[int(job[1]) - 31]
+        busbw = [value * (0.25 if self.slow & set(nodes) else 1.0) for value in MEGA]
         facts = "machine_type=a3-megagpu-8g nodes=2 collective=all_gather"
         return log(lines=measured(busbw=busbw, first=2 * GIB), hosts=nodes, facts=facts)
 
@@ -347,22 +348,22 @@ def pairs_site(root: Path, monkeypatch: pytest.MonkeyPatch) -> PairsSite:
     settings = load("a3mega")
     settings["hpc:cluster"]["nodesets"]["a3mega"]["count"] = 6
     patch_outputs(monkeypatch, outputs(parse_stack(settings)))
-    found = PairsSite()
+    site = PairsSite()
     monkeypatch.setattr("cli.commands.jobs.nccl.is_built", lambda *_: True)
     monkeypatch.setattr("cli.commands.jobs.job_cluster.JobCluster.prepare", lambda *_: None)
     monkeypatch.setattr(
         Scheduler,
         "nodes",
-        lambda _: {name: Node(name=name, states=parse(state)) for name, state in found.states.items()},
+        lambda _: {name: Node(name=name, states=parse(state)) for name, state in site.states.items()},
     )
-    monkeypatch.setattr(Jobs, "cancel", lambda _, ids: found.cancelled.extend(ids))
+    monkeypatch.setattr(Jobs, "cancel", lambda _, ids: site.cancelled.extend(ids))
     for name in ("submit", "wait", "run"):
-        method = getattr(found, name)
-        monkeypatch.setattr(Jobs, name, lambda _, *given, _method=method, **more: _method(*given, **more))
-    return found
+        method = getattr(site, name)
+        monkeypatch.setattr(Jobs, name, lambda _, *args, _method=method, **options: _method(*args, **options))
+    return site
 
 
-def test_the_slow_node_is_named_with_its_figures_and_what_to_do(hpc: Hpc, pairs_site: PairsSite):
+def test_a_slow_node_is_named_with_its_figures_and_what_to_do(hpc: Hpc, pairs_site: PairsSite):
     pairs_site.slow = {NODES[2]}
     ended = hpc("nccl", "run", "a3mega", "--pairs")
     text = "a3mega-a3mega-2 is slow: 46.7 GB/s with a3mega-a3mega-3, 46.7 GB/s with a3mega-a3mega-0, where the fastest"
@@ -373,15 +374,15 @@ def test_the_slow_node_is_named_with_its_figures_and_what_to_do(hpc: Hpc, pairs_
     assert pairs_site.submitted[3:] == [[NODES[0], NODES[2]], [NODES[1], NODES[3]]]
 
 
-def test_sound_nodes_pass_and_the_document_has_every_pair(hpc: Hpc, pairs_site: PairsSite):
+def test_sound_nodes_pass_and_json_has_every_pair(hpc: Hpc, pairs_site: PairsSite):
     ended = hpc("nccl", "run", "a3mega", "--pairs", "--nodelist", "a3mega-[0-3]", "--json")
-    found = json.loads(ended.out)
-    assert (ended.code, found["result"], found["rounds"], found["slow"]) == (0, "pass", 1, [])
-    assert [one["nodes"] for one in found["pairs"]] == [NODES[:2], NODES[2:4]] == pairs_site.submitted
-    assert {round(one["busbw"], 1) for one in found["pairs"]} == {186.9}
+    document = json.loads(ended.out)
+    assert (ended.code, document["result"], document["rounds"], document["slow"]) == (0, "pass", 1, [])
+    assert [pair["nodes"] for pair in document["pairs"]] == [NODES[:2], NODES[2:4]] == pairs_site.submitted
+    assert {round(pair["busbw"], 1) for pair in document["pairs"]} == {186.9}
 
 
-def test_where_all_are_slow_no_node_is_blamed(hpc: Hpc, pairs_site: PairsSite):
+def test_no_node_is_named_slow_if_all_are(hpc: Hpc, pairs_site: PairsSite):
     pairs_site.slow = set(NODES)
     ended = hpc("nccl", "run", "a3mega", "--pairs")
     assert ended.code == 1
@@ -389,8 +390,8 @@ def test_where_all_are_slow_no_node_is_blamed(hpc: Hpc, pairs_site: PairsSite):
     assert "Not known: a3mega-a3mega-0, " in ended.out
 
 
-def test_a_job_that_fails_makes_its_pair_slow(hpc: Hpc, pairs_site: PairsSite):
-    pairs_site.ends = "FAILED"
+def test_the_pair_of_a_failed_job_is_slow(hpc: Hpc, pairs_site: PairsSite):
+    pairs_site.end_state = "FAILED"
     ended = hpc("nccl", "run", "a3mega", "--pairs", "--nodelist", "a3mega-[0-1]")
     assert ended.code == 1
     assert "slow: the job ended as FAILED\n" in ended.out
@@ -407,17 +408,17 @@ def test_nodes_out_of_service_are_left_out(hpc: Hpc, pairs_site: PairsSite):
     assert ended.err.splitlines()[-2] == "error: --pairs: 1 of 2 nodes are in service, and a pair takes two."
 
 
-@pytest.mark.parametrize("broken", [KeyboardInterrupt(), CliError("sbatch: error: no")])
-def test_what_ends_it_cancels_the_jobs_of_the_round(
-    hpc: Hpc, pairs_site: PairsSite, monkeypatch: pytest.MonkeyPatch, broken: BaseException
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), CliError("sbatch: error: no")])
+def test_an_error_or_ctrl_c_cancels_the_jobs_of_the_round(
+    hpc: Hpc, pairs_site: PairsSite, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ):
     def wait(*_: object) -> None:
-        raise broken
+        raise error
 
     monkeypatch.setattr(jobs, "_LOST_SECONDS", -1.0)
     monkeypatch.setattr(Jobs, "wait", wait)
     ended = hpc("nccl", "run", "a3mega", "--pairs")
-    assert ended.code == (130 if isinstance(broken, KeyboardInterrupt) else 1)
+    assert ended.code == (130 if isinstance(error, KeyboardInterrupt) else 1)
     assert pairs_site.cancelled == ["31", "32", "33"]
     assert "Jobs 31, 32, 33 were cancelled.\n" in ended.err
 
@@ -429,8 +430,8 @@ def test_a_dry_run_prints_the_job_of_a_pair(hpc: Hpc, pairs_site: PairsSite):
     assert not pairs_site.submitted
 
 
-def test_the_page_shows_what_is_printed(hpc: Hpc, pairs_site: PairsSite):
+def test_the_guide_shows_the_output(hpc: Hpc, pairs_site: PairsSite):
     pairs_site.slow = {NODES[2]}
-    shown = re.search(r"^\$ \./hpc nccl run a3mega --pairs\n((?:.*\n)*?)```", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert shown
-    assert hpc("nccl", "run", "a3mega", "--pairs", "--nodelist", "a3mega-[0-3]").out == shown[1]
+    example = re.search(r"^\$ \./hpc nccl run a3mega --pairs\n((?:.*\n)*?)```", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert example
+    assert hpc("nccl", "run", "a3mega", "--pairs", "--nodelist", "a3mega-[0-3]").out == example[1]
