@@ -39,12 +39,12 @@ def control(payload: dict[str, Any]) -> None:
     if payload.get("slurmrestd"):
         slurmctld.keep_token_key()
     service.prepare(payload.get("reconcile"))
-    with service.hold_loop(), upgrade.take_over(release) as before_slurmdbd, slurmctld.or_back(files):
+    with service.hold_loop(), upgrade.take_over(release) as before_slurmdbd, slurmctld.restore_on_failure(files):
         slurmctld.write_files(files)
-        slurmctld.accounting_daemon(dbd, before=before_slurmdbd)
+        slurmctld.run_slurmdbd(dbd, before=before_slurmdbd)
         slurmctld.register_cluster(payload["cluster"])
         slurmctld.register_qos(payload["qos"])
-        slurmctld.controller_daemon(files)
+        slurmctld.run_slurmctld(files)
     topology.converge(payload.get("topology"))
     if payload.get("slurmrestd"):
         slurmctld.start_slurmrestd()

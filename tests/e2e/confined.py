@@ -83,7 +83,7 @@ def begin() -> None:
     host.folder(slurmctld.STATE, mode=0o700, owner="slurm")
     slurmctld.write_files(files)
     host.service("slurmctld", settings="")
-    slurmctld.answer()
+    slurmctld.wait_for_slurmctld()
     slurmd.start_slurmd("vm-controller:6817", "", at_boot=False)
 
 

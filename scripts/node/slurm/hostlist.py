@@ -1,7 +1,7 @@
-"""Slurm's host lists: `dev-cpu-[0-3,7],dev-gpu-0` <-> the names in it.
+"""Conversion of names to Slurm's host lists and back, such as `dev-cpu-[0-3,7],dev-gpu-0`.
 
-Order is kept in both directions, because `NodeName=` and `NodeAddr=` lists are matched by position. Zero padding is
-kept too: `n[08-10]` is n08, n09, n10, as Slurm's own hostlist.c reads it.
+Both directions keep the order, because `NodeName=` and `NodeAddr=` lists are matched by position, and zero padding:
+`n[08-10]` is n08, n09, n10, as in Slurm's hostlist.c.
 """
 
 import itertools
@@ -17,9 +17,9 @@ LARGEST_RANGE = 65536
 
 
 def compress(names: Iterable[str]) -> str:
-    """Write names as the shortest host list that expands to them in the same order.
+    """Return the shortest host list that expands to these names in the same order.
 
-    Neighbours with the same prefix are put into one bracket; numbers that count up by one become a range.
+    Consecutive names with the same prefix share a bracket, and consecutive numbers become a range.
     """
     groups: list[tuple[str, list[tuple[str, str]]]] = []
     for name in names:
@@ -42,7 +42,7 @@ def _follows(current: tuple[str, str], digits: str) -> bool:
     first, last = current
     if int(digits) - int(first) >= LARGEST_RANGE:
         return False
-    # A range is printed with the width of its first number: 9-10 is 9, 10; 09-10 is 09, 10.
+    # All numbers of a range have the width of the first: 9-10 is 9, 10; 09-10 is 09, 10.
     return digits == str(int(last) + 1).zfill(len(first))
 
 
@@ -56,10 +56,10 @@ def _write(prefix: str, ranges: list[tuple[str, str]]) -> str:
 
 
 def expand(hostlist: str) -> list[str]:
-    """Read a host list; several brackets in one name make their product, the last one counting fastest.
+    """Return the names of a host list. Several brackets in one name are combined, and the last one varies fastest.
 
-    Raises ValueError, naming the part that is wrong, for unbalanced brackets and ranges that are no numbers, run
-    backwards, or are longer than Slurm allows.
+    Raises ValueError, naming the wrong part, for unbalanced brackets and for ranges that are not numeric, run backwards
+    or are longer than Slurm allows.
     """
     names: list[str] = []
     for item in _split(hostlist):

@@ -29,10 +29,9 @@ from .output import (
     split_reason,
     text_values,
 )
-from .pending_reasons import explain
 
-Ask = Callable[[str], str]
-"""Runs a script of sh where Slurm's commands are; its standard output."""
+RunScript = Callable[[str], str]
+"""Runs a script of sh on a machine with Slurm's commands, and returns its standard output."""
 ID = re.compile(r"(?P<number>[0-9]{1,10})(?:_[0-9]{1,10}|\+[0-9]{1,5})?")
 ALLOWED = "7 (a job), 7_3 (a task of an array), 7+1 (a component of a heterogeneous job)"
 FIELDS = tuple(
@@ -50,23 +49,22 @@ NO_GPU_USE = (
     "not measured: that takes `monitoring` in the stack file and dcgm-exporter on the nodes, or a slurmd with NVML and "
     "AutoDetect=nvml in gres.conf. `nvidia-smi` on a node of the job shows it while it runs"
 )
-MOST_NODES = 2000
+MAX_NODES = 2000
 """Nodes whose histories are read: more names would not fit into one command."""
-SHORT = 60
-"""Seconds of a job that is too short to learn from: slurmd reads what it uses every 30."""
+SHORT_SECONDS = 60
+"""A shorter job is no basis for advice: slurmd measures its use every 30 s."""
 
 
 class JobError(Exception):
-    """There is no such job, or nobody to ask; the message says which."""
+    """There is no such job, or neither slurmctld nor the database answers."""
 
 
-def report(given: str, ask: Ask, *, now: float | None = None) -> dict[str, Any]:
-    """Return what there is to say of a job, as JSON has it. Raises JobError."""
-    found = ID.fullmatch(given)
-    if not found:
-        raise JobError(f"{given!r} is no job's number. Allowed: {ALLOWED}")
-    mark, moment = os.urandom(12).hex(), now or time.time()
-    records, queue, more, running = _parts(ask(_first(given, mark)), mark, 4)
+def report(job_id: str, run_script: RunScript, *, now: float | None = None) -> dict[str, Any]:
+    """Return the report about a job, as JSON has it. Raises JobError."""
+    if not ID.fullmatch(job_id):
+        raise JobError(f"{job_id!r} is no job's number. Allowed: {ALLOWED}")
+    mark, now = os.urandom(12).hex(), now or time.time()
+    records, queue, comment_lines, running = _sections(run_script(_job_script(job_id, mark)), mark, 4)
     notes: list[str] = []
     rows: list[dict[str, str]] = []
     try:
@@ -74,30 +72,31 @@ def report(given: str, ask: Ask, *, now: float | None = None) -> dict[str, Any]:
     except ValueError:
         last = records.replace(mark, " ").strip().splitlines() or ["no answer"]
         notes.append(f"the accounting database gives no answer, so what is known is slurmctld's: {last[-1]}")
-    waiting = _queue(queue, mark)
+    waiting = _queue_rows(queue, mark)
     if not rows and not waiting:
         why = f" ({'; '.join(notes)})" if notes else ""
-        raise JobError(f"neither slurmctld nor the database has a job {given}, or it is not for you to see{why}")
-    jobs = _jobs(rows, waiting, moment)
+        raise JobError(f"neither slurmctld nor the database has a job {job_id}, or it is not for you to see{why}")
+    jobs = _jobs(rows, waiting, now)
     live = {job: parse_tres(used) for job, _, used in (line.partition("|") for line in running.splitlines())}
-    comments = dict(line.split(maxsplit=1) for line in more.splitlines() if len(line.split(maxsplit=1)) == 2)
-    document: dict[str, Any] = {"job": given, "notes": notes, "jobs": jobs}
+    comments = dict(line.split(maxsplit=1) for line in comment_lines.splitlines() if len(line.split(maxsplit=1)) == 2)
+    document: dict[str, Any] = {"job": job_id, "notes": notes, "jobs": jobs}
     for job in jobs:
-        _add_live(job, live)
+        _add_live_use(job, live)
         if (text := comments.get(job["id"], "").strip()) and text not in ("(null)", "None", "N/A"):
             job["comment"] = text
     if len(jobs) > 1 and "_" in jobs[0]["id"]:
         document["array"] = _array(jobs)
         document["jobs"] = []
     if any(job["nodes"] or job["waits"] for job in document["jobs"]):
-        _add_surroundings(document["jobs"], ask, mark, moment)
+        _add_events(document["jobs"], run_script, mark, now)
     for job in document["jobs"]:
         job["next_time"] = advice(job)
     return document
 
 
-def _first(job: str, mark: str) -> str:
-    """The script whose parts are sacct's rows, squeue's, the jobs' comments, and the use of running steps."""
+def _job_script(job: str, mark: str) -> str:
+    """Return the script that prints four sections: sacct's rows, squeue's, the jobs' comments, and the use of running
+    steps."""
     whole = job.partition("+")[0]
     waiting = "".join(f"%{field.partition(':')[2]}{mark}" for field in WAITING)
     return f"""
@@ -112,21 +111,20 @@ echo {mark}-; case $q in *RUNNING*) timeout 20 sstat --allsteps --noheader --par
 :"""
 
 
-def _parts(text: str, mark: str, count: int) -> list[str]:
-    found = re.split(f"{mark}-\n", text)
-    return [*found, *[""] * count][:count]
+def _sections(text: str, mark: str, count: int) -> list[str]:
+    return [*re.split(f"{mark}-\n", text), *[""] * count][:count]
 
 
-def _queue(text: str, mark: str) -> list[dict[str, str]]:
+def _queue_rows(text: str, mark: str) -> list[dict[str, str]]:
     names = tuple(field.partition(":")[0] for field in WAITING)
     try:
         return parse_sacct(text, names, mark)
     except ValueError:
-        return []  # an error of squeue's: an ended job, or no slurmctld
+        return []  # squeue printed an error: the job has ended, or slurmctld does not answer
 
 
 def _jobs(rows: list[dict[str, str]], queue: list[dict[str, str]], now: float) -> list[dict[str, Any]]:
-    """Each job, task or component, with its runs and the steps of its last one."""
+    """Return each job, task or component, with its runs and the steps of its last run."""
     runs: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         number, _, step = row["JobID"].partition(".")
@@ -135,28 +133,26 @@ def _jobs(rows: list[dict[str, str]], queue: list[dict[str, str]], now: float) -
         elif number in runs:
             # sacct prints the steps of a run behind it.
             runs[number][-1]["steps"].append(_step(step, row))
-    waits = {row["id"]: row for row in queue}
-    if waits:
-        # Of an array's waiting tasks slurmctld's rows are newer: the database learns of each when it starts.
-        runs = {number: all_runs for number, all_runs in runs.items() if "[" not in number or number in waits}
-    found = [_job(number, all_runs, waits.get(number), now) for number, all_runs in runs.items()]
-    there = {job["number"] for job in found}
-    # Not in the database yet, or it is away. Of an array, tasks that wait are one row in both.
-    found += [_from_queue(row) for number, row in waits.items() if number not in runs and number not in there]
-    return found
+    queued = {row["id"]: row for row in queue}
+    if queued:
+        # For an array's waiting tasks slurmctld's rows are newer: the database gets a row for each when it starts.
+        runs = {number: all_runs for number, all_runs in runs.items() if "[" not in number or number in queued}
+    jobs = [_job(number, all_runs, queued.get(number), now) for number, all_runs in runs.items()]
+    recorded = {job["number"] for job in jobs}
+    # Jobs that the database does not have yet, or all of them if it does not answer.
+    jobs += [_job_of_queue(row) for number, row in queued.items() if number not in runs and number not in recorded]
+    return jobs
 
 
-def _job(number: str, runs: list[dict[str, Any]], waiting: dict[str, str] | None, now: float) -> dict[str, Any]:
-    # Another user's job of the same number ran before the counter began again.
+def _job(number: str, runs: list[dict[str, Any]], queued: dict[str, str] | None, now: float) -> dict[str, Any]:
+    # Before slurmctld's counter of jobs began again, another user's job may have had the same number.
     row = runs[-1]["row"]
     runs = [run for run in runs if all(run["row"][key] == row[key] for key in ("User", "JobName"))]
     steps, state = runs[-1]["steps"], row["State"]
-    # The database has who cancelled it, and may be behind.
-    if waiting and waiting["state"] != state.partition(" ")[0]:
-        state = waiting["state"]
-    asked, held = parse_tres(row["ReqTRES"]), parse_tres(row["AllocTRES"])
+    # The database's state contains who cancelled a job, but it may be older than slurmctld's.
+    if queued and queued["state"] != state.partition(" ")[0]:
+        state = queued["state"]
     cpu = sum(step["cpu_seconds"] for step in steps) or cpu_seconds(row["TotalCPU"])
-    elapsed = int(row["ElapsedRaw"] or 0)
     job: dict[str, Any] = {
         "id": number,
         "number": row["JobIDRaw"],
@@ -169,15 +165,15 @@ def _job(number: str, runs: list[dict[str, Any]], waiting: dict[str, str] | None
         "exit_code": row["ExitCode"],
         "reason": "" if row["Reason"] in ("None", "") else row["Reason"],
         "comment": row["AdminComment"],
-        "submitted": _moment(row["Submit"]),
-        "eligible": _moment(row["Eligible"]),
-        "started": _moment(row["Start"]),
-        "ended": _moment(row["End"]),
-        "elapsed_seconds": elapsed,
+        "submitted": _timestamp(row["Submit"]),
+        "eligible": _timestamp(row["Eligible"]),
+        "started": _timestamp(row["Start"]),
+        "ended": _timestamp(row["End"]),
+        "elapsed_seconds": int(row["ElapsedRaw"] or 0),
         "limit_seconds": int(row["TimelimitRaw"]) * 60 if row["TimelimitRaw"].isdigit() else None,
         "nodes": "" if row["NodeList"] == "None assigned" else row["NodeList"],
-        "asked": _resources(asked),
-        "allocated": _resources(held),
+        "asked": _resources(parse_tres(row["ReqTRES"])),
+        "allocated": _resources(parse_tres(row["AllocTRES"])),
         "steps": steps,
         "used": {
             "cpu_seconds": round(cpu, 3),
@@ -186,14 +182,15 @@ def _job(number: str, runs: list[dict[str, Any]], waiting: dict[str, str] | None
             **_gpu_use(steps),
         },
         "runs": [_run(run["row"]) for run in runs],
-        "waits": _waits(waiting) if waiting and waiting["state"] == "PENDING" else None,
+        "waits": _pending(queued) if queued else None,
     }
-    began = job["started"] or (now if state == "PENDING" else job["ended"])
-    job["waited_seconds"] = max(0, round(began - job["submitted"])) if began and job["submitted"] else None
+    wait_end = job["started"] or (now if state == "PENDING" else job["ended"])
+    job["waited_seconds"] = max(0, round(wait_end - job["submitted"])) if wait_end and job["submitted"] else None
     return job
 
 
-def _from_queue(row: dict[str, str]) -> dict[str, Any]:
+def _job_of_queue(row: dict[str, str]) -> dict[str, Any]:
+    """Return a job that only slurmctld has."""
     empty: dict[str, Any] = dict.fromkeys(("eligible", "started", "ended", "limit_seconds", "waited_seconds"))
     return {
         **empty,
@@ -208,7 +205,7 @@ def _from_queue(row: dict[str, str]) -> dict[str, Any]:
         "exit_code": "",
         "reason": "",
         "comment": "",
-        "submitted": _moment(row["submit"]),
+        "submitted": _timestamp(row["submit"]),
         "elapsed_seconds": 0,
         "nodes": "",
         "asked": {},
@@ -216,17 +213,20 @@ def _from_queue(row: dict[str, str]) -> dict[str, Any]:
         "steps": [],
         "used": {},
         "runs": [],
-        "waits": _waits(row) if row["state"] == "PENDING" else None,
+        "waits": _pending(row),
     }
 
 
-def _waits(row: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"reason": row["reason"], "text": explain(row["reason"])}
-    found["start"] = _moment(row["start"])
-    found["priority"] = int(row["priority"]) if row["priority"].isdigit() else None
+def _pending(row: dict[str, str]) -> dict[str, Any] | None:
+    """Return why a job waits, from its row in the queue; None if it does not."""
+    if row["state"] != "PENDING":
+        return None
+    pending: dict[str, Any] = {"reason": row["reason"], "text": explain(row["reason"])}
+    pending["start"] = _timestamp(row["start"])
+    pending["priority"] = int(row["priority"]) if row["priority"].isdigit() else None
     if row["dependency"] not in ("", "(null)"):
-        found["dependency"] = row["dependency"]
-    return found
+        pending["dependency"] = row["dependency"]
+    return pending
 
 
 def _step(name: str, row: dict[str, str]) -> dict[str, Any]:
@@ -246,8 +246,8 @@ def _step(name: str, row: dict[str, str]) -> dict[str, Any]:
 
 
 def _gpu_use(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """Use of GPUs, where Slurm has measured it: percent of all of them, of the step that used most (200 are two GPUs
-    that are busy), by slurmd's last sample."""
+    """Return the use of GPUs that Slurm has measured, for the step that used most, by slurmd's last sample. Slurm adds
+    up the percent of all GPUs: 200 are two busy ones."""
     measured = [step for step in steps if step["gpu_percent"] is not None and step["gpus"]]
     if not any(step["gpu_percent"] or step["gpu_memory_bytes"] for step in measured):
         return {"gpu_utilization": None, "gpu_memory_bytes": None}
@@ -259,38 +259,38 @@ def _gpu_use(steps: list[dict[str, Any]]) -> dict[str, Any]:
 def _run(row: dict[str, str]) -> dict[str, Any]:
     return {
         "state": row["State"],
-        "started": _moment(row["Start"]),
-        "ended": _moment(row["End"]),
+        "started": _timestamp(row["Start"]),
+        "ended": _timestamp(row["End"]),
         "nodes": "" if row["NodeList"] == "None assigned" else row["NodeList"],
         "elapsed_seconds": int(row["ElapsedRaw"] or 0),
         "comment": row["AdminComment"],
     }
 
 
-def _resources(found: dict[str, float]) -> dict[str, int]:
-    named = {"nodes": found.get("node", 0), "cpus": found.get("cpu", 0), "memory_bytes": found.get("mem", 0)}
-    return {name: round(count) for name, count in {**named, "gpus": count_gpus(found)}.items() if count}
+def _resources(tres: dict[str, float]) -> dict[str, int]:
+    counts = {"nodes": tres.get("node", 0), "cpus": tres.get("cpu", 0), "memory_bytes": tres.get("mem", 0)}
+    return {name: round(count) for name, count in {**counts, "gpus": count_gpus(tres)}.items() if count}
 
 
-def _add_live(job: dict[str, Any], live: dict[str, dict[str, float]]) -> None:
-    """Add what steps use that run now: the database has it when they have ended."""
-    mine = [used for step, used in live.items() if step.partition(".")[0] in (job["id"], job["number"])]
-    if not mine or job["state"] != "RUNNING":
+def _add_live_use(job: dict[str, Any], live: dict[str, dict[str, float]]) -> None:
+    """Add the use of running steps, which the database does not have before they have ended."""
+    steps = [tres for step, tres in live.items() if step.partition(".")[0] in (job["id"], job["number"])]
+    if not steps or job["state"] != "RUNNING":
         return
     used = job["used"]
-    used["cpu_seconds"] = round(used["cpu_seconds"] + sum(one.get("cpu", 0) for one in mine), 3)
+    used["cpu_seconds"] = round(used["cpu_seconds"] + sum(tres.get("cpu", 0) for tres in steps), 3)
     cpus = job["allocated"].get("cpus", 0)
     used["cpu_efficiency"] = _share(used["cpu_seconds"], cpus * job["elapsed_seconds"])
-    used["memory_bytes"] = round(max(used["memory_bytes"] or 0, *(one.get("mem", 0) for one in mine))) or None
-    percent = max(one.get("gres/gpuutil", 0) for one in mine)
+    used["memory_bytes"] = round(max(used["memory_bytes"] or 0, *(tres.get("mem", 0) for tres in steps))) or None
+    percent = max(tres.get("gres/gpuutil", 0) for tres in steps)
     if percent and job["allocated"].get("gpus"):
         used["gpu_utilization"] = round(percent / 100 / job["allocated"]["gpus"], 3)
-        used["gpu_memory_bytes"] = round(max(one.get("gres/gpumem", 0) for one in mine))
+        used["gpu_memory_bytes"] = round(max(tres.get("gres/gpumem", 0) for tres in steps))
 
 
 def _add_gpu_metrics(job: dict[str, Any], measured: dict[str, Any]) -> None:
-    """Add what Prometheus has of the job's GPUs, averages over the time in which they were measured. Where Slurm has
-    measured their use, that stays: it has a job's steps."""
+    """Add Prometheus' metrics of the job's GPUs, averages over the time in which they were measured. Use that Slurm has
+    measured is not replaced: it is that of the job's steps."""
     used, seconds = job["used"], float(measured.get("seconds") or 0)
     if seconds and job["allocated"].get("gpus"):
         if used.get("gpu_utilization") is None:
@@ -305,9 +305,9 @@ def _add_gpu_metrics(job: dict[str, Any], measured: dict[str, Any]) -> None:
 
 
 def _array(jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The tasks of an array together; tasks that wait are one row."""
+    """Return the totals of an array. Its waiting tasks are one row."""
     ended = [job for job in jobs if job["state"].partition(" ")[0] not in UNENDED]
-    held = sum(job["elapsed_seconds"] * job["allocated"].get("cpus", 0) for job in ended)
+    allocated = sum(job["elapsed_seconds"] * job["allocated"].get("cpus", 0) for job in ended)
     states: Counter[str] = Counter()
     for job in jobs:
         states[job["state"].partition(" ")[0]] += count_tasks(job["id"])
@@ -315,17 +315,18 @@ def _array(jobs: list[dict[str, Any]]) -> dict[str, Any]:
         "tasks": [{key: job[key] for key in ("id", "state", "elapsed_seconds", "nodes")} for job in jobs],
         "states": dict(states),
         "waits": next((job["waits"] for job in jobs if job["waits"]), None),
-        "cpu_efficiency": _share(sum(job["used"].get("cpu_seconds", 0) for job in ended), held),
+        "cpu_efficiency": _share(sum(job["used"].get("cpu_seconds", 0) for job in ended), allocated),
         "memory_bytes": max((job["used"].get("memory_bytes") or 0 for job in ended), default=0) or None,
         "longest_seconds": max((job["elapsed_seconds"] for job in ended), default=0),
         "limit_seconds": jobs[0]["limit_seconds"],
     }
 
 
-# -- what happened around it -----------------------------------------------------------------------------------------
+# -- events on its nodes ---------------------------------------------------------------------------------------------
 
 
-def _add_surroundings(jobs: list[dict[str, Any]], ask: Ask, mark: str, now: float) -> None:
+def _add_events(jobs: list[dict[str, Any]], run_script: RunScript, mark: str, now: float) -> None:
+    """Add the events on the jobs' nodes around their runs, use of their GPUs, and the jobs that come before them."""
     runs = [run for job in jobs for run in job["runs"] if run["nodes"] and run["started"]]
     since = min((run["started"] for run in runs), default=now) - BEFORE
     until = max((run["ended"] or now for run in runs), default=now) + AFTER
@@ -338,16 +339,19 @@ export SLURM_TIME_FORMAT=%s; hosts={shlex.quote(hosts)}
 start=uts{int(since)} end=uts{int(until) + 1} format=NodeName,Start,End,State,Reason 2>/dev/null
 [ -z "$hosts" ] || timeout 20 sinfo --noheader --Node --nodes="$hosts" --states=drain,down,fail \
 --format='%N|%H||%T|%E' 2>/dev/null
-echo {mark}-; for name in {shlex.join(sorted(names)[:MOST_NODES])}; do
+echo {mark}-; for name in {shlex.join(sorted(names)[:MAX_NODES])}; do
 file={HISTORY}/$name.jsonl; [ -f "$file" ] && [ ! -L "$file" ] && timeout 5 tail -c 20000 "$file"; done
 echo {mark}-; [ -r {JOURNAL} ] && tail -c 2000000 {JOURNAL}
 echo {mark}-; [ -z {shlex.quote(partition)} ] || timeout 20 squeue --noheader --array --states=pending \
 --partition={shlex.quote(partition)} --format=%Q 2>/dev/null
 echo {mark}-; [ -r {GPU_USE} ] && grep -E '^\\{{"job": "({"|".join(numbers)})",' {GPU_USE}
 :"""
-    events, history, journal, queue, gpu_use = _parts(ask(script), mark, 5)
+    states, history, journal, queue, gpu_use = _sections(run_script(script), mark, 5)
     measured = {str(row["job"]): row for row in parse_json_lines(gpu_use) if "job" in row}
-    happened = sorted([*_events(events), *_checks(history), *_repairs(journal, names)], key=lambda one: one["time"])
+    events = sorted(
+        [*_state_events(states), *_check_events(history), *_repair_events(journal, names)],
+        key=lambda event: event["time"],
+    )
     for job in jobs:
         _add_gpu_metrics(job, measured.get(job["number"], {}))
         spans = [
@@ -356,52 +360,54 @@ echo {mark}-; [ -r {GPU_USE} ] && grep -E '^\\{{"job": "({"|".join(numbers)})",'
             if run["nodes"] and run["started"]
         ]
         job["meanwhile"] = [
-            one for one in happened if any(a <= one["time"] <= b and one["node"] in on for a, b, on in spans)
+            event
+            for event in events
+            if any(start <= event["time"] <= end and event["node"] in nodes for start, end, nodes in spans)
         ]
         waits = job["waits"] or {}
         if waits.get("reason") in ("Priority", "Resources") and waits["priority"] is not None:
             waits["ahead"] = sum(int(text) > waits["priority"] for text in queue.split() if text.isdigit())
 
 
-def _events(text: str) -> list[dict[str, Any]]:
-    """Nodes that Slurm did not use, as its database has it; and those that it gives no new jobs now, of which the
-    database has none while a job runs there."""
-    found: list[dict[str, Any]] = []
-    known: set[tuple[str, str]] = set()
+def _state_events(text: str) -> list[dict[str, Any]]:
+    """Return when nodes took no jobs. Rows of the database come first, then rows of sinfo, without an end: the database
+    has no event for a node that drains while a job runs there."""
+    events: list[dict[str, Any]] = []
+    open_events: set[tuple[str, str]] = set()
     for line in text.splitlines():
         cells = line.split("|", 4)
-        if len(cells) == 5 and cells[0] and (start := _moment(cells[1])):
+        if len(cells) == 5 and cells[0] and (start := _timestamp(cells[1])):
             node, _, end, state, reason = cells
             why = split_reason(reason)[0] or "no reason given"
-            until = _moment(end)
-            if end or (node, why) not in known:
-                found.append({"time": start, "until": until, "node": node, "what": f"{state.upper()}: {why}"})
+            until = _timestamp(end)
+            if end or (node, why) not in open_events:
+                events.append({"time": start, "until": until, "node": node, "what": f"{state.upper()}: {why}"})
             if not until:
-                known.add((node, why))  # the database has this one too
-    return found
+                open_events.add((node, why))
+    return events
 
 
-def _checks(text: str) -> list[dict[str, Any]]:
-    """Health checks that failed or warned, by the kept history."""
-    found: list[dict[str, Any]] = []
+def _check_events(text: str) -> list[dict[str, Any]]:
+    """Return health checks that failed or warned, from their history."""
+    events: list[dict[str, Any]] = []
     for row in parse_json_lines(text):
-        bad = {**text_values(row.get("warning")), **text_values(row.get("failed"))}
-        what = "; ".join(f"{kind}: {said}" for kind, said in bad.items())
+        results = {**text_values(row.get("warning")), **text_values(row.get("failed"))}
+        what = "; ".join(f"{kind}: {message}" for kind, message in results.items())
         if what and isinstance(row.get("time"), (int, float)):
-            found.append({"time": row["time"], "until": None, "node": str(row.get("node")), "what": f"health {what}"})
-    return found
+            events.append({"time": row["time"], "until": None, "node": str(row.get("node")), "what": f"health {what}"})
+    return events
 
 
-def _repairs(text: str, names: set[str]) -> list[dict[str, Any]]:
-    """Return what the reconcile loop did with the nodes."""
-    found: list[dict[str, Any]] = []
+def _repair_events(text: str, names: set[str]) -> list[dict[str, Any]]:
+    """Return the reconcile loop's actions on these nodes, from its journal."""
+    events: list[dict[str, Any]] = []
     for row in parse_json_lines(text):
         nodes = row.get("nodes")
         if row.get("mode") == "act" and row.get("action") and isinstance(nodes, list):
             what = f"reconcile {row['action']}: {row.get('reason') or row.get('rule')}"
-            mine = [str(node) for node in nodes if node in names]
-            found += [{"time": row["time"], "until": None, "node": node, "what": what} for node in mine]
-    return found
+            affected = [str(node) for node in nodes if node in names]
+            events += [{"time": row["time"], "until": None, "node": node, "what": what} for node in affected]
+    return events
 
 
 # -- what to ask for next time -----------------------------------------------------------------------------------------
@@ -410,138 +416,126 @@ def _repairs(text: str, names: set[str]) -> list[dict[str, Any]]:
 def advice(job: dict[str, Any]) -> list[str]:
     """Return what to ask for next time, as sbatch's options with the figures that they follow from. A pure function.
 
-    A third more than was used: runs differ, and slurmd reads use every 30 s.
+    It is a third more than was used, because runs differ, and slurmd measures use every 30 s.
     """
     state = job["state"].partition(" ")[0]
-    used, asked, held = job["used"], job["asked"], job["allocated"]
+    used, asked, allocated = job["used"], job["asked"], job["allocated"]
     elapsed, limit = job["elapsed_seconds"], job["limit_seconds"]
-    found: list[str] = []
+    lines: list[str] = []
     peak, memory = used.get("memory_bytes"), asked.get("memory_bytes", 0)
-    nodes = max(held.get("nodes", 1), 1)
+    nodes = max(allocated.get("nodes", 1), 1)
     if state == "TIMEOUT" and limit:
-        found.append(f"--time={_span(2 * limit)}, or checkpoints: it reached its limit of {_span(limit)}")
+        lines.append(f"--time={_span(2 * limit)}, or checkpoints: it reached its limit of {_span(limit)}")
     if state == "OUT_OF_MEMORY" and memory:
-        found.append(f"--mem={_size(1.5 * memory / nodes, '')}: it needed more than {_size(memory / nodes)} on a node")
-    if state != "COMPLETED" or elapsed < SHORT:
-        return found
+        lines.append(f"--mem={_size(1.5 * memory / nodes, '')}: it needed more than {_size(memory / nodes)} on a node")
+    if state != "COMPLETED" or elapsed < SHORT_SECONDS:
+        return lines
     if limit and elapsed * 2 < limit and limit - elapsed > 600:
-        found.append(
+        lines.append(
             f"--time={_span(-(-elapsed * 4 // 3 // 60) * 60)}: it ran {_span(elapsed)} of {_span(limit)}; "
             "short jobs start earlier"
         )
-    # Whole nodes come with all that they have.
-    shared = held.get("cpus") == asked.get("cpus") and held.get("memory_bytes") == memory
-    if shared and peak and memory > 1 << 30 and peak * 2 < memory:
-        found.append(f"--mem={_size(max(peak * 4 / 3, 1 << 28) / nodes, '')}: it used {_size(peak)} of {_size(memory)}")
-    cpus, efficiency = held.get("cpus", 0), used.get("cpu_efficiency")
-    if shared and efficiency is not None and efficiency < 0.5 and cpus > nodes and not held.get("gpus"):
+    # A job of whole nodes gets all of their CPUs and memory, whatever it asks for.
+    is_part = allocated.get("cpus") == asked.get("cpus") and allocated.get("memory_bytes") == memory
+    if is_part and peak and memory > 1 << 30 and peak * 2 < memory:
+        lines.append(f"--mem={_size(max(peak * 4 / 3, 1 << 28) / nodes, '')}: it used {_size(peak)} of {_size(memory)}")
+    cpus, efficiency = allocated.get("cpus", 0), used.get("cpu_efficiency")
+    if is_part and efficiency is not None and efficiency < 0.5 and cpus > nodes and not allocated.get("gpus"):
         busy = max(nodes, -(-used["cpu_seconds"] * 4 // 3 // elapsed))
         if busy < cpus:
-            found.append(f"{busy:.0f} CPUs: {used['cpu_seconds'] / elapsed:.1f} of {cpus} were busy on average")
-    if (gpu := used.get("gpu_utilization")) is not None and gpu < 0.5 and held.get("gpus"):
-        found.append(f"fewer GPUs, or a profile of what it waits for: {held['gpus']} were {gpu:.0%} busy")
-    return found
+            lines.append(f"{busy:.0f} CPUs: {used['cpu_seconds'] / elapsed:.1f} of {cpus} were busy on average")
+    if (gpu := used.get("gpu_utilization")) is not None and gpu < 0.5 and allocated.get("gpus"):
+        lines.append(f"fewer GPUs, or a profile of what it waits for: {allocated['gpus']} were {gpu:.0%} busy")
+    return lines
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------
 
 
 def lines(document: dict[str, Any]) -> list[str]:
-    """The report as text; names of users can do nothing to a terminal. A pure function."""
-    found = [f"note: {note}" for note in document["notes"]]
+    """Return the lines of a report. Unprintable characters in users' texts are escaped. A pure function."""
+    text = [f"note: {note}" for note in document["notes"]]
     if array := document.get("array"):
-        found += _array_lines(document["job"], array)
+        text += _array_lines(document["job"], array)
     for job in document["jobs"]:
-        found += _job_lines(job)
-    return ["".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line) for line in found]
+        text += _job_lines(job)
+    return ["".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line) for line in text]
 
 
 def _array_lines(number: str, array: dict[str, Any]) -> list[str]:
     states = ", ".join(f"{count} {state}" for state, count in sorted(array["states"].items()))
-    found = [f"job array {number}: {states}"]
+    text = [f"job array {number}: {states}"]
     if array["waits"]:
-        found.append(_row("waits", _waiting_text(array["waits"])))
+        text.append(_row("waits", _pending_text(array["waits"])))
     if array["longest_seconds"]:
         limit = f" of {_span(array['limit_seconds'])}" if array["limit_seconds"] else ""
-        found.append(_row("longest", f"{_span(array['longest_seconds'])}{limit}"))
-        found.append(_row("CPUs", f"{_percent(array['cpu_efficiency'])} busy"))
+        text.append(_row("longest", f"{_span(array['longest_seconds'])}{limit}"))
+        text.append(_row("CPUs", f"{_percent(array['cpu_efficiency'])} busy"))
         peak = array["memory_bytes"]
-        found.append(_row("memory", f"{_size(peak)} at most" if peak else "not measured"))
-    return [*found, _row("tasks", f"{number}_N shows one")]
+        text.append(_row("memory", f"{_size(peak)} at most" if peak else "not measured"))
+    return [*text, _row("tasks", f"{number}_N shows one")]
 
 
 def _job_lines(job: dict[str, Any]) -> list[str]:
     owner = [f"of {job['user']}", *(f"{key} {job[key]}" for key in ("account", "partition", "qos") if job[key])]
-    found = [f"job {job['id']} {job['name']!r} {', '.join(owner)}"]
+    text = [f"job {job['id']} {job['name']!r} {', '.join(owner)}"]
     ended = f", exit code {job['exit_code']}" if job["ended"] and job["exit_code"] else ""
     why = explain(job["reason"]) or job["reason"] if job["ended"] else ""
-    found.append(_row("state", f"{job['state']}{ended}{f': {why}' if why else ''}"))
+    text.append(_row("state", f"{job['state']}{ended}{f': {why}' if why else ''}"))
     if job["waits"]:
-        found.append(_row("waits", _waiting_text(job["waits"])))
+        text.append(_row("waits", _pending_text(job["waits"])))
     if job["comment"]:
-        found.append(_row("comment", job["comment"]))
-    found.append(_row("time", _times(job)))
+        text.append(_row("comment", job["comment"]))
+    limit = f" of {_span(job['limit_seconds'])}" if job["limit_seconds"] else ""
+    times = [f"submitted {_clock(job['submitted'])}"] if job["submitted"] else []
+    times += [f"waited {_span(job['waited_seconds'])}"] if job["waited_seconds"] is not None else []
+    times += [f"ran {_span(job['elapsed_seconds'])}{limit}"] if job["started"] else []
+    text.append(_row("time", ", ".join(times)))
     if job["nodes"]:
-        found.append(_row("nodes", f"{job['allocated'].get('nodes', 1)}: {job['nodes']}"))
-    found += [_row(name, text) for name, text in _usage(job) if text]
+        text.append(_row("nodes", f"{job['allocated'].get('nodes', 1)}: {job['nodes']}"))
+    text += [_row(name, words) for name, words in _usage(job) if words]
     if len(job["runs"]) > 1:
         for number, run in enumerate(job["runs"], 1):
             comment = f": {run['comment']}" if run["comment"] else ""
             where = f" on {run['nodes']}" if run["nodes"] else ""
             when = f"{_clock(run['started'])}, {_span(run['elapsed_seconds'])}{where}: " if run["started"] else ""
-            text = f"{when}{run['state']}{comment}"
-            found.append(_row("runs" if number == 1 else "", f"{number}. {text}"))
-    for at, one in enumerate(job.get("meanwhile", ())):
-        until = f" until {_clock(one['until'])}" if one["until"] else ""
-        found.append(_row("" if at else "meanwhile", f"{_clock(one['time'])}{until} {one['node']} {one['what']}"))
-    for at, text in enumerate(job["next_time"]):
-        found.append(_row("" if at else "next time", text))
-    return found
+            text.append(_row("runs" if number == 1 else "", f"{number}. {when}{run['state']}{comment}"))
+    for at, event in enumerate(job.get("meanwhile", ())):
+        until = f" until {_clock(event['until'])}" if event["until"] else ""
+        text.append(_row("" if at else "meanwhile", f"{_clock(event['time'])}{until} {event['node']} {event['what']}"))
+    return text + [_row("" if at else "next time", line) for at, line in enumerate(job["next_time"])]
 
 
-def _waiting_text(waits: dict[str, Any]) -> str:
-    text = f"{waits['reason']}: {waits['text']}" if waits["text"] else waits["reason"].replace("_", " ")
-    text += f"; {waits['ahead']} jobs of its partition have a higher priority" if waits.get("ahead") else ""
-    text += f"; depends on {waits['dependency']}" if waits.get("dependency") else ""
-    return text + (f"; starts at {_clock(waits['start'])} as it looks now" if waits["start"] else "")
-
-
-def _times(job: dict[str, Any]) -> str:
-    limit = f" of {_span(job['limit_seconds'])}" if job["limit_seconds"] else ""
-    parts = [f"submitted {_clock(job['submitted'])}"] if job["submitted"] else []
-    parts += [f"waited {_span(job['waited_seconds'])}"] if job["waited_seconds"] is not None else []
-    parts += [f"ran {_span(job['elapsed_seconds'])}{limit}"] if job["started"] else []
-    return ", ".join(parts)
+def _pending_text(pending: dict[str, Any]) -> str:
+    text = f"{pending['reason']}: {pending['text']}" if pending["text"] else pending["reason"].replace("_", " ")
+    text += f"; {pending['ahead']} jobs of its partition have a higher priority" if pending.get("ahead") else ""
+    text += f"; depends on {pending['dependency']}" if pending.get("dependency") else ""
+    return text + (f"; starts at {_clock(pending['start'])} as it looks now" if pending["start"] else "")
 
 
 def _usage(job: dict[str, Any]) -> list[tuple[str, str]]:
-    """CPUs, memory and GPUs: asked for, and used."""
-    held, used = job["allocated"] or job["asked"], job["used"]
-    if not held:
+    """Return rows about CPUs, memory and GPUs: how many the job has, and their use."""
+    resources, used = job["allocated"] or job["asked"], job["used"]
+    if not resources:
         return []
+    memory = resources.get("memory_bytes", 0)
     if not job["started"]:
-        return [("asked", ", ".join(f"{_size(n) if k == 'memory_bytes' else n} {_NAMES[k]}" for k, n in held.items()))]
-    cpus = f"{held.get('cpus', 0)}, {_percent(used['cpu_efficiency'] or 0.0)} busy"
-    memory = held.get("memory_bytes", 0)
-    peak = f"{_size(used['memory_bytes'])} at most" if used["memory_bytes"] else "use not measured (too short)"
-    share = f" of {_size(memory)} ({_percent(_share(used['memory_bytes'] or 0, memory))})" if memory else ""
+        words = [f"{_size(n) if key == 'memory_bytes' else n} {_NAMES[key]}" for key, n in resources.items()]
+        return [("asked", ", ".join(words))]
+    cpus = f"{resources.get('cpus', 0)}, {_percent(used['cpu_efficiency'] or 0.0)} busy"
+    peak = "use not measured (too short)"
+    if used["memory_bytes"]:
+        share = f" of {_size(memory)} ({_percent(_share(used['memory_bytes'], memory))})" if memory else ""
+        peak = f"{_size(used['memory_bytes'])} at most{share}"
     gpu = ""
-    if held.get("gpus"):
+    if resources.get("gpus"):
         measured = used["gpu_utilization"]
         gpu = NO_GPU_USE if measured is None else f"{measured:.0%} busy, {_size(used['gpu_memory_bytes'])} of memory"
-        gpu = f"{held['gpus']}, {gpu}{_gpu_details(used)}"
-    share = share if used["memory_bytes"] else ""
-    return [("CPUs", cpus), ("memory", peak + share), ("GPUs", gpu)]
-
-
-def _gpu_details(used: dict[str, Any]) -> str:
-    """Return what metrics have beyond Slurm's own figures."""
-    words = [f"{title} {used[key]:.0%}" for key, title in _GPU_SHARES.items() if used.get(key) is not None]
-    if used.get("gpu_joules"):
-        words.append(f"{used['gpu_joules'] / 3.6e6:.3g} kWh")
-    if used.get("gpus_idle"):
-        words.append(f"{used['gpus_idle']} have done nothing for ten minutes")
-    return "".join(f", {word}" for word in words)
+        words = [gpu, *(f"{title} {used[key]:.0%}" for key, title in _GPU_SHARES.items() if used.get(key) is not None)]
+        words += [f"{used['gpu_joules'] / 3.6e6:.3g} kWh"] if used.get("gpu_joules") else []
+        words += [f"{used['gpus_idle']} have done nothing for ten minutes"] if used.get("gpus_idle") else []
+        gpu = ", ".join([str(resources["gpus"]), *words])
+    return [("CPUs", cpus), ("memory", peak), ("GPUs", gpu)]
 
 
 _GPU_SHARES = {"gpu_sm_active": "multiprocessors active", "gpu_tensor_active": "tensor cores active"}
@@ -552,12 +546,12 @@ def _row(name: str, text: str) -> str:
     return f"  {name:<10} {text}"
 
 
-def _moment(text: str) -> float | None:
+def _timestamp(text: str) -> float | None:
     return float(text) if re.fullmatch(r"[0-9]{5,}", text.strip()) else None
 
 
-def _clock(moment: float | None) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else "never"
+def _clock(timestamp: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp)) if timestamp else "never"
 
 
 def _share(part: float, whole: float) -> float | None:
@@ -569,29 +563,143 @@ def _percent(share: float | None) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A time as Slurm's options take it: 1-02:03:04, 02:03:04."""
+    """Return a duration as Slurm's options take it: 1-02:03:04, 02:03:04."""
     days, rest = divmod(round(seconds), 86400)
     text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
     return f"{days}-{text}" if days else text
 
 
 def _size(size: float, unit: str = "iB") -> str:
-    """A size: 1.5 GiB; without the unit as sbatch takes it, in whole MiB."""
+    """Return a size as text: 1.5 GiB. If `unit` is empty, it is in whole MiB, as sbatch takes it."""
     if not unit:
         return f"{-(-size // (1 << 20)):.0f}M"
     name, power = next(((n, p) for n, p in (("T", 40), ("G", 30), ("M", 20), ("K", 10)) if size >= 1 << p), ("K", 10))
     return f"{size / (1 << power):.3g} {name}{unit}"
 
 
+# -- reasons in words --------------------------------------------------------------------------------------------------
+
+# The reasons that squeue and sacct print, of Slurm 22.05 to 26.05, by the names in src/common/job_state_reason.c.
+# Reasons of limits consist of parts (`_LIMIT`).
+_OPERATOR = "Only an operator can change that"
+_PARTITION = "`scontrol show partition` has the limits; `scontrol update JobId=ID` changes the job"
+REASONS = {
+    "None": "slurmctld has not looked at it yet, which takes some seconds",
+    "Prolog": "the prologs of its nodes run",
+    "Priority": "jobs with a higher priority wait for the same nodes",
+    "Dependency": "it waits for another job (--dependency)",
+    "Resources": "the nodes, CPUs, memory or GPUs that it asks for are in use; it is among the next",
+    "PartitionNodeLimit": f"it asks for more or fewer nodes than its partition allows, or has up. {_PARTITION}",
+    "PartitionTimeLimit": f"its time limit is above the limit of its partition. {_PARTITION}",
+    "PartitionDown": f"its partition is down, so no job starts there. {_OPERATOR}",
+    "PartitionInactive": f"its partition is inactive, so no job starts there. {_OPERATOR}",
+    "PartitionConfig": f"its partition does not accept what it asks for. {_PARTITION}",
+    "JobHeldAdmin": "an operator, or Slurm after a failure, holds it: an operator runs `scontrol release ID`",
+    "JobHeldUser": "its user holds it: `scontrol release ID` lets it start",
+    "JobHoldMaxRequeue": "it failed to start too often, so Slurm holds it: an operator runs `scontrol release ID`",
+    "NvidiaImexChannels": "all IMEX channels, by which GPUs of several nodes share memory, are in use",
+    "BeginTime": "its begin has not come: --begin, or the two minutes after a requeue",
+    "Licenses": "the licenses that it asks for are in use",
+    "Reservation": "its reservation has not begun, or has no room for it",
+    "ReservationDeleted": "its reservation was deleted: `scontrol update JobId=ID ReservationName=` takes it out",
+    "ReservationInvalid": "its reservation is not valid: `scontrol update JobId=ID ReservationName=` takes it out",
+    "ReqNodeNotAvail": "a node that it needs is down, drained, or reserved for a time that it would run into",
+    "SchedDefer": "Slurm does not start jobs at submission on this cluster; the next pass of the scheduler does",
+    "Cleaning": "what is left of its last run is removed first",
+    "QOSNotAllowed": "its QOS is not allowed for its account or partition: `sacctmgr show assoc user=$USER` has these",
+    "AccountNotAllowed": "its account is not allowed in its partition: `sacctmgr show assoc user=$USER` has yours",
+    "DependencyNeverSatisfied": "the job that it depends on ended otherwise than --dependency says: it never starts",
+    "JobArrayTaskLimit": "as many tasks of its array run as it allows (%N of --array)",
+    "BurstBufferResources": "the burst buffer has no room",
+    "BurstBufferStageIn": "its files are copied to the burst buffer",
+    "BurstBufferOperation": "an operation of the burst buffer failed",
+    "AccountingPolicy": "a limit of its account, user or QOS",
+    "FedJobLock": "another cluster of the federation considers it",
+    "MaxMemPerLimit": "it asks for more memory than MaxMemPerNode or MaxMemPerCPU allows",
+    "MpiPortsBusy": "the ports that it reserves for MPI are in use (--resv-ports)",
+    "MaxPoweredUpNodes": "as many nodes run as the cluster may have on at a time",
+    "AssociationJobLimit": "its account or user has as many jobs as allowed",
+    "AssociationResourceLimit": "its account or user is at a limit of resources",
+    "AssociationTimeLimit": "its account or user has used its time",
+    "QOSJobLimit": "its QOS has as many jobs as allowed",
+    "QOSResourceLimit": "its QOS is at a limit of resources",
+    "QOSTimeLimit": "its QOS has used its time",
+    "QOSUsageThreshold": "its account has used more than its share, and its QOS asks for less (UsageThreshold)",
+    # States that a job ended in.
+    "NodeDown": "a node of it went down",
+    "BadConstraints": "no nodes have what it asks for (--constraint, --mem, --gres): it never starts",
+    "Constraints": "no nodes have the features that it asks for (--constraint)",
+    "SystemFailure": "Slurm failed",
+    "JobLaunchFailure": "it could not be started on its nodes: the file system, the user or a prolog",
+    "NonZeroExitCode": "it ended with another exit code than 0",
+    "RaisedSignal": "it ended by a signal",
+    "TimeLimit": "it reached its time limit",
+    "InactiveLimit": "it was inactive for too long (InactiveLimit)",
+    "InvalidAccount": "its account does not exist any more",
+    "InvalidQOS": "its QOS does not exist any more",
+    "OutOfMemory": "it used more memory than it asked for",
+    "DeadLine": "it could not have ended before its --deadline",
+    # Of releases up to 24.11.
+    "FrontEndDown": "the front end node is down",
+    "BlockFreeAction": "a block is being freed",
+    "BlockMaxError": "a block has too many errors",
+    "PowerNotAvail": "there is not enough power",
+    "PowerReserved": "the power is reserved",
+    # Texts of slurmctld that are not in its list of reasons (src/slurmctld/job_mgr.c, node_scheduler.c).
+    "launch failed requeued held": "it could not be started on its nodes, and is held: an operator runs "
+    "`scontrol release ID` when the cause is gone",
+    "job requeued in held state": "it was requeued and is held: `scontrol release ID` lets it start",
+}
+
+_LIMIT = re.compile(
+    r"(?P<of>Assoc|QOS|)(?P<kind>Grp|Max|Min)"
+    r"(?P<what>CPU|Cpu|Memory|Mem|Node|SubmitJobs?|Jobs?|WallDuration|Wall|Energy|GRES|License|BB|Billing|Unknown)"
+    r"(?P<by>RunMinsPerAccount|RunMinsPerUser|MinutesPerJob|RunMinutes|Minutes|PerJob|PerNode|PerUser|PerAccount|)"
+    r"(?:Limit|NotSatisfied|)"
+)
+_WHAT = {
+    "cpu": "CPUs", "mem": "memory", "memory": "memory", "node": "nodes", "submitjob": "jobs in the queue",
+    "submitjobs": "jobs in the queue", "job": "running jobs", "jobs": "running jobs", "wall": "time",
+    "wallduration": "time", "energy": "energy", "gres": "GPUs or other GRES", "license": "licenses",
+    "bb": "burst buffer", "billing": "billing units", "unknown": "of a resource",
+}  # fmt: skip
+
+
+def explain(reason: str) -> str:
+    """Return the meaning of a reason, a sentence without a full stop; empty for an unknown text. A pure function."""
+    # squeue and scontrol print texts of slurmctld with underscores.
+    text = reason.strip("() ").replace("_", " ")
+    name = text.partition(",")[0].partition("(")[0].strip()
+    if meaning := REASONS.get(text) or REASONS.get(name):
+        return meaning
+    limit = _LIMIT.fullmatch(name)
+    if not limit:
+        return ""
+    what, by = _WHAT[limit["what"].lower()], limit["by"]
+    if by.startswith(("Minutes", "RunMin")) and limit["what"] not in ("Wall", "WallDuration"):
+        what = f"minutes of {what}"
+    if limit["kind"] == "Min":
+        text = f"it asks for less {what} than its QOS requires"
+    elif by.endswith(("PerJob", "PerNode")):
+        text = f"it asks for more {what} than one job may have{' on a node' if by == 'PerNode' else ''}"
+    elif by.endswith(("PerUser", "PerAccount")) or limit["kind"] == "Max":
+        text = f"its {'account' if by.endswith('PerAccount') else 'user'} has as much as allowed: {what}"
+    else:
+        owner = "QOS" if limit["of"] == "QOS" else "account"
+        text = f"the jobs of its {owner} together have as much as allowed: {what}"
+    where = "sacctmgr show assoc user=$USER" if limit["of"] == "Assoc" else "sacctmgr show qos"
+    return f"{text} (`{where}` has the limit)"
+
+
 def main(arguments: Sequence[str]) -> int:
-    """The command hpc-job; its exit code."""
-    given = [word for word in arguments if word != "--json"]
-    if len(given) != 1 or given[0].startswith("-"):
-        wanted = given == ["--help"]
-        (sys.stdout if wanted else sys.stderr).write(str(__doc__))
-        return 0 if wanted else 2
+    """Run the command hpc-job, and return its exit code."""
+    words = [word for word in arguments if word != "--json"]
+    if len(words) != 1 or words[0].startswith("-"):
+        is_help = words == ["--help"]
+        (sys.stdout if is_help else sys.stderr).write(str(__doc__))
+        return 0 if is_help else 2
     try:
-        document = report(given[0], _here)
+        document = report(words[0], _run_here)
     except JobError as error:
         sys.stderr.write(f"hpc-job: {error}\n")
         return 1
@@ -600,6 +708,6 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _here(script: str) -> str:
+def _run_here(script: str) -> str:
     done = subprocess.run(["/bin/sh", "-c", script], stdout=subprocess.PIPE, check=False)
     return done.stdout.decode(errors="replace")

@@ -38,32 +38,32 @@ from system.protected_files import TOKEN_KEY, TOKEN_KEY_DELIVERED
 
 SLURMCTLD_PORT, SLURMDBD_PORT = 6817, 6819  # as rendered (slurm.conf(5), slurmdbd.conf(5))
 STATE = Path("/var/spool/slurmctld")
-# One of the files that slurmctld writes after five minutes, at its end and at a reconfigure (save_all_state). Without
-# them 25.11 and later do not start where they have run before: a machine that is cut off sooner would lose its cluster.
-ALL_SAVED = "assoc_usage"
+# One of the files that slurmctld writes after five minutes, at its end and at a reconfigure (save_all_state). 25.11 and
+# later do not start without them if they have run before. A machine that loses its power sooner would lose its cluster.
+SAVED_STATE = "assoc_usage"
 MAIL = "/usr/local/sbin/hpc-mail"  # MailProg of slurm.conf
 APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
 HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compared with the stack's `config_hash`
 LOG = Path("/var/log/slurm/slurmctld.log")
-COMPLETIONS = Path(__file__).with_name("jobcomp.lua")  # looked for beside slurm.conf (plugins/jobcomp/lua)
-SUBMISSIONS = COMPLETIONS.with_name("submissions.lua")  # which job_submit.lua begins with
-TRIES = 3  # starts by systemd after ours: what ends as often as that, at once, does so for ever
+COMPLETIONS = Path(__file__).with_name("jobcomp.lua")  # plugins/jobcomp/lua reads it beside slurm.conf
+SUBMISSIONS = COMPLETIONS.with_name("submissions.lua")  # the beginning of job_submit.lua
+MAX_RESTARTS = 3  # by systemd: a daemon that ends at once so often always does
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
-# Whoever acts as the user slurm, as root of any machine can, has slurmctld run programs (strigger(1)). They are to find
-# no password, no home folder, nothing of the system that they may change, and to be none of a shared folder's.
+# The user slurm, as whom root of any machine can act, can let slurmctld run programs (strigger(1)). They must not read
+# passwords or home folders, nor change the system, nor be files of a shared folder.
 CONFINED = f"""\
 ProtectHome=yes
 ProtectSystem=full
 NoExecPaths=-/opt/apps -/var/mail -/tmp -/var/tmp -/dev/shm -{STATE} -{LOG.parent}
 InaccessiblePaths=-{ETC / "slurmdbd.conf"} -/var/spool/slurmdbd -/var/lib/mysql -/etc/hpc
 """
-# A capability that slurmctld lacks, and that is of no use: so the kernel keeps slurmctld's programs, which run as the
-# same user, out of slurmdbd's memory and files (ptrace(2), access mode checking). Debian 12's daemon, which starts as
-# root, would lose it.
+# slurmdbd has a capability that it does not need and slurmctld does not have. So the kernel denies slurmctld's
+# programs, which run as the same user, access to slurmdbd's memory and files (ptrace(2), access mode checking). The
+# daemon must not start as root, as Debian 12's does, since it would lose the capability.
 GUARDED = "User=slurm\nGroup=slurm\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
-KEEP = f"{lost_jobs.PROGRAM} keep-submissions"  # reads alone what slurm wrote, with no more rights than slurm
+KEEP = f"{lost_jobs.PROGRAM} keep-submissions"  # it reads files that slurm wrote with no more rights than slurm
 DROP_INS = {
-    # A killed daemon comes back by itself, however often; and after a reboot none starts before what it talks to.
+    # systemd restarts a killed daemon, however often. After a reboot, a daemon starts after those that it connects to.
     unit: (
         "# Written by the cluster's set-up.\n"
         f"[Unit]\nAfter={after}\nStartLimitIntervalSec=0\n"
@@ -71,7 +71,7 @@ DROP_INS = {
     )
     for unit, after, more in (
         ("mariadb", "network.target", ""),
-        # Without it all is well, only slower.
+        # quick_acks.sh may fail: slurmdbd is only slower then.
         (
             "slurmdbd",
             "mariadb.service munge.service systemd-tmpfiles-setup.service",
@@ -80,7 +80,7 @@ DROP_INS = {
         (
             "slurmctld",
             "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service",
-            # Not by ExecStartPost: after that, Debian 12's unit would wait for a pid file elsewhere.
+            # Not by ExecStartPost, after which Debian 12's unit would wait for a pid file elsewhere.
             f"{CONFINED}ExecStartPre=-+{KEEP}\n[Unit]\nWants={lost_jobs.UNIT}.service\n",
         ),
     )
@@ -88,7 +88,7 @@ DROP_INS = {
 
 
 def prepare() -> None:
-    """Create what the daemons do not make themselves: folders, log rotation, and coming back after a failure."""
+    """Create what the daemons need: drop-ins of their units, programs, folders and log rotation."""
     for unit, text in DROP_INS.items():
         write_unit(f"/etc/systemd/system/{unit}.service.d/hpc.conf", text)
     write_unit(f"/etc/systemd/system/{lost_jobs.UNIT}.service", lost_jobs.SERVICE)
@@ -97,44 +97,46 @@ def prepare() -> None:
     for path in (COMPLETIONS, SUBMISSIONS):
         write(ETC / path.name, path.read_text())
     folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here
-    # Distributions differ in where the daemons' files are looked for; the field's own folder is /etc/slurm.
+    # Distributions differ in the folder of the daemons' files. Here it is /etc/slurm, as in Slurm's documentation.
     for old in ("/etc/slurm-llnl", "/usr/local/etc/slurm"):
         if Path(old).is_dir() and not Path(old).is_symlink() and not any(Path(old).iterdir()):
             link(old, str(ETC))
 
 
 def applied() -> dict[str, str]:
-    """The files that slurmctld runs with, by name; none before its first start."""
+    """Return the files that slurmctld runs with, by name; none before its first start."""
     try:
         return json.loads(APPLIED.read_text())
     except FileNotFoundError:
         return {}
     except ValueError:
-        # Damaged: the files of the last set-up that succeeded.
+        # The record is damaged: return the files of the last set-up that succeeded.
         payload = phase_state.last_input("configure") or {"files": {}}
         return {n: "\n".join(lines) + "\n" for n, lines in payload["files"].items() if n != "slurmdbd.conf"}
 
 
 def refuse_other_name(name: str) -> None:
-    """Slurm's state, the database and every host name carry the cluster's name. Raises SetupError for another one."""
-    runs = conf_changes.cluster(applied().get("slurm.conf", ""))
-    if runs and runs != name:
+    """Raise SetupError if this controller runs a cluster with another name: Slurm's state, the database and every host
+    name contain the name."""
+    current = conf_changes.cluster_name(applied().get("slurm.conf", ""))
+    if current and current != name:
         raise SetupError(
-            f"this controller runs cluster {runs}, the stack says {name}. A cluster can't be renamed: put the name "
-            f"back, or destroy {runs} and bring up {name}"
+            f"this controller runs cluster {current}, the stack says {name}. A cluster can't be renamed: put the name "
+            f"back, or destroy {current} and bring up {name}"
         )
 
 
 def write_files(files: dict[str, str]) -> None:
-    """Slurm's files, for the daemons and for every command on this machine."""
+    """Write Slurm's files, for the daemons and for every command on this machine."""
     for name, text in files.items():
         write(ETC / name, text)
 
 
-def accounting_daemon(conf: str, *, before: Callable[[], None]) -> None:
-    """slurmdbd.conf (0600: it holds the password) and the daemon. slurm.conf must be there: sacctmgr reads it.
+def run_slurmdbd(conf: str, *, before: Callable[[], None]) -> None:
+    """Write slurmdbd.conf (0600, as it contains the password) and run slurmdbd. slurm.conf must be written before,
+    since sacctmgr reads it.
 
-    `before` is called when the database answers, and slurmdbd has not been started.
+    `before` is called when the database answers, before slurmdbd is started.
     """
     text = conf.replace(PASSWORD_MARK, database.PASSWORD.read_text().strip())
     write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
@@ -145,36 +147,34 @@ def accounting_daemon(conf: str, *, before: Callable[[], None]) -> None:
 
 def _start_slurmdbd(conf: str) -> None:
     service("slurmdbd", settings=conf + DROP_INS["slurmdbd"])
-    # Also where nothing was to be done: after a boot it runs for seconds before it listens.
+    # Also if it was running: after a boot it runs for seconds before it listens.
     wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=180, unit="slurmdbd")
 
 
 def register_cluster(name: str) -> None:
-    """Make the cluster known to slurmdbd before slurmctld first speaks to it: else the cluster ids will not match."""
+    """Register the cluster with slurmdbd before slurmctld first connects to it: else the cluster ids will not match."""
     if [name] not in database.sacctmgr_show("cluster", "cluster"):
         run("sacctmgr", "--immediate", "add", "cluster", name)
         log(f"registered cluster {name}")
 
 
 def register_qos(names: list[str]) -> None:
-    """Make QOS that partitions name known to slurmdbd: slurmctld does not start with one that it can't find there.
+    """Register the QOS of partitions with slurmdbd: slurmctld does not start with one that slurmdbd does not have.
 
-    Their limits come with the rest of the accounting, once slurmctld runs.
+    Phase `accounting` sets their limits when slurmctld runs.
     """
-    if not names:
-        return
-    known = database.sacctmgr_show("qos", "name")
+    registered = database.sacctmgr_show("qos", "name") if names else []
     for name in names:
-        if [name] not in known:
+        if [name] not in registered:
             run("sacctmgr", "--immediate", "add", "qos", name)
             log(f"registered QOS {name}")
 
 
-def controller_daemon(files: dict[str, str]) -> None:
-    """Have slurmctld run with `files`, by the mildest means: nothing, reconfigure, or a restart. Jobs survive each.
+def run_slurmctld(files: dict[str, str]) -> None:
+    """Run slurmctld with `files`, by the least disruptive action: none, a reconfigure, or a restart. Jobs survive each.
 
-    What it runs with is remembered after it took it, so that a killed set-up is made good by the next. Raises
-    SetupError when slurmctld does not answer afterwards.
+    The files are recorded after slurmctld runs with them, so that the next set-up completes a killed one. Raises
+    SetupError if slurmctld does not answer afterwards.
     """
     folder(STATE, mode=0o700, owner="slurm")
     old = applied()
@@ -183,68 +183,68 @@ def controller_daemon(files: dict[str, str]) -> None:
     if need is conf_changes.Need.RESTART:
         forget("slurmctld")
     for name in set(old) - set(files):
-        # Before the start: the site's rules are read where they are there.
+        # Before the start: slurmctld reads the site's rules if the file exists.
         (ETC / name).unlink(missing_ok=True)
         log(f"removed {ETC / name}")
-    _begin()
-    answer()
+    _start_slurmctld()
+    wait_for_slurmctld()
     if running and need is not conf_changes.Need.NOTHING:
-        # After a restart too: slurmctld hands out new files to the nodes only on a reconfigure.
+        # After a restart too: slurmctld sends new files to the nodes only on a reconfigure.
         run("scontrol", "reconfigure")
         log("slurmctld: reconfigured")
-        answer()
-    elif not (STATE / ALL_SAVED).exists():
+        wait_for_slurmctld()
+    elif not (STATE / SAVED_STATE).exists():
         run("scontrol", "reconfigure")
-        answer()
+        wait_for_slurmctld()
     write(APPLIED, json.dumps(files), quiet=True)
     write(HASH, digest() + "\n", quiet=True)
 
 
-def answer() -> None:
-    """Wait until slurmctld answers. Raises SetupError with its last messages when it does not, or keeps exiting."""
+def wait_for_slurmctld() -> None:
+    """Wait until slurmctld answers. Raises SetupError with its last errors if it does not, or keeps ending."""
 
-    def lives(*, there: bool) -> bool:
-        if not there and restarts("slurmctld") >= TRIES:
-            raise SetupError(f"slurmctld ends as soon as it has started:\n{_complaints() or journal('slurmctld')}")
-        return there
+    def check(*, passed: bool) -> bool:
+        if not passed and restarts("slurmctld") >= MAX_RESTARTS:
+            raise SetupError(f"slurmctld ends as soon as it has started:\n{_last_errors() or journal('slurmctld')}")
+        return passed
 
     for what, test in (
-        ("slurmctld", lambda: lives(there=listens(SLURMCTLD_PORT))),
-        ("slurmctld's answer", lambda: lives(there=succeeds("scontrol", "ping"))),
+        ("slurmctld", lambda: check(passed=listens(SLURMCTLD_PORT))),
+        ("slurmctld's answer", lambda: check(passed=succeeds("scontrol", "ping"))),
     ):
         wait(what, test, seconds=180, interval=0.2, unit="slurmctld")
 
 
-def _begin() -> None:
-    """Start slurmctld, or restart one that was forgotten, or started by another unit.
+def _start_slurmctld() -> None:
+    """Start slurmctld, or restart one that was forgotten (`forget`) or started with another unit.
 
-    Newer releases notify systemd when they are up: the start of one that ends fails by itself.
+    Newer releases notify systemd when they are up, so that systemd reports one that ends as a failed start.
     """
     try:
         service("slurmctld", settings=DROP_INS["slurmctld"] + SUBMISSIONS.read_text())
     except SetupError as error:
-        raise SetupError(f"slurmctld ends as soon as it has started:\n{_complaints() or error}") from None
+        raise SetupError(f"slurmctld ends as soon as it has started:\n{_last_errors() or error}") from None
 
 
-def _complaints() -> str:
-    """The last errors in slurmctld's log: the journal only says that it has ended."""
+def _last_errors() -> str:
+    """Return the last errors in slurmctld's log. The journal has only its end."""
     lines = LOG.read_text(errors="replace").splitlines()[-50:] if LOG.exists() else []
     return "\n".join([line for line in lines if "fatal:" in line or "error:" in line][-5:])
 
 
 @contextmanager
-def or_back(files: dict[str, str]) -> Generator[None]:
-    """Have the daemons run with the files that they ran with before, where they do not come up with `files`.
+def restore_on_failure(files: dict[str, str]) -> Generator[None]:
+    """If the daemons do not come up with `files` in this context, run them with the files that they ran with before.
 
-    Nothing is put back where there were none, or no others. Raises SetupError, with the reason and what was done.
+    If there were none before, or no others, nothing is restored. Raises SetupError with the reason and what was done.
     """
     old = applied()
     dbd = (ETC / "slurmdbd.conf").read_text() if old and (ETC / "slurmdbd.conf").exists() else ""
     try:
         yield
     except SetupError as error:
-        now = (ETC / "slurmdbd.conf").read_text() if dbd else ""
-        if not dbd or (conf_changes.need(old, files) is conf_changes.Need.NOTHING and dbd == now):
+        new_dbd = (ETC / "slurmdbd.conf").read_text() if dbd else ""
+        if not dbd or (conf_changes.need(old, files) is conf_changes.Need.NOTHING and dbd == new_dbd):
             raise
         try:
             for name in set(files) - set(old):
@@ -252,14 +252,14 @@ def or_back(files: dict[str, str]) -> Generator[None]:
             write_files(old)
             write(ETC / "slurmdbd.conf", dbd, mode=0o600, owner="slurm")
             _start_slurmdbd(dbd)
-            # slurmctld may run still, with some of the new files taken in, or be about to be restarted by systemd.
+            # slurmctld may still run with some of the new files, or be about to be restarted by systemd.
             forget("slurmctld")
-            _begin()
-            answer()
+            _start_slurmctld()
+            wait_for_slurmctld()
             run("scontrol", "reconfigure")
-        except SetupError as worse:
+        except SetupError as second:
             raise SetupError(
-                f"{error}\nWith the files that it ran with before it does not come up either: {worse}"
+                f"{error}\nWith the files that it ran with before it does not come up either: {second}"
             ) from None
         raise SetupError(
             f"{error}\nThe edit did not take effect: Slurm's files are again those from before it, and slurmctld runs "
@@ -268,30 +268,31 @@ def or_back(files: dict[str, str]) -> Generator[None]:
 
 
 def replace_file(name: str, text: str) -> None:
-    """Have slurmctld run with another text of one of its files, by a reconfigure.
+    """Replace the text of one of slurmctld's files, by a reconfigure.
 
-    Raises SetupError where it refuses it; then it runs with the text of before.
+    Raises SetupError if slurmctld refuses it. Then it runs with the text of before.
     """
     old = applied()
     write(ETC / name, text)
     try:
         run("scontrol", "reconfigure")
-        answer()
+        wait_for_slurmctld()
     except SetupError as error:
         write(ETC / name, old[name])
         forget("slurmctld")  # releases before 23.11 end at a file that they refuse
-        _begin()
-        answer()
-        raise SetupError(f"slurmctld refuses it, and runs with the one of before: {_complaints() or error}") from None
+        _start_slurmctld()
+        wait_for_slurmctld()
+        raise SetupError(f"slurmctld refuses it, and runs with the one of before: {_last_errors() or error}") from None
     write(APPLIED, json.dumps({**old, name: text}), quiet=True)
     log(f"slurmctld: reconfigured with another {name}")
 
 
 def digest() -> str:
-    """SHA-256 of Slurm's files as they lie here: the stack's output `config_hash`, as long as nobody changes them.
+    """Return the SHA-256 of Slurm's files on this machine. It is the stack's output `config_hash` until somebody
+    changes one.
 
-    Names and contents, each after its length, as cluster/slurm has it; the password counts as its mark. The stack does
-    not have topology.conf, which follows the nodes' places.
+    It is a hash of names and contents, each after its length, as in cluster/slurm, with the mark in place of the
+    password. It leaves out topology.conf, which the stack does not have.
     """
     names = set(applied()) - {conf_changes.TOPOLOGY} | {"slurmdbd.conf"}
     texts = {name: (ETC / name).read_text() for name in names}
@@ -303,14 +304,14 @@ def digest() -> str:
     return total.hexdigest()
 
 
-SLURMRESTD_UNIT = Path("/etc/systemd/system/slurmrestd.service")  # in the place of the package's own
+SLURMRESTD_UNIT = Path("/etc/systemd/system/slurmrestd.service")  # replaces the package's own
 SLURMRESTD, SLURMRESTD_PORT, SLURMRESTD_USER = "/usr/sbin/slurmrestd", 6820, "slurmrestd"
 
 
 def keep_token_key() -> None:
-    """Install the key that slurmctld and slurmdbd are about to read, 0600 and slurm's own.
+    """Install the key that slurmctld and slurmdbd are about to read, readable by slurm alone.
 
-    Raises SetupError, before anything was changed, where this machine can't run slurmrestd, or has no key.
+    Raises SetupError, before anything is changed, if this machine can't run slurmrestd or has no key.
     """
     if not Path(SLURMRESTD).exists():
         raise SetupError("slurm.slurmrestd: there is no slurmrestd on this machine: its image is of an earlier version")
@@ -318,8 +319,8 @@ def keep_token_key() -> None:
         raise SetupError(f"slurm.slurmrestd: no key for tokens was delivered: {TOKEN_KEY_DELIVERED} is missing")
     key = TOKEN_KEY_DELIVERED.read_bytes()
     if not TOKEN_KEY.exists() or TOKEN_KEY.read_bytes() != key:
-        # They read it when they start, and are started by who calls this; jobs do not notice. Ended first, lest a kill
-        # comes between.
+        # The daemons read the key when they start, and the caller starts them; jobs go on. They are stopped first, so
+        # that a kill in between leaves none running with the old key.
         for name in ("slurmctld", "slurmdbd"):
             if succeeds("systemctl", "is-active", "--quiet", name):
                 run("systemctl", "stop", name)
@@ -327,7 +328,7 @@ def keep_token_key() -> None:
 
 
 def start_slurmrestd() -> None:
-    """Have slurmrestd running as a user of its own: it refuses root and slurm. slurmctld must answer."""
+    """Run slurmrestd as a user of its own, since it refuses root and slurm. slurmctld must answer."""
     if not has_user(SLURMRESTD_USER):
         home = ("--no-create-home", "--home-dir", "/nonexistent")
         run("useradd", "--system", "--user-group", *home, "--shell", "/usr/sbin/nologin", SLURMRESTD_USER)
@@ -342,7 +343,8 @@ def start_slurmrestd() -> None:
 
 
 def slurmrestd_unit(address: str) -> str:
-    """The unit: on the cluster's own network alone, and for nobody without a token. A pure function."""
+    """Return the unit of slurmrestd, which listens on the cluster's network only, and requires tokens. A pure
+    function."""
     return f"""\
 # Written by the cluster's set-up.
 [Unit]
@@ -367,8 +369,8 @@ WantedBy=multi-user.target
 
 
 def remove_slurmrestd() -> None:
-    """Take all of it away; slurmctld and slurmdbd must no longer know the key. Also where there is nothing of it."""
-    stop_services("slurmrestd")  # the package's own too, which an image may have left enabled
+    """Remove slurmrestd's unit, keys and user, where they exist. slurmctld and slurmdbd must run without the key."""
+    stop_services("slurmrestd")  # also the package's own unit, which may be enabled in an image
     if SLURMRESTD_UNIT.exists():
         unread_units()
         SLURMRESTD_UNIT.unlink()
@@ -386,9 +388,9 @@ LUA_PLUGINS = ("usr/lib/*/slurm-wlm/job_submit_lua.so", "usr/lib/*/slurm/job_sub
 
 
 def check_job_submit(site_rules: str, root: Path = Path("/")) -> None:
-    """Raise SetupError, with the line, where the site's rules are no Lua; and where slurmctld can't run any here.
+    """Raise SetupError, with the line, if the site's rules are not valid Lua, and if slurmctld has no Lua plugin here.
 
-    slurmctld reports at its start what shows only when the script runs.
+    Errors of a valid script are reported by slurmctld at its start.
     """
     plugin = next((path for pattern in LUA_PLUGINS for path in root.glob(pattern)), None)
     if plugin is None:
@@ -399,10 +401,10 @@ def check_job_submit(site_rules: str, root: Path = Path("/")) -> None:
     for name in re.findall(rb"liblua[-.0-9a-z]*", plugin.read_bytes()):
         with contextlib.suppress(OSError):
             library = library or ctypes.CDLL(name.decode())
-    # Without a library slurmctld reports that it can't load the plugin.
-    if library is not None and (wrong := _lua_error(library, site_rules.encode())):
+    # If there is no library, slurmctld reports that it can't load the plugin.
+    if library is not None and (message := _lua_error(library, site_rules.encode())):
         raise SetupError(
-            f"slurm.job_submit_lua: {wrong}\nNothing was changed. Correct it in the stack file, and run `up`"
+            f"slurm.job_submit_lua: {message}\nNothing was changed. Correct it in the stack file, and run `up`"
         )
 
 
@@ -410,11 +412,12 @@ def _lua_error(library: ctypes.CDLL, text: bytes) -> str:
     library.luaL_newstate.restype = ctypes.c_void_p
     library.lua_tolstring.restype = ctypes.c_char_p
     state = ctypes.c_void_p(library.luaL_newstate())
-    given = (state, text, ctypes.c_size_t(len(text)), f"={SITE_RULES}".encode())
+    arguments = (state, text, ctypes.c_size_t(len(text)), f"={SITE_RULES}".encode())
     try:
-        # 5.1 has luaL_loadbuffer; since 5.2 that is a macro for this, whose last word is the kind: t, text.
-        later = hasattr(library, "luaL_loadbufferx")
-        failed = library.luaL_loadbufferx(*given, b"t") if later else library.luaL_loadbuffer(*given)
+        # Lua 5.1 has luaL_loadbuffer. Since 5.2 that is a macro for luaL_loadbufferx, whose last argument `t` allows
+        # text.
+        is_5_1 = not hasattr(library, "luaL_loadbufferx")
+        failed = library.luaL_loadbuffer(*arguments) if is_5_1 else library.luaL_loadbufferx(*arguments, b"t")
         return library.lua_tolstring(state, -1, None).decode(errors="replace") if failed else ""
     finally:
         library.lua_close(state)

@@ -25,18 +25,18 @@ LOGROTATE = """\
 
 
 def keep_logs() -> None:
-    """Have the folders for them, and have logs rotated."""
-    # /run is empty after every boot: tmpfiles.d makes the folder again, before the daemons start.
+    """Create the folders for logs, and configure their rotation."""
+    # /run is empty after every boot: tmpfiles.d creates the folder before the daemons start.
     write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n")
     folder("/run/slurm", owner="slurm")
     folder("/var/log/slurm", owner="slurm")
     write("/etc/logrotate.d/hpc-slurm", LOGROTATE)
-    # Debian's packages bring a file each, by size and with a reload. logrotate refuses a log that two files name.
+    # Each of Debian's packages has a file of its own, and logrotate refuses a log that two files name.
     for unit in DAEMONS:
-        theirs = Path("/etc/logrotate.d") / unit
-        if theirs.exists():
-            theirs.unlink()
-            log(f"removed {theirs}")
+        of_package = Path("/etc/logrotate.d") / unit
+        if of_package.exists():
+            of_package.unlink()
+            log(f"removed {of_package}")
 
 
 DROP_IN = """\
@@ -54,8 +54,8 @@ EnvironmentFile=-/run/hpc/slurmd-once
 
 
 def write_settings(controller: str) -> str:
-    """Write what systemd starts slurmd with, and return it. `controller` is where slurmd asks for its files, as
-    host:port, on the controller itself too."""
+    """Write the options and the drop-in of slurmd's unit, and return both. `controller` is the slurmctld (host:port)
+    that slurmd gets its files from, also on the controller itself."""
     options = f"--conf-server {controller}"
     write("/etc/default/slurmd", f'SLURMD_OPTIONS="{options}"\n')
     write_unit("/etc/systemd/system/slurmd.service.d/hpc.conf", DROP_IN)
@@ -63,31 +63,31 @@ def write_settings(controller: str) -> str:
 
 
 def start_slurmd(controller: str, epoch: str, *, at_boot: bool) -> None:
-    """Have slurmd run with `write_settings`.
+    """Run slurmd with the settings of `write_settings`.
 
-    `epoch` stands for the settings that slurmd reads only when it starts; another one restarts it, and jobs go on.
-    `at_boot`: systemd starts it at every boot. A machine that joins by itself does so when it has its file systems,
-    users and key: it must not take jobs before.
+    `epoch` is the hash of the settings that slurmd reads only when it starts: another one restarts it, and jobs go on.
+    `at_boot`: systemd starts slurmd at every boot. On a machine that sets itself up, the set-up starts it, when file
+    systems, users and key are in place: it must not take jobs before.
     """
     keep_logs()
     folder("/var/spool/slurmd")
     settings = write_settings(controller)
-    # Only asked for: slurmd tries again until the controller answers, and the machine need not wait for that.
+    # It is not waited for: slurmd retries until the controller answers.
     service("slurmd", settings=f"{settings}\n{epoch}", block=False, enabled=at_boot)
 
 
 def stop_controller_daemons() -> None:
-    """A machine without the controller role runs none of them."""
+    """Stop the controller's daemons on a machine that is not the controller."""
     stop_services("slurmctld", "slurmdbd", "mariadb")
 
 
 def link_pmix(root: Path = Path("/usr/lib")) -> bool:
-    """Give every installed libpmix.so.2 its plain name beside it; True when a link was made.
+    """Link libpmix.so to every installed libpmix.so.2, and return whether a link was made.
 
     Slurm's plugin opens pmix2/lib/libpmix.so, which Debian and Ubuntu ship with the headers only, so that
     `srun --mpi=pmix`, the default, would fail on every machine without a compiler.
     """
-    made = [link(path.with_name("libpmix.so"), path.name) for path in sorted(root.glob("*/pmix2/lib/libpmix.so.2"))]
+    made = [link(path.with_name("libpmix.so"), path.name) for path in root.glob("*/pmix2/lib/libpmix.so.2")]
     return any(made)
 
 
@@ -96,15 +96,15 @@ EMPTY = "# Written by the cluster's set-up: there is no SPANK plugin.\n"
 
 
 def drop_empty_include(etc: Path = ETC) -> bool:
-    """Leave out the pattern that Debian 13's plugstack.conf includes while no file is of it; True when that was done.
+    """Remove the include of Debian 13's plugstack.conf while no file matches it, and return whether it was removed.
 
-    slurmctld can't send patterns to machines that fetch their files from it: each of its starts, and each of their
-    requests, would be an error in its log (src/common/parse_config.c, from 23.11 on).
+    slurmctld can't send included patterns to machines that get their files from it: each of its starts and each of
+    their requests would be an error in its log (src/common/parse_config.c, from 23.11 on).
     """
     file = etc / "plugstack.conf"
     if not file.is_file() or any((etc / "plugstack.conf.d").glob("*.conf")):
         return False
-    said = [line.split() for line in file.read_text().splitlines() if line.strip() and not line.startswith("#")]
-    if said != [["include", f"{ETC}/plugstack.conf.d/*.conf"]]:
+    lines = [line.split() for line in file.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    if lines != [["include", f"{ETC}/plugstack.conf.d/*.conf"]]:
         return False
     return write(file, EMPTY)

@@ -90,7 +90,7 @@ class TestJobs:
 
 
 def test_the_clusters_name_and_partitions_are_read():
-    assert conf_changes.cluster(CONF) == "dev"
+    assert conf_changes.cluster_name(CONF) == "dev"
     assert conf_changes.partitions(CONF) == {"cpu", "gpu"}
 
 

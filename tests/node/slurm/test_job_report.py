@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm import job_report, output, pending_reasons
+from slurm import job_report, output
 from slurm.job_report import FIELDS, JobError, lines, report
 
 NOW = 2_000_000_000.0
@@ -56,7 +56,7 @@ def asked(
 def test_every_reason_of_slurm_has_words() -> None:
     names = REASONS.read_text().split()
     assert len(names) > 200
-    assert [name for name in names if not pending_reasons.explain(name)] == []
+    assert [name for name in names if not job_report.explain(name)] == []
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_every_reason_of_slurm_has_words() -> None:
     ],
 )
 def test_reasons_in_words(reason: str, words: str) -> None:
-    assert words in pending_reasons.explain(reason)
+    assert words in job_report.explain(reason)
 
 
 RUNNING = {**RUN, "State": "RUNNING", "End": "Unknown"}

@@ -63,7 +63,7 @@ class TestBack:
             if "nonsense" in (slurmctld.ETC / "slurm.conf").read_text():
                 raise SetupError("slurmctld ends as soon as it has started")
 
-        monkeypatch.setattr(slurmctld, "answer", answer)
+        monkeypatch.setattr(slurmctld, "wait_for_slurmctld", answer)
         monkeypatch.setattr(slurmctld, "write", lambda path, text, **_: path.write_text(text))
         monkeypatch.setattr(slurmctld, "service", lambda name, **_: began.append(name))
         monkeypatch.setattr(slurmctld, "forget", lambda name: began.append(f"forget {name}"))
@@ -72,9 +72,9 @@ class TestBack:
         return began
 
     def change(self, files):
-        with slurmctld.or_back(files):
+        with slurmctld.restore_on_failure(files):
             slurmctld.write_files(files)
-            slurmctld.answer()
+            slurmctld.wait_for_slurmctld()
 
     def test_they_are_put_back_and_it_is_said(self, controller, machine):
         before = {path.name: path.read_text() for path in slurmctld.ETC.iterdir()}

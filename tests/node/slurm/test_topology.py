@@ -29,7 +29,7 @@ def written(places, *, before="", held=()):
 
 def order(text):
     """Nodes as slurmctld numbers them with SwitchAsNodeRank."""
-    leaves = [hostlist.expand(row["nodes"]) for row in conf_changes.lines(text, "switchname") if "nodes" in row]
+    leaves = [hostlist.expand(row["nodes"]) for row in conf_changes.parse_lines(text, "switchname") if "nodes" in row]
     return list(chain.from_iterable(leaves))
 
 
@@ -37,7 +37,7 @@ def order(text):
 def test_slurm_reads_it_whatever_nodes_report(places):
     text = written(places)
     assert text.isascii()
-    rows = conf_changes.lines(text, "switchname")
+    rows = conf_changes.parse_lines(text, "switchname")
     assert all(set(row) in ({"switchname", "nodes"}, {"switchname", "switches"}) for row in rows)
     names = [row["switchname"] for row in rows]
     assert len(names) == len(set(names))
@@ -73,7 +73,7 @@ def test_the_same_places_have_the_same_text(places):
 
 
 def test_blocks_that_no_cloud_has_are_left_out():
-    nodes = [f"n-{index}" for index in range(topology.MOST_LEAVES + 1)]
+    nodes = [f"n-{index}" for index in range(topology.MAX_LEAVES + 1)]
     for cluster, leaf in (("one", ("c-",)), ("{}", ("all",))):
         places = {name: f"/{cluster.format(name)}/{name}/h" for name in nodes}
         found = topology.present(topology.render(topology.paths({"n": nodes}, places, present={}, held=())))
@@ -107,7 +107,7 @@ class TestRefresh:
             return "dev-gpu-[0-1]\ndev-gpu-3\n" if command[0] == "squeue" else ""
 
         monkeypatch.setattr(slurmctld, "write", lambda path, text, **_: path.write_text(text))
-        monkeypatch.setattr(slurmctld, "answer", lambda: None)
+        monkeypatch.setattr(slurmctld, "wait_for_slurmctld", lambda: None)
         monkeypatch.setattr(slurmctld, "service", lambda *_, **__: commands.append("start"))
         monkeypatch.setattr(slurmctld, "forget", lambda _: commands.append("forget"))
         monkeypatch.setattr(slurmctld, "run", run)
