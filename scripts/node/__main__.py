@@ -1,29 +1,29 @@
-"""Sets up one machine of the cluster. Runs on the machine itself, as root, from the standard library only.
+"""Sets up one machine of the cluster. It runs on the machine itself, as root, with the standard library only.
 
-    python3 FOLDER configure   < JSON   controller and login machines: make everything as the JSON says
-    python3 FOLDER boot                 compute nodes, at every boot: join the cluster as /etc/hpc/node.json says
-    python3 FOLDER accounting  < JSON   controller: accounts, QOS and users in Slurm's database
-    python3 FOLDER nodes       < JSON   controller: wait until the nodes are there
-    python3 FOLDER ready       < JSON   controller: run a job through every partition
+    python3 FOLDER configure   < JSON   controller and login machines: set up the machine
+    python3 FOLDER boot                 compute nodes, at every boot: join the cluster as in /etc/hpc/node.json
+    python3 FOLDER accounting  < JSON   controller: update accounts, QOS and users in Slurm's database
+    python3 FOLDER nodes       < JSON   controller: wait until the nodes are idle
+    python3 FOLDER ready       < JSON   controller: run a job in every partition
     python3 FOLDER ends        < JSON   controller: reserve nodes from the end of their machines on; no-ends undoes it
-    python3 FOLDER warm-up     < JSON   controller: download what the first jobs on nodes would wait for
-    python3 FOLDER leave       < JSON   controller: empty a node whose machine goes, and wait for its jobs
-    python3 FOLDER vacate    < JSON   controller: empty elastic nodes that become static, and delete their machines
-    python3 FOLDER settle      < JSON   controller and login machines: take back what an unfinished `up` had begun
-    python3 FOLDER prologs     < JSON   controller: scripts that run before and after jobs; no-prologs takes them away
-    python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm puts it back
-    python3 FOLDER backup      < JSON   controller: the accounting database on standard output, as `restore` takes it
-    python3 FOLDER restore     < JSON   controller: put an uploaded backup in the place of the accounting database
-    python3 FOLDER rebuild     < JSON   controller: records of ended jobs that never reached the database
-    python3 FOLDER host-keys            controller: SSH host keys that machines reported, as JSON
-    python3 FOLDER health-results       controller: the last health check of every node, as JSON
-    python3 FOLDER health-history < T   controller: the kept history of health checks since T, in seconds of the epoch
-    python3 FOLDER keep-submissions     controller: keep what slurmctld may have forgotten, before it starts
-    python3 FOLDER lost-jobs            controller: submit that again, and end jobs that ended while slurmctld was away
-    python3 FOLDER jobs                 a node: numbers of the jobs that have a process here
-    python3 FOLDER look                 any machine: what can be seen here, as JSON; changes nothing, waits for nobody
+    python3 FOLDER warm-up     < JSON   controller: download images and files that first jobs on nodes need
+    python3 FOLDER leave       < JSON   controller: drain a node whose machine is deleted, and wait for its jobs
+    python3 FOLDER vacate    < JSON   controller: drain elastic nodes that become static, and delete their machines
+    python3 FOLDER settle      < JSON   controller and login machines: revert the phases that an `up` left unfinished
+    python3 FOLDER prologs     < JSON   controller: install scripts that run before and after jobs; no-prologs undoes it
+    python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm undoes it
+    python3 FOLDER backup      < JSON   controller: print a backup of the accounting database, for `restore`
+    python3 FOLDER restore     < JSON   controller: replace the accounting database by an uploaded backup
+    python3 FOLDER rebuild     < JSON   controller: rebuild records of ended jobs that the database does not have
+    python3 FOLDER host-keys            controller: print the SSH host keys that machines reported, as JSON
+    python3 FOLDER health-results       controller: print the last health check of every node, as JSON
+    python3 FOLDER health-history < T   controller: print the history of health checks since T (seconds since the epoch)
+    python3 FOLDER keep-submissions     controller: record submissions that slurmctld may have lost, before it starts
+    python3 FOLDER lost-jobs            controller: submit them again, and end jobs that ended while slurmctld was down
+    python3 FOLDER jobs                 node: print the numbers of the jobs that have a process here
+    python3 FOLDER look                 any machine: print its state as JSON; changes nothing
 
-Every phase may be run again at any time: it changes what differs, says so, and nothing else.
+Every phase may run again at any time: it changes only what differs, and logs each change.
 """
 
 import gc
@@ -40,102 +40,102 @@ from system import cluster_state, phase_state
 from system.host import SetupError, describe_os_error, log, printable, reload_units, take_lock, write
 
 
-def of(module: str, function: str) -> Callable[..., Any]:
-    """A function of the set-up, imported when it is called: a machine compiles what it imports, at each first boot."""
+def lazy(module: str, function: str) -> Callable[..., Any]:
+    """Return a function of the set-up that is imported at its call, so that a machine compiles only modules it uses."""
 
-    def call(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - as the function has it
-        return getattr(import_module(module), function)(*given, **named)
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - those of the function
+        return getattr(import_module(module), function)(*args, **kwargs)
 
     return call
 
 
 def restore_last_success(_: dict[str, Any]) -> None:
-    """After an `up` that succeeded: run the phases again that failed in an earlier one, with their last good input."""
+    """Run the phases again that failed in an earlier `up`, with the input of their last success, or undo them."""
     for phase in phase_state.unfinished():
         payload = phase_state.last_input(phase)
         if payload is not None:
             log(f"{phase}: the last run failed; running it again with the input of the one before")
-            perform(phase, payload)
-        elif phase in UNDOES.values():
-            perform(next(undo for undo, done in UNDOES.items() if done == phase), {})
+            run_phase(phase, payload)
+        elif phase in UNDO_PHASES.values():
+            run_phase(next(undo for undo, undone in UNDO_PHASES.items() if undone == phase), {})
         if payload is None:
             phase_state.forget(phase)
-    if conf := of("slurm.slurmctld", "applied")().get("slurm.conf", ""):
-        of("jobs.drain", "resume_drained")(conf)
+    if conf := lazy("slurm.slurmctld", "applied")().get("slurm.conf", ""):
+        lazy("jobs.drain", "resume_drained")(conf)
 
 
-def perform(phase: str, payload: dict[str, Any]) -> None:
-    """Run a phase with `payload`, and remember how it ended; machines that wait for this one read of a failure."""
-    waited_for = phase in phase_state.PHASES and not cluster_state.CONFIG.exists()
-    if waited_for:
+def run_phase(phase: str, payload: dict[str, Any]) -> None:
+    """Run a phase with `payload`, and record its result; report a failure to machines that wait for this one."""
+    others_wait = phase in phase_state.PHASES and not cluster_state.CONFIG.exists()
+    if others_wait:
         cluster_state.withdraw_failure()
     try:
         with phase_state.attempt(phase, payload):
             PHASES[phase](payload)
     except (SetupError, OSError) as error:
-        if waited_for:
+        if others_wait:
             cluster_state.report_failure(f"{phase}: {error}")
         raise
-    if phase in UNDOES:
-        phase_state.forget(UNDOES[phase])
+    if phase in UNDO_PHASES:
+        phase_state.forget(UNDO_PHASES[phase])
 
 
 PHASES: dict[str, Callable[[dict[str, Any]], object]] = {
-    "configure": of("configure", "configure"),
-    "accounting": of("accounting.accounts", "converge"),
-    "nodes": lambda payload: of("slurm.join", "wait_for")(payload["nodes"], seconds=payload["seconds"]),
-    "ready": lambda payload: of("jobs.probe", "prove")(payload["probes"]),
-    "ends": of("jobs.drain", "reserve_ends"),
-    "warm-up": of("jobs.warm_up", "warm"),
-    "leave": lambda payload: of("jobs.drain", "leave")(payload["node"]),
-    "vacate": lambda payload: of("jobs.drain", "vacate")(payload["nodes"]),
-    "settle": restore_last_success,  # known by this name to every version
-    "backup": lambda _: of("accounting.backup", "send")(),
-    "restore": of("accounting.backup", "restore"),
-    "rebuild": of("accounting.records", "rebuild"),
-    "prologs": of("jobs.prologs", "stage"),
-    "rxdm": of("jobs.rxdm", "converge"),
-    # What undoes these needs nothing from the stack: what was made is recorded.
-    "no-prologs": lambda _: of("jobs.prologs", "remove")(),
-    "no-rxdm": lambda _: of("jobs.rxdm", "undo")(),
-    "no-ends": lambda _: of("jobs.drain", "reserve_ends")({"ends": {}}),
+    "configure": lazy("configure", "configure"),
+    "accounting": lazy("accounting.accounts", "converge"),
+    "nodes": lambda payload: lazy("slurm.join", "wait_for")(payload["nodes"], seconds=payload["seconds"]),
+    "ready": lambda payload: lazy("jobs.probe", "prove")(payload["probes"]),
+    "ends": lazy("jobs.drain", "reserve_ends"),
+    "warm-up": lazy("jobs.warm_up", "warm"),
+    "leave": lambda payload: lazy("jobs.drain", "leave")(payload["node"]),
+    "vacate": lambda payload: lazy("jobs.drain", "vacate")(payload["nodes"]),
+    "settle": restore_last_success,  # every version calls it by this name
+    "backup": lambda _: lazy("accounting.backup", "send")(),
+    "restore": lazy("accounting.backup", "restore"),
+    "rebuild": lazy("accounting.records", "rebuild"),
+    "prologs": lazy("jobs.prologs", "stage"),
+    "rxdm": lazy("jobs.rxdm", "converge"),
+    # These need no input from the stack, because the machine has records of what was made.
+    "no-prologs": lambda _: lazy("jobs.prologs", "remove")(),
+    "no-rxdm": lambda _: lazy("jobs.rxdm", "undo")(),
+    "no-ends": lambda _: lazy("jobs.drain", "reserve_ends")({"ends": {}}),
 }
-# They print, change nothing and take no lock.
-READS: dict[str, Callable[[], None]] = {
-    "look": of("collect", "show"),
+# Phases that print, change nothing and take no lock.
+READ_PHASES: dict[str, Callable[[], None]] = {
+    "look": lazy("collect", "show"),
     "host-keys": lambda: print(json.dumps(cluster_state.host_keys())),
-    "health-results": lambda: print(json.dumps(of("health.outcome", "results")())),
-    "health-history": of("health.outcome", "show_history"),
-    "jobs": lambda: print(*sorted(of("jobs.lost_jobs", "jobs_with_processes")()), "."),
+    "health-results": lambda: print(json.dumps(lazy("health.outcome", "results")())),
+    "health-history": lazy("health.outcome", "show_history"),
+    "jobs": lambda: print(*sorted(lazy("jobs.lost_jobs", "jobs_with_processes")()), "."),
 }
 
 
-def after_slurmctlds_start() -> None:
-    """Make good what a slurmctld that was killed has forgotten, or has not seen."""
+def recover_lost_jobs() -> None:
+    """Submit jobs again that a killed slurmctld has lost, and end jobs that ended while it was down."""
     try:
-        of("jobs.lost_submissions", "submit_again")()
+        lazy("jobs.lost_submissions", "submit_again")()
     finally:
-        of("jobs.lost_jobs", "end_missing_jobs")()
+        lazy("jobs.lost_jobs", "end_missing_jobs")()
 
 
-# Units of systemd run them, around each start of slurmctld.
-SYSTEMDS: dict[str, Callable[[], None]] = {
-    "keep-submissions": of("jobs.lost_submissions", "keep"),
-    "lost-jobs": after_slurmctlds_start,
+# Phases that units of systemd run before and after each start of slurmctld.
+SYSTEMD_PHASES: dict[str, Callable[[], None]] = {
+    "keep-submissions": lazy("jobs.lost_submissions", "keep"),
+    "lost-jobs": recover_lost_jobs,
 }
-UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm", "no-ends": "ends"}
+UNDO_PHASES = {"no-prologs": "prologs", "no-rxdm": "rxdm", "no-ends": "ends"}
 
 
-def take(lock: IO[str], phase: str) -> None:
-    """Take the lock of a phase. Another set-up may hold it that only waits for jobs: it ends when INTERRUPT is touched.
+def wait_for_lock(lock: IO[str], phase: str) -> None:
+    """Take the lock of a phase.
 
-    Only an `up` does so, as its stack file is newer.
+    Another run may hold it while it waits for jobs. `up`, which has the newer stack file, makes that run end.
     """
     shared = phase == "leave"
     if take_lock(lock, shared=shared):
         return
     if phase in ("configure", "settle"):
-        from jobs.drain import INTERRUPT  # as by `of`
+        from jobs.drain import INTERRUPT  # as with `lazy`
 
         log("another set-up is at work on this machine: waiting for it")
         write(INTERRUPT, "", quiet=True)
@@ -144,46 +144,46 @@ def take(lock: IO[str], phase: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one phase: 0 when it is done, 1 with the reason on standard error when not, 2 for an unknown phase."""
-    if len(arguments) != 1 or arguments[0] not in {*PHASES, *READS, *SYSTEMDS, "boot"}:
+    """Run one phase; return 0 on success, 1 with the reason on standard error on failure, 2 for an unknown phase."""
+    if len(arguments) != 1 or arguments[0] not in {*PHASES, *READ_PHASES, *SYSTEMD_PHASES, "boot"}:
         sys.stderr.write(str(__doc__))
         return 2
     if os.geteuid() != 0:
         sys.stderr.write("the set-up changes the machine: run it as root\n")
         return 1
     phase = arguments[0]
-    if phase in READS:
+    if phase in READ_PHASES:
         gc.disable()
-        READS[phase]()
+        READ_PHASES[phase]()
         sys.stdout.flush()
-        os._exit(0)  # `./hpc status` asks every machine: taking the interpreter down is a tenth of what that costs
+        os._exit(0)  # ending the interpreter would take a tenth of the time, and `./hpc status` runs on every machine
     try:
-        alone(phase)
+        if phase in SYSTEMD_PHASES:
+            SYSTEMD_PHASES[phase]()
+        else:
+            run_with_lock(phase)
     except (SetupError, OSError) as error:
-        words = describe_os_error(error) if isinstance(error, OSError) else str(error)
-        if not words:
+        message = describe_os_error(error) if isinstance(error, OSError) else str(error)
+        if not message:
             raise
-        sys.stderr.write(printable(f"{phase}: {words}\n"))
+        sys.stderr.write(printable(f"{phase}: {message}\n"))
         return 1
     return 0
 
 
-def alone(phase: str) -> None:
-    """Run one phase, one at a time on a machine: an `up` that was killed may have left its command running.
+def run_with_lock(phase: str) -> None:
+    """Run a phase while no other one runs on the machine, since a killed `up` may have left its command running.
 
-    Only those that wait for jobs are beside each other, and beside the rest.
+    Phases that wait for jobs have locks of their own.
     """
-    if phase in SYSTEMDS:
-        SYSTEMDS[phase]()
-        return
     Path("/run/hpc").mkdir(exist_ok=True)
     name = phase if phase in ("boot", "leave", "warm-up") else "setup"
     with Path(f"/run/hpc/{name}.lock").open("w") as lock:
-        take(lock, phase)
+        wait_for_lock(lock, phase)
         if phase == "boot":
-            of("configure", "boot")()
+            lazy("configure", "boot")()
         else:
-            perform(phase, json.load(sys.stdin))
+            run_phase(phase, json.load(sys.stdin))
         reload_units(links=True)
 
 

@@ -1,8 +1,7 @@
-"""The state of this machine as one JSON document, which `./hpc status` and `./hpc drift` check.
+"""Collects the state of this machine as one JSON document, which `./hpc status` and `./hpc drift` check.
 
-Nothing is changed and no lock is taken, so that it answers beside a set-up that runs. Every part has a deadline, and
-processes of their own read those behind one that does not answer: a hung file system or daemon costs its own part,
-which then says why.
+It changes nothing and takes no lock, so that it works while a set-up runs. Every part has a deadline: a file system or
+a daemon that hangs costs only its own part, which then has an error instead of a value.
 """
 
 import grp
@@ -40,7 +39,7 @@ UNITS = {
     "monitoring": ("munge", "ssh"),
     "node": ("munge", "slurmd", "ssh"),
 }
-JOINING = ("hpc-node", "hpc-watch")  # on machines that set themselves up
+NODE_UNITS = ("hpc-node", "hpc-watch")  # on machines that set themselves up
 JOURNAL_LINES = 12
 PROPERTIES = (
     "Id,LoadState,ActiveState,SubState,Result,NRestarts,StateChangeTimestampMonotonic,ActiveEnterTimestampMonotonic"
@@ -48,39 +47,36 @@ PROPERTIES = (
 
 
 def units_of(roles: list[str]) -> list[str]:
-    """The units that a machine of these roles runs."""
-    # A machine whose set-up has not ended is nothing yet.
-    found = dict.fromkeys([*(unit for role in roles for unit in UNITS[role]), "munge", "ssh"])
-    payload = phase_state.last_input("configure") if "controller" in roles else None
-    if (payload or {}).get("slurmrestd"):
-        found["slurmrestd"] = None
-    if (payload or {}).get("reconcile"):
-        found["hpc-reconcile"] = None
-    if ((payload or {}).get("topology") or {}).get("places"):
-        found["hpc-topology"] = None
-    found |= dict.fromkeys(monitoring.units())
-    return [*found, *(JOINING if roles == ["node"] else ())]
+    """Return the units that a machine with these roles runs."""
+    # A machine has no role before its set-up has succeeded.
+    names = [*(unit for role in roles for unit in UNITS[role]), "munge", "ssh"]
+    payload = (phase_state.last_input("configure") if "controller" in roles else None) or {}
+    names += ["slurmrestd"] if payload.get("slurmrestd") else []
+    names += ["hpc-reconcile"] if payload.get("reconcile") else []
+    names += ["hpc-topology"] if (payload.get("topology") or {}).get("places") else []
+    names += monitoring.units()
+    return [*dict.fromkeys(names), *(NODE_UNITS if roles == ["node"] else ())]
 
 
 def unit_states(units: list[str]) -> dict[str, dict[str, Any]]:
-    """Each unit's state, since when (seconds since the epoch, 0: never) and restarts; last messages of a bad one."""
+    """Return the state of each unit, with times in seconds since the epoch (0: never), and messages of failing ones."""
     text = run("systemctl", "show", f"--property={PROPERTIES}", *units, timeout=3)
-    found = parse_units(text, now=time.time(), monotonic=time.monotonic())
-    for unit, row in found.items():
+    states = parse_units(text, now=time.time(), monotonic=time.monotonic())
+    for unit, row in states.items():
         if row["state"] != "active" or row["restarts"]:
             row["journal"] = journal(unit, JOURNAL_LINES, timeout=2).splitlines()
-    return found
+    return states
 
 
 def parse_units(text: str, *, now: float, monotonic: float) -> dict[str, dict[str, Any]]:
-    """The output of `systemctl show`, one block a unit. A pure function.
+    """Parse the output of `systemctl show`, which has a block per unit. A pure function.
 
-    Its times are microseconds of the monotonic clock, which no time zone and no set clock changes.
+    Its times are microseconds of the monotonic clock, which is independent of time zones and of changes of the clock.
     """
-    found: dict[str, dict[str, Any]] = {}
+    states: dict[str, dict[str, Any]] = {}
     for block in text.strip().split("\n\n"):
         row = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        found[row["Id"].partition(".service")[0]] = {
+        states[row["Id"].partition(".service")[0]] = {
             "state": row["ActiveState"] if row["LoadState"] == "loaded" else row["LoadState"],
             "sub": row["SubState"],
             "result": row.get("Result", ""),
@@ -88,7 +84,7 @@ def parse_units(text: str, *, now: float, monotonic: float) -> dict[str, dict[st
             "since": _when(row.get("StateChangeTimestampMonotonic", ""), now, monotonic),
             "started": _when(row.get("ActiveEnterTimestampMonotonic", ""), now, monotonic),
         }
-    return found
+    return states
 
 
 def _when(microseconds: str, now: float, monotonic: float) -> float:
@@ -96,10 +92,12 @@ def _when(microseconds: str, now: float, monotonic: float) -> float:
 
 
 def unix_accounts() -> dict[str, Any]:
-    """Every ordinary user and group here, and which of them the set-up made: users {uid, gid, groups, shell, home,
-    sudo, containers}. `sudo` is left out on a machine that does not have it."""
+    """Return the ordinary users and groups of this machine, and the names of those that the set-up made (`managed`).
+
+    Users have {uid, gid, groups, shell, home, sudo, containers}, without `sudo` on a machine that does not have it.
+    """
     groups = grp.getgrall()
-    roots, ranges = users.sudo_users(), users.subordinate_id_owners()
+    sudo_users, ranges = users.sudo_users(), users.subordinate_id_owners()
     managed = read_json(users.MANAGED, {})
     return {
         "managed": managed,
@@ -110,7 +108,7 @@ def unix_accounts() -> dict[str, Any]:
                 "groups": sorted(g.gr_name for g in groups if user.pw_name in g.gr_mem),
                 "shell": user.pw_shell,
                 "home": user.pw_dir,
-                **({} if roots is None else {"sudo": user.pw_name in roots}),
+                **({} if sudo_users is None else {"sudo": user.pw_name in sudo_users}),
                 "containers": bool(ranges & {user.pw_name, str(user.pw_uid)}),
             }
             for user in pwd.getpwall()
@@ -123,44 +121,41 @@ def unix_accounts() -> dict[str, Any]:
 
 
 def user_keys() -> dict[str, str]:
-    """Return for each user of ours a hash of the SSH keys that we gave; those they added themselves are theirs.
-
-    Where they can't be read, what is in the way.
-    """
-    found: dict[str, str] = {}
+    """Return a hash of the stack's SSH keys in the home of each of the stack's users, or why they can't be read."""
+    hashes: dict[str, str] = {}
     for name in read_json(users.MANAGED, {}).get("users", ()):
         try:
             lines = text_block.lines_in_block(authorized_keys.text(str(homes.HOMES / name)))
-            found[name] = _hash("\n".join(lines).encode(errors="surrogateescape"))
+            hashes[name] = _hash("\n".join(lines).encode(errors="surrogateescape"))
         except (authorized_keys.UnexpectedFileError, OSError) as error:
-            found[name] = str(error)
-    return found
+            hashes[name] = str(error)
+    return hashes
 
 
 SECONDS = 4.0  # for all parts
 CLIENTS = ("slurm ", "accounting ")
 CONNECT_SECONDS = 2
-CACHE = Path("/var/spool/slurmd/conf-cache")  # what slurmd fetched from slurmctld (slurmd(8), --conf-server)
+CACHE = Path("/var/spool/slurmd/conf-cache")  # files that slurmd fetched from slurmctld (slurmd(8), --conf-server)
 SECRET = {"slurmdbd.conf"}
-NVIDIA = Path("/sys/module/nvidia/version")  # of the kernel module; no GPU is asked
+NVIDIA = Path("/sys/module/nvidia/version")  # the version of the kernel module
 
 
 def show() -> None:
-    """Print the document. Keys: see `own_parts` and `parts`; a part that can't be read is {"error": why}."""
+    """Print the document. Its keys are those of `parts`; a part that can't be read is {"error": why}."""
     began, seconds = time.time(), SECONDS * timeout_factor()
-    mine = roles()
-    wanted = own_parts(mine) | parts(mine)
-    # On the controller, clients of daemons answer sooner side by side.
-    together = [name for name in wanted if not name.startswith(CLIENTS)]
-    read = side_by_side(wanted, seconds=seconds, together=together, stuck=seconds / 4)
-    found = {"name": socket.gethostname(), "roles": mine, "time": began, **read}
-    found["seconds"] = round(time.time() - began, 3)
-    sys.stdout.write(json.dumps(found) + "\n")
+    own_roles = roles()
+    readers = parts(own_roles)
+    # Clients of daemons, which only the controller has, are faster in parallel.
+    together = [name for name in readers if not name.startswith(CLIENTS)]
+    read = side_by_side(readers, seconds=seconds, together=together, stuck=seconds / 4)
+    document = {"name": socket.gethostname(), "roles": own_roles, "time": began, **read}
+    document["seconds"] = round(time.time() - began, 3)
+    sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 
 
 def roles() -> list[str]:
-    """Return what this machine is, by what its set-up left here."""
+    """Return the roles of this machine, by the files that its set-up has written."""
     marks = {
         "controller": protected_files.DATABASE_PASSWORD,
         "login": Path("/etc/profile.d/hpc.sh"),
@@ -172,33 +167,28 @@ def roles() -> list[str]:
     return found if "node" in found or not _exists(Path("/etc/hpc/started/slurmd")) else [*found, "node"]
 
 
-def own_parts(mine: list[str]) -> dict[str, Part]:
-    """The parts that are read from the machine's own disk, without any other program."""
-    return {
+def parts(own_roles: list[str]) -> dict[str, Part]:
+    """Return the readers of the parts of the document, by name. Parts `GROUP NAME` are gathered under GROUP."""
+    controls = "controller" in own_roles
+    found: dict[str, Part] = {
+        # First those that read the machine's own disk, without another program.
         "boot": _boot,
         "followed": lambda: _json("/etc/hpc/orders.json").get("digest", ""),
         "setup": _setup,
         "image": installation.image,
-        "files": lambda: _files(controls="controller" in mine),
+        "files": lambda: _files(controls=controls),
         "unix": unix_accounts,
         "guarded": protected_files.observe,
-    }
-
-
-def parts(mine: list[str]) -> dict[str, Part]:
-    """The other parts of the document, by name; names with a blank are gathered under their first word."""
-    controls = "controller" in mine
-    found: dict[str, Part] = {
         "versions": lambda: _versions(controls=controls),
         "munge": munge.check,
-        "daemons": lambda: unit_states(units_of(mine)),
-        **{f"disks {path}": (lambda path=path: mounts.disk_usage(path)) for path in mounts.local_paths(mine)},
+        "daemons": lambda: unit_states(units_of(own_roles)),
+        **{f"disks {path}": (lambda path=path: mounts.disk_usage(path)) for path in mounts.local_paths(own_roles)},
     }
     if monitoring.PROMETHEUS in monitoring.units():
         from monitoring import prometheus
 
         found["alerts"] = prometheus.firing
-    if "node" in mine:
+    if "node" in own_roles:
         found["jobs"] = lambda: sorted(lost_jobs.jobs_with_processes())
     if not controls:
         found["controller"] = _controller
@@ -218,7 +208,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}
         found["records"] = records.observe_records
         found["lost"] = lost_submissions.observe
-    # Last those that lie on shared file systems, which may hang.
+    # Last those on shared file systems, which may hang.
     return found | {
         "cluster_state": lambda: _cluster_state(controls=controls),
         "keys": user_keys,
@@ -227,12 +217,12 @@ def parts(mine: list[str]) -> dict[str, Part]:
 
 
 def _failover(url: str) -> dict[str, Any]:
-    """Return what the machine has seen that watches this controller; `why` it can't be read."""
-    from urllib.request import ProxyHandler, build_opener  # slow to import, and others do without
+    """Return the status of the machine that fails the controller over, or `why` it can't be read."""
+    from urllib.request import ProxyHandler, build_opener  # slow to import, and other machines do not need it
 
     try:
-        with build_opener(ProxyHandler({})).open(url, timeout=CONNECT_SECONDS) as answer:
-            return {"why": "", **json.load(answer)}
+        with build_opener(ProxyHandler({})).open(url, timeout=CONNECT_SECONDS) as response:
+            return {"why": "", **json.load(response)}
     except (OSError, ValueError) as error:
         return {"why": str(error)}
 
@@ -257,42 +247,42 @@ def _boot() -> dict[str, Any]:
 
 
 def _cluster_state(*, controls: bool) -> dict[str, Any]:
-    """The newest config version, this machine's report, and what is damaged in the cluster state, if anything."""
-    read, wrong = read_json(cluster_state.CONFIG, None), ""
-    config: dict[str, Any] = read if isinstance(read, dict) else {}
-    report = cluster_state.REPORTS / f"{socket.gethostname()}.json"
-    mine = cluster_state.read_object(report)
+    """Return the newest config version, this machine's report, and what is damaged in the cluster state."""
+    value, damaged = read_json(cluster_state.CONFIG, None), ""
+    config: dict[str, Any] = value if isinstance(value, dict) else {}
+    path = cluster_state.REPORTS / f"{socket.gethostname()}.json"
+    report = cluster_state.read_object(path)
     hashed = {name: value for name, value in config.items() if name != "digest"}
     published = cluster_state.CLIENT / "slurm.conf"
-    if not (_exists(cluster_state.CONFIG) or mine):
-        # Elsewhere its file system may not be mounted, which is reported as such.
+    if not (_exists(cluster_state.CONFIG) or report):
+        # On other machines the file system may not be mounted, which another part reports.
         if not controls:
             raise SetupError(f"{cluster_state.FOLDER} is empty")
-        wrong = f"{cluster_state.FOLDER} is empty"
+        damaged = f"{cluster_state.FOLDER} is empty"
     elif not config or config.get("digest") != cluster_state.digest(hashed):
-        wrong = f"{cluster_state.CONFIG} is not what the controller wrote"
-    elif not mine and _exists(report):
-        wrong = "what this machine reported can't be read"
+        damaged = f"{cluster_state.CONFIG} is not what the controller wrote"
+    elif not report and _exists(path):
+        damaged = "what this machine reported can't be read"
     elif controls and (
         (published.read_bytes() if _exists(published) else b"") != _applied().get("slurm.conf", "").encode()
     ):
-        wrong = f"{published} is not what the controller wrote"
+        damaged = f"{published} is not what the controller wrote"
     newest = {name: config.get(name, "") for name in ("digest", "setup", "slurmd")}
-    return {"newest": newest, "report": mine, "damaged": wrong}
+    return {"newest": newest, "report": report, "damaged": damaged}
 
 
 def _setup() -> str:
-    """A hash of the set-up's files here, made as components/slurm/payload.py makes it."""
-    whole, here = hashlib.sha256(), str(Path(__file__).parent)
-    for name in sorted(_files_in(here)):
-        with open(f"{here}/{name}", encoding="utf-8") as file:  # noqa: PTH123 - twice as fast as by Path
+    """Return a hash of the set-up's files, computed as in components/slurm/payload.py."""
+    digest, folder = hashlib.sha256(), str(Path(__file__).parent)
+    for name in sorted(_files_in(folder)):
+        with open(f"{folder}/{name}", encoding="utf-8") as file:  # noqa: PTH123 - twice as fast as Path.read_text
             text = file.read()
-        whole.update(f"{name}\0{len(text)}\0{text}".encode())
-    return whole.hexdigest()[:16]
+        digest.update(f"{name}\0{len(text)}\0{text}".encode())
+    return digest.hexdigest()[:16]
 
 
 def _files_in(folder: str, prefix: str = "") -> Iterator[str]:
-    """Yield the paths of the files below a folder, but for compiled ones."""
+    """Yield the paths of the files below a folder, without compiled ones."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_file():
@@ -302,9 +292,9 @@ def _files_in(folder: str, prefix: str = "") -> Iterator[str]:
 
 
 def _versions(*, controls: bool) -> dict[str, str]:
-    """Slurm, MUNGE, MariaDB on the controller, the driver of NVIDIA where it is loaded, and the system."""
+    """Return the versions of system, kernel, Slurm, MUNGE, MariaDB on the controller, and NVIDIA's driver if loaded."""
     lines = Path("/etc/os-release").read_text().splitlines()
-    # From a daemon where there is one: commands look for slurm.conf first, and wait for it.
+    # From a daemon if there is one: commands first search for slurm.conf, and wait for it.
     slurm = next((name for name in ("slurmctld", "slurmd") if which(name)), "scontrol")
     found = {
         "os": next((line[12:].strip('"') for line in lines if line.startswith("PRETTY_NAME=")), ""),
@@ -320,9 +310,9 @@ def _versions(*, controls: bool) -> dict[str, str]:
 
 
 def _files(*, controls: bool) -> dict[str, Any]:
-    """Slurm's files: hashes of those in /etc/slurm, of those that slurmd fetched, of those that slurmctld took.
+    """Return hashes of Slurm's files in /etc/slurm, in slurmd's cache, and of those that slurmctld runs with.
 
-    On the controller their texts as well, with a mark in place of the database's password.
+    On the controller also their texts, with a mark in place of the database's password.
     """
     found: dict[str, Any] = {"etc": _hashes(slurmd.ETC), "cache": _hashes(CACHE)}
     if not controls:
@@ -335,22 +325,22 @@ def _files(*, controls: bool) -> dict[str, Any]:
 
 
 def _applied() -> dict[str, str]:
-    """The files that slurmctld runs with."""
+    """Return the files that slurmctld runs with."""
     from slurm import slurmctld
 
     return slurmctld.applied()
 
 
 def _without_password(text: str) -> str:
-    """The text with a mark for the password that was delivered, and another one for any that is not it."""
+    """Return the text with a mark in place of the delivered password, and another mark for any other password."""
     from slurm import slurmctld
 
-    ours = protected_files.DATABASE_PASSWORD.read_text().strip()
+    password = protected_files.DATABASE_PASSWORD.read_text().strip()
     lines = []
     for line in text.removesuffix("\n").split("\n"):
         name, equals, value = line.partition("=")
         if name.strip().lower() == "storagepass":
-            value = slurmctld.PASSWORD_MARK if value.strip() == ours else "@another-password@"
+            value = slurmctld.PASSWORD_MARK if value.strip() == password else "@another-password@"
         lines.append(f"{name}{equals}{value}")
     return "\n".join(lines) + "\n"
 
@@ -358,7 +348,7 @@ def _without_password(text: str) -> str:
 def _hashes(folder: Path) -> dict[str, str]:
     if not folder.is_dir():
         return {}
-    # A password is short: not even a hash of it leaves the machine.
+    # Not even a hash of a short password may leave the machine.
     return {p.name: _hash(p.read_bytes()) for p in sorted(folder.iterdir()) if p.is_file() and p.name not in SECRET}
 
 
@@ -367,7 +357,7 @@ def _hash(data: bytes) -> str:
 
 
 def _controller() -> dict[str, Any]:
-    """Return whether slurmctld's port can be reached from here, which is what slurmd and every command needs."""
+    """Return whether this machine reaches slurmctld's port, which slurmd and every command need."""
     host, _, port = _conf_server().partition(":")
     try:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
@@ -377,7 +367,7 @@ def _controller() -> dict[str, Any]:
 
 
 def _conf_server() -> str:
-    """host:port of slurmctld, from what a node was made with, or from what the controller published."""
+    """Return host:port of slurmctld, from node.json or from the slurm.conf that the controller has published."""
     server = _json("/etc/hpc/node.json").get("conf_server", "")
     if server:
         return server

@@ -1,6 +1,6 @@
 """Phase `configure`, for a machine that is set up over SSH, and phase `boot`, for a node that sets itself up.
 
-Each machine compiles what is imported here at its first boot.
+Every machine compiles the modules that this one imports, at its first boot.
 """
 
 import json
@@ -18,26 +18,26 @@ NODE = Path("/etc/hpc/node.json")
 
 
 def configure(payload: dict[str, Any]) -> None:
-    """Controller and login machines, alone or in one, nodes that share one with either, the machine of Prometheus."""
+    """Set up a machine with any of the roles controller, login, node and monitoring."""
     installation.wait_until_installed()
-    reload_units()  # what a set-up that was killed has written
+    reload_units()  # reads unit files that a killed run has written
     roles = payload["roles"]
-    # Only there: a login machine would compile it as well.
+    # Imported here, so that a login machine does not compile it.
     control: Any = import_module("control") if "controller" in roles else None
-    wanted = payload["mounts"] if control else mounts.without_new_clients(payload["mounts"])
-    shared = {mount["target"] for mount in wanted}
+    file_systems = payload["mounts"] if control else mounts.without_new_clients(payload["mounts"])
+    shared = {mount["target"] for mount in file_systems}
     if control:
         control.drain.refuse_busy(users.removed_names(payload["users"]))
-    # First all that systemd reads, since that takes it long.
+    # First the files that systemd reads: one reload, which takes long, is then enough for all.
     enable("munge.service")
-    mounts.write_fstab(wanted)
+    mounts.write_fstab(file_systems)
     if "login" in roles:
         login.prepare_for_users()
     if "node" in roles:
         slurmd.write_settings(payload["conf_server"])
     if control:
-        control.begin(payload)
-    mounts.mount_all(wanted, controller=payload["conf_server"])
+        control.prepare(payload)
+    mounts.mount_all(file_systems, controller=payload["conf_server"])
     if control:
         control.state_disk.share_folders(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], with_homes=control is not None or "/home" not in shared)
@@ -50,7 +50,7 @@ def configure(payload: dict[str, Any]) -> None:
     slurmd.link_pmix()
     slurmd.drop_empty_include()
     if control:
-        control.control(payload)
+        control.run_daemons(payload)
     else:
         slurmd.stop_controller_daemons()
     config = cluster_state.wait_for_config(controller=payload["conf_server"].partition(":")[0])
@@ -67,11 +67,11 @@ def configure(payload: dict[str, Any]) -> None:
 
 
 def boot() -> None:
-    """A compute node, at boot and whenever the config version changes."""
+    """Set up a compute node, at its boot and whenever the config version changes."""
     node = json.loads(NODE.read_text())
     try:
         reload_units()  # as for `configure`
-        # First all that systemd reads, since that takes it long.
+        # First the files that systemd reads, as in `configure`.
         enable("munge.service")
         slurmd.write_settings(node["conf_server"])
         mounts.mount_all(mounts.without_new_clients(node["mounts"]), controller=node["conf_server"])
@@ -91,12 +91,12 @@ def boot() -> None:
         monitoring.export_gpus(config.get("gpu_exporter"))
         slurmd.start_slurmd(node["conf_server"], config["slurmd"], at_boot=False)
     except SetupError as error:
-        # Reported in the cluster state if that is reachable; the journal has it in any case.
+        # The journal has the error in any case; the cluster state may not be reachable.
         if cluster_state.FOLDER.is_dir():
             cluster_state.report("failed", "", str(error))
         raise
-    # What the watcher compares with: the config version that this machine has applied.
+    # The config version that this machine has applied, with which the watcher compares the newest one.
     write("/etc/hpc/orders.json", json.dumps(config, indent=1) + "\n")
-    # Newer than the one that runs, after a new set-up was brought. It comes after this phase, so it is not waited for.
+    # Restarts the watcher if the set-up is new. It starts after this phase, so that waiting for it would be a deadlock.
     service("hpc-watch", settings=(Path(__file__).parent / "watch.sh").read_text(), block=False)
     cluster_state.report("configured", config["digest"])

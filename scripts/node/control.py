@@ -10,16 +10,18 @@ from reconcile import service
 from slurm import conf_changes, slurmctld, topology, upgrade
 from system import cluster_state, munge, state_disk
 
+# Keys of the payload that are part of the config version.
+PUBLISHED = "cluster users groups setup adopt containers health node_exporter gpu_exporter".split()
 
-def begin(payload: dict[str, Any]) -> None:
-    """Mount the state disk, create what the daemons do not make themselves, and start the database, which takes a
-    while."""
+
+def prepare(payload: dict[str, Any]) -> None:
+    """Mount the state disk, prepare slurmctld, and start the database, which takes a while."""
     state_disk.converge(payload.get("state"))
     slurmctld.prepare()
-    database.configure()  # only asked for: it comes up while the rest is done
+    database.configure()  # does not wait for the start
 
 
-def control(payload: dict[str, Any]) -> None:
+def run_daemons(payload: dict[str, Any]) -> None:
     """Run the daemons with their files, then publish the config version for all other machines."""
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
@@ -51,21 +53,7 @@ def control(payload: dict[str, Any]) -> None:
     else:
         slurmctld.remove_slurmrestd()
     service.converge(payload.get("reconcile"))
-    config = {
-        name: payload[name]
-        for name in (
-            "cluster",
-            "users",
-            "groups",
-            "setup",
-            "adopt",
-            "containers",
-            "health",
-            "node_exporter",
-            "gpu_exporter",
-        )
-        if name in payload
-    }
+    config = {name: payload[name] for name in PUBLISHED if name in payload}
     config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
     cluster_state.publish({**config, "slurmd": conf_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
     monitoring.converge(payload.get("monitoring"))

@@ -18,7 +18,7 @@ sys.path.insert(0, "/usr/local/lib/hpc/node")
 from monitoring import prometheus
 for path in sys.stdin:
     try:
-        print(json.dumps(prometheus.data(path.strip())), flush=True)
+        print(json.dumps(prometheus.get(path.strip())), flush=True)
     except (OSError, ValueError) as error:
         print(json.dumps(str(error)), flush=True)
 """

@@ -11,8 +11,8 @@ TREE = ast.parse(MAIN.read_text())
 
 
 def named() -> list[tuple[str, str]]:
-    """Module and function of each `of("MODULE", "FUNCTION")`."""
-    calls = (node for node in ast.walk(TREE) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "of")
+    """Module and function of each `lazy("MODULE", "FUNCTION")`."""
+    calls = (node for node in ast.walk(TREE) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazy")
     return [tuple(ast.literal_eval(argument) for argument in call.args) for call in calls]
 
 

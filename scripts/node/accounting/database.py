@@ -19,7 +19,7 @@ def configure() -> bool:
     """Write the server's settings and start it, without waiting until it answers; return whether it was restarted."""
     text = settings(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     if run("systemctl", "show", "--property=ActiveState", "--value", "mariadb").strip() == "activating":
-        # The boot is starting it. A SIGTERM during the start may hang it until systemd's timeout of a quarter of an hour.
+        # The boot is starting it. A SIGTERM during the start may hang it until systemd's timeout, a quarter of an hour.
         succeeds("systemctl", "start", "mariadb", timeout=180)
     write(CONFIG, text)
     return service("mariadb", settings=text, block=False)

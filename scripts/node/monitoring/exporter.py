@@ -1,10 +1,11 @@
-"""The service on the controller that writes what node_exporter does not have, for its textfile collector:
-Slurm's metrics where the release has none of its own, and what this set-up alone has: health checks, config versions,
-the reconcile loop, shared file systems. Where Prometheus has a machine of its own, it runs there too, and gives the
-controller what jobs make of their GPUs.
+"""The service hpc-metrics on the controller: writes metrics for node_exporter's textfile collector.
 
-Each part is read by a process of its own with a deadline, as those of phase `look` are: one that hangs costs its own
-metrics, and hpc_collector_success says which.
+They are Slurm's metrics, if its release has none of its own, and those of the set-up: health checks, config versions,
+the reconcile loop, shared file systems. If Prometheus has a machine of its own, the service also runs there, and writes
+the use of GPUs by jobs for the controller.
+
+A child process reads each part with a deadline, as in phase `look`. So one that hangs costs only its own metrics, and
+hpc_collector_success has its name.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from calendar import timegm
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from accounting import backup
 from health import outcome
@@ -34,19 +36,23 @@ from system.protected_files import TOKEN_KEY
 FILE = TEXTFILES / "hpc.prom"
 SECONDS = 8.0  # for all parts together
 COMMAND_SECONDS = 6
-KEYS = cluster_state.FOLDER / "keys.json"  # fingerprints, and since when
+KEYS = cluster_state.FOLDER / "keys.json"  # the fingerprint of each key, and since when the cluster has it
 
 
 def main() -> None:
-    """Collect again and again, as often as Prometheus does."""
+    """Collect metrics for ever, at the interval of Prometheus."""
     settings = read_json(SETTINGS, {})
     interval, leave_out = float(settings["interval_seconds"]), tuple(settings["leave_out"])
-    os.environ["TZ"], os.environ["SLURM_BITSTR_LEN"] = "UTC", "0"  # times as UTC, numbers of a long array in full
-    gives = settings.get("prometheus_on") == socket.gethostname()
+    os.environ["TZ"], os.environ["SLURM_BITSTR_LEN"] = "UTC", "0"  # print UTC, and all numbers of long arrays
+    has_prometheus = settings.get("prometheus_on") == socket.gethostname()
     while True:
         began = time.monotonic()
-        if gives:
-            _give(settings["idle"])
+        if has_prometheus:
+            try:
+                if settings["idle"]:
+                    gpu_use.publish(settings["idle"])
+            except (OSError, SetupError) as error:
+                log(f"nothing for the controller of what jobs make of GPUs: {error}")
             if has_web_listener():
                 write(FILE, collect({"certificate": _certificate}), quiet=True)
             else:
@@ -56,31 +62,23 @@ def main() -> None:
         time.sleep(max(interval - (time.monotonic() - began), 1))
 
 
-def _give(idle: str) -> None:
-    try:
-        if idle:
-            gpu_use.give(idle)
-    except (OSError, SetupError) as error:
-        log(f"nothing for the controller of what jobs make of GPUs: {error}")
-
-
-def collect(wanted: dict[str, Callable[[], Iterable[Sample]]], leave_out: tuple[str, ...] = ()) -> str:
-    """The metrics of these parts, without those whose names begin with one of `leave_out`."""
+def collect(parts: dict[str, Callable[[], Iterable[Sample]]], leave_out: tuple[str, ...] = ()) -> str:
+    """Return the metrics of these parts as text, without those whose names begin with one of `leave_out`."""
 
     def reader(part: Callable[[], Iterable[Sample]]) -> Part:
         return lambda: [sample for sample in part() if not sample.name.startswith(leave_out)]
 
-    found = side_by_side({name: reader(part) for name, part in wanted.items()}, seconds=SECONDS)
+    answers = side_by_side({name: reader(part) for name, part in parts.items()}, seconds=SECONDS)
     samples: list[Sample] = []
-    for name, answer in found.items():
-        works = isinstance(answer, list)
-        samples.append(Sample("hpc_collector_success", works, {"collector": name}))
-        samples += [Sample(*row) for row in answer] if works else []
+    for name, answer in answers.items():
+        succeeded = isinstance(answer, list)
+        samples.append(Sample("hpc_collector_success", succeeded, {"collector": name}))
+        samples += [Sample(*row) for row in answer] if succeeded else []
     return render(samples)
 
 
 def _ask(*command: str) -> str:
-    # A command whose daemon is gone tries for many seconds before it says so.
+    """Run a command of Slurm, if slurmctld listens: without it, a command would retry for many seconds."""
     if not listens(slurmctld.SLURMCTLD_PORT):
         raise SetupError(f"nothing listens on slurmctld's port {slurmctld.SLURMCTLD_PORT}")
     return run(*command, timeout=COMMAND_SECONDS)
@@ -92,13 +90,13 @@ def _nodes() -> Iterator[Sample]:
 
 def _jobs() -> Iterator[Sample]:
     text = _ask("squeue", "--noheader", "--all", "--states=all", f"--format={slurm_metrics.COLUMNS}")
-    return slurm_metrics.job_metrics(text, _named("PartitionName"), time.time())
+    return slurm_metrics.job_metrics(text, _names("PartitionName"), time.time())
 
 
-def _named(kind: str) -> list[str]:
-    """Names of the nodes or partitions in the files that slurmctld runs with."""
+def _names(key: str) -> list[str]:
+    """Return the names of the nodes or partitions in the slurm.conf that slurmctld runs with."""
     conf = slurmctld.applied().get("slurm.conf", "")
-    return [name for hosts in re.findall(rf"(?m)^{kind}=(\S+)", conf) for name in hostlist.expand(hosts)]
+    return [name for hosts in re.findall(rf"(?m)^{key}=(\S+)", conf) for name in hostlist.expand(hosts)]
 
 
 def _scheduler() -> Iterator[Sample]:
@@ -122,9 +120,8 @@ def _daemons() -> Iterator[Sample]:
 
 
 def _machines() -> Iterator[Sample]:
-    """Yield whether the set-up of machines has failed, and whether nodes, which alone follow it, have the newest config
-    version."""
-    newest, nodes = read_json(cluster_state.CONFIG, {}).get("digest", ""), set(_named("NodeName"))
+    """Yield machines with a failed set-up, nodes with an old config version, and the ages of image and kernel."""
+    newest, nodes = read_json(cluster_state.CONFIG, {}).get("digest", ""), set(_names("NodeName"))
     counts = Counter({"configured": 0, "outdated": 0, "failed": 0})
     for name, report in cluster_state.reports().items():
         state = "failed" if report.get("state") == "failed" else "configured"
@@ -142,22 +139,20 @@ def _machines() -> Iterator[Sample]:
 
 
 def _ages() -> Iterator[Sample]:
-    """Yield the ages of keys and of the last backup: since the cluster has each, whatever machine the controller is."""
-    now, there = time.time(), read_json(KEYS, {})
-    files = {"munge": munge.KEY, "tokens": TOKEN_KEY}
-    prints = {name: munge.fingerprint(path.read_bytes()) for name, path in files.items() if path.exists()}
-    known = {name: there.get(name, {}) for name in prints}
-    known = {
-        name: known[name] if known[name].get("key") == key else {"key": key, "since": now}
-        for name, key in prints.items()
-    }
-    if known != there:
-        write(KEYS, json.dumps(known) + "\n", quiet=True)
+    """Yield the ages of keys and of the last backup, which do not change if the controller's machine is recreated."""
+    now, stored = time.time(), read_json(KEYS, {})
+    keys: dict[str, dict[str, Any]] = {}
+    for name, path in {"munge": munge.KEY, "tokens": TOKEN_KEY}.items():
+        if path.exists():
+            key, before = munge.fingerprint(path.read_bytes()), stored.get(name, {})
+            keys[name] = before if before.get("key") == key else {"key": key, "since": now}
+    if keys != stored:
+        write(KEYS, json.dumps(keys) + "\n", quiet=True)
     cluster = read_json(cluster_state.CONFIG, {}).get("cluster", "")
-    for name, row in known.items():
+    for name, row in keys.items():
         yield Sample("hpc_key_age_seconds", now - row["since"], {"key": name, "cluster": cluster})
     if not backup.MADE.exists():
-        write(backup.MADE, f"{now:.0f}\n", quiet=True)  # from when on there is something to back up
+        write(backup.MADE, f"{now:.0f}\n", quiet=True)  # without a backup, the age counts from here
     yield Sample("hpc_accounting_backup_age_seconds", now - float(backup.MADE.read_text()))
 
 
@@ -167,13 +162,13 @@ def _certificate() -> Iterator[Sample]:
 
 def _health() -> Iterator[Sample]:
     failing: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
-    found = outcome.results()
-    # Root of a node writes there what it likes: also a result of no node, whose name would stand in an alert's command.
-    for name in found.keys() & set(_named("NodeName")):
-        if found[name].keys() - {"measured"}:
-            age = time.time() - (valid_time(found[name].get("time")) or 0)
+    records = outcome.results()
+    # Root of a node may write any file there. Other names than those of nodes would get into the commands of alerts.
+    for name in records.keys() & set(_names("NodeName")):
+        if records[name].keys() - {"measured"}:
+            age = time.time() - (valid_time(records[name].get("time")) or 0)
             yield Sample("hpc_health_age_seconds", max(age, 0), {"node": name})
-        parts = [part for key in ("checks", "measured") if isinstance(part := found[name].get(key), dict)]
+        parts = [part for key in ("checks", "measured") if isinstance(part := records[name].get(key), dict)]
         for kind in KINDS:
             results = [part[kind] for part in parts if isinstance(part.get(kind), dict)]
             if results and results[-1].get("state") == "failed":
@@ -187,12 +182,12 @@ def _reconcile() -> Iterator[Sample]:
     if status:
         for mode in ("act", "advise", "off"):
             yield Sample("hpc_reconcile_mode", status.get("mode") == mode, {"mode": mode})
-        # A mode is of the stack file, and a metric of its own: no alert fires for it all the time.
+        # A mode is set in the stack file and has a metric of its own. As a brake it would keep an alert firing.
         brakes = [row for row in status.get("brakes", ()) if not row["brake"].startswith("mode: ")]
         yield Sample("hpc_reconcile_brakes", len(brakes))
         for kind in ("cooling", "alerts"):
             yield Sample(f"hpc_reconcile_{kind}", len(status.get(kind, ())))
-        # systemd starts one that ends at once again and again, which is no failed unit.
+        # If the service ends at once, systemd restarts it for ever, and it never is a failed unit.
         runs = succeeds("systemctl", "is-active", "--quiet", reconcile.NAME)
         yield Sample("hpc_reconcile_blind", bool(status.get("why")) or not runs)
         done = Counter(str(row.get("action", "")) for row in status.get("actions", ()) if row.get("action"))
@@ -212,7 +207,7 @@ def _shared(path: str) -> Iterator[Sample]:
 
 
 def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
-    """Return all parts, by name; a name has no blank."""
+    """Return all parts by name. Names have no blanks."""
     found: dict[str, Callable[[], Iterable[Sample]]] = {
         "nodes": _nodes,
         "jobs": _jobs,
@@ -225,7 +220,7 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
     }
     settings = read_json(SETTINGS, {})
     if idle := settings.get("idle"):
-        read = gpu_use.given if settings.get("prometheus_on") else lambda: gpu_use.now(idle)
+        read = gpu_use.read_published if settings.get("prometheus_on") else lambda: gpu_use.query_now(idle)
         found |= {"gpu_jobs": _gpu_jobs, "gpu_use": lambda: gpu_use.collect(read())}
     if has_web_listener():
         found["certificate"] = _certificate

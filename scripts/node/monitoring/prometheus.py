@@ -1,6 +1,6 @@
-"""Questions to Prometheus' HTTP API, asked on the machine that runs it.
+"""Queries of Prometheus' HTTP API on the machine that runs it.
 
-Each raises OSError if Prometheus does not answer within three seconds, and ValueError if the answer is none of its API.
+Each raises OSError if Prometheus does not answer within three seconds, and ValueError if the response is not JSON.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ PORT = 9090
 
 
 def query(expression: str) -> list[dict[str, Any]]:
-    """The series of an expression now: `metric` has the labels, `value` the time and the value as text."""
-    return list(data(f"query?query={quote(expression)}")["result"])
+    """Return the current series of an expression: `metric` has the labels, `value` the time and the value as text."""
+    return list(get(f"query?query={quote(expression)}")["result"])
 
 
 def firing() -> list[dict[str, str]]:
-    """Alerts that fire now, with what our rules say of each."""
-    found = [alert for alert in data("alerts")["alerts"] if alert["state"] == "firing"]
-    texts = [{**alert["labels"], **alert["annotations"], "name": alert["labels"]["alertname"]} for alert in found]
-    keys = ("name", "severity", "actor", "summary", "todo")
-    return [
-        {"since": alert["activeAt"], **{key: text.get(key, "") for key in keys}}
-        for alert, text in zip(found, texts, strict=True)
-    ]
+    """Return the firing alerts, with the labels and annotations of their rules."""
+    alerts: list[dict[str, str]] = []
+    for alert in get("alerts")["alerts"]:
+        if alert["state"] == "firing":
+            texts = {**alert["labels"], **alert["annotations"], "name": alert["labels"]["alertname"]}
+            keys = ("name", "severity", "actor", "summary", "todo")
+            alerts.append({"since": alert["activeAt"], **{key: texts.get(key, "") for key in keys}})
+    return alerts
 
 
 def certificate_end() -> float:
-    """The time when the certificate ends that Prometheus has."""
+    """Return the time when Prometheus' certificate expires."""
     return tls.end((service.ETC / service.CERTIFICATE).read_text(), PORT)
 
 
-def data(path: str) -> dict[str, Any]:
-    """What Prometheus' API answers to a path."""
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # slow to import, and phases do without
+def get(path: str) -> dict[str, Any]:
+    """Return the data of Prometheus' API for a path."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # slow to import; most phases need none
 
     connection, headers = HTTPConnection("127.0.0.1", PORT, timeout=3), dict[str, str]()
     if service.has_web_listener():
@@ -50,13 +50,12 @@ def data(path: str) -> dict[str, Any]:
         connection = HTTPSConnection("127.0.0.1", PORT, timeout=3, context=context)
     try:
         connection.request("GET", f"/api/v1/{path}", headers=headers)
-        answer = connection.getresponse()
-        text = answer.read()
+        response = connection.getresponse()
+        text = response.read()
     except HTTPException as error:
         raise OSError(f"no answer of HTTP: {error}") from None
     finally:
         connection.close()
-    if answer.status != HTTPStatus.OK:
-        raise OSError(f"HTTP {answer.status} {answer.reason}")
-    found: dict[str, Any] = json.loads(text)["data"]
-    return found
+    if response.status != HTTPStatus.OK:
+        raise OSError(f"HTTP {response.status} {response.reason}")
+    return json.loads(text)["data"]

@@ -1,8 +1,7 @@
-"""node_exporter on every machine, dcgm-exporter on those with GPUs; Prometheus and Alertmanager on the controller or on
-a machine of their own, the exporter of this set-up on both.
+"""The services of monitoring: node_exporter on every machine, dcgm-exporter on those with GPUs, Prometheus and
+Alertmanager on the controller or on a machine of their own, and the exporter of this set-up on both.
 
-All but the last are packages with their own units: those of the distribution, which read their arguments from
-/etc/default, and NVIDIA's.
+All but the last are packages with their own units: those of the distribution read their arguments from /etc/default.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from system.host import (
 NODE_EXPORTER, PROMETHEUS, ALERTMANAGER = "prometheus-node-exporter", "prometheus", "prometheus-alertmanager"
 GPU_EXPORTER = "nvidia-dcgm-exporter"
 EXPORTER = "hpc-metrics"
-AGENT = Path("/etc/hpc/ops-agent.json")  # the platform's agent, and what the image has as its configuration
+AGENT = Path("/etc/hpc/ops-agent.json")  # the platform's agent, and its configuration in the image
 DEFAULTS = Path("/etc/default")
 ETC = Path("/etc/prometheus")
 ALERTING = "alertmanager.yml"
-WEB, CERTIFICATE, PASSWORD = OPEN = ("web.yml", "web.pem", "web.password")
-"""Files below ETC where Prometheus listens for others than this machine too: exporter-toolkit's, with the user and the
-hash of the password; the certificate with its key; the password, for those who ask on this machine. Prometheus reads
-each again by itself."""
+WEB, CERTIFICATE, PASSWORD = WEB_FILES = ("web.yml", "web.pem", "web.password")
+"""Files below ETC if Prometheus listens for other machines too: exporter-toolkit's configuration, with the user and the
+hash of the password; the certificate with its key; the password, for queries on this machine. Prometheus reads a
+changed file by itself."""
 SECRETS = Path("/etc/hpc/alerts")
 SETTINGS = Path("/etc/hpc/metrics.json")
 UNIT = Path(f"/etc/systemd/system/{EXPORTER}.service")
@@ -47,7 +46,7 @@ DATA = Path("/var/lib/prometheus")
 USER = "prometheus"
 UNITS = Path("/etc/systemd/system")
 GPU_UNITS = (UNITS, Path("/usr/lib/systemd/system"), Path("/lib/systemd/system"))
-"""Where NVIDIA's package, or a rehearsal, has the unit of dcgm-exporter."""
+"""Folders where NVIDIA's package, or a rehearsal, has the unit of dcgm-exporter."""
 GPU_FIELDS = Path("/etc/hpc/gpu-fields.csv")
 GPU_DEVICES = Path("/dev")
 GPU_DROP_IN = """\
@@ -86,7 +85,7 @@ WantedBy=multi-user.target
 def export(arguments: str, *, required: bool = True) -> None:
     """Run node_exporter with these arguments; stop it without any.
 
-    Not required of machines that get another image after the controller, which has it first.
+    It is not `required` on machines that get a new image, which contains it, after the controller.
     """
     if arguments and not required and not (DEFAULTS / NODE_EXPORTER).exists():
         log(f"no metrics before this machine is recreated with another image: it has no {NODE_EXPORTER}")
@@ -118,7 +117,7 @@ def export_gpus(wanted: GpuExporter | None) -> None:
 
 
 def converge(wanted: Monitoring | None) -> None:
-    """Run what is wanted here of Prometheus, Alertmanager and the exporter. Remove the others, with their data."""
+    """Run those of Prometheus, Alertmanager and the exporter that belong here; remove the others with their data."""
     if wanted is None:
         _remove()
         return
@@ -134,32 +133,35 @@ def converge(wanted: Monitoring | None) -> None:
 
 
 def _serve(wanted: Monitoring) -> None:
+    """Run Prometheus and Alertmanager with their files."""
     files = {name: "\n".join(lines) + "\n" for name, lines in wanted["files"].items()}
     if not has_user(USER):
         raise _missing(PROMETHEUS)
     for mark, path in wanted["secrets"].items():
-        # In single quotes, in which YAML has one character to escape.
+        # The mark is in single quotes, in which YAML requires one character to be escaped.
         secret = Path(path).read_text().strip().replace("'", "''")
         files[ALERTING] = files[ALERTING].replace(mark, secret)
-    # Prometheus reads the list of machines again by itself.
-    read = json.dumps({name: text for name, text in files.items() if not name.startswith("targets/")}, sort_keys=True)
+    # The texts that require a restart. Prometheus reads a changed list of targets by itself.
+    restart_texts = json.dumps(
+        {name: text for name, text in files.items() if not name.startswith("targets/")}, sort_keys=True
+    )
     web = wanted.get("web")
     files |= _web(web) if web else {}
     kept = {*wanted["secrets"].values(), *((web["password"], web["certificate"]) if web else ())}
-    for stale in {str(path) for path in SECRETS.glob("*")} - kept:
-        remove(stale)
+    for obsolete in {str(path) for path in SECRETS.glob("*")} - kept:
+        remove(obsolete)
     for name, text in files.items():
-        private = name in (ALERTING, *OPEN)
+        private = name in (ALERTING, *WEB_FILES)
         write(ETC / name, text, mode=0o600 if private else 0o644, owner=USER if private else "root")
-    _package(ALERTMANAGER, wanted["alertmanager"], read)
-    _package(PROMETHEUS, wanted["prometheus"], read)
-    for name in OPEN if not web else ():
+    _package(ALERTMANAGER, wanted["alertmanager"], restart_texts)
+    _package(PROMETHEUS, wanted["prometheus"], restart_texts)
+    for name in WEB_FILES if not web else ():
         remove(ETC / name)
     _ops_agent(wanted.get("ops_agent"))
 
 
 def _ops_agent(wanted: OpsAgent | None) -> None:
-    """Run the platform's agent with this configuration beside its built-in one; without any, with that of the image."""
+    """Run the platform's agent with this configuration added to its built-in one; without any, with the image's."""
     before = read_json(AGENT, {})
     if wanted is not None:
         file, text = Path(wanted["file"]), "\n".join(wanted["lines"]) + "\n"
@@ -183,16 +185,16 @@ def _ops_agent(wanted: OpsAgent | None) -> None:
 
 
 def has_web_listener() -> bool:
-    """Return whether Prometheus listens for others than this machine, with TLS and a password."""
+    """Return whether Prometheus listens for other machines, with TLS and a password."""
     return (ETC / WEB).exists()
 
 
 def _web(web: Web) -> dict[str, str]:
-    """Return the texts of OPEN. A password that has not changed keeps its hash, whose salt is random."""
+    """Return the texts of WEB_FILES. An unchanged password keeps its hash, since a new one would have another salt."""
     password, pem = Path(web["password"]).read_text().strip(), Path(web["certificate"]).read_text()
     before = json.loads((ETC / WEB).read_text())["basic_auth_users"].get(web["user"], "") if has_web_listener() else ""
     hashed = before if before and _crypt(password, before) == before else _crypt(password, f"$2b$10${_salt()}")
-    import ssl  # slow to import, and other machines do without
+    import ssl  # slow to import, and other machines do not need it
 
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(web["certificate"], password="")
@@ -202,12 +204,12 @@ def _web(web: Web) -> dict[str, str]:
         "tls_server_config": dict.fromkeys(("cert_file", "key_file"), str(ETC / CERTIFICATE)),
         "basic_auth_users": {web["user"]: hashed},
     }
-    # As JSON, which is YAML too.
+    # JSON is valid YAML.
     return {PASSWORD: f"{password}\n", CERTIFICATE: pem, WEB: json.dumps(listener, indent=1) + "\n"}
 
 
 def _salt() -> str:
-    """Return 16 random bytes as bcrypt writes them: the last of 22 characters has two bits."""
+    """Return 16 random bytes in bcrypt's alphabet: 22 characters, of which the last one has two bits."""
     import secrets
 
     letters = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -215,7 +217,7 @@ def _salt() -> str:
 
 
 def _crypt(text: str, setting: str) -> str:
-    """Call crypt(3) of the C library's package, which Python 3.13 does not have any more."""
+    """Return the result of crypt(3). Python 3.13 has no module for it any more."""
     import ctypes
 
     crypt = ctypes.CDLL("libcrypt.so.1").crypt
@@ -224,19 +226,18 @@ def _crypt(text: str, setting: str) -> str:
 
 
 def units() -> list[str]:
-    """Return which of these units this machine runs."""
-    return [
-        name for name in (PROMETHEUS, ALERTMANAGER, EXPORTER, NODE_EXPORTER, GPU_EXPORTER) if (STARTED / name).exists()
-    ]
+    """Return the units of monitoring that the set-up has started on this machine."""
+    names = (PROMETHEUS, ALERTMANAGER, EXPORTER, NODE_EXPORTER, GPU_EXPORTER)
+    return [name for name in names if (STARTED / name).exists()]
 
 
-def _package(name: str, arguments: str, read: str = "") -> None:
-    """Run a packaged daemon; `read` is the text of its files, with another one of which it is restarted."""
+def _package(name: str, arguments: str, files: str = "") -> None:
+    """Run a packaged daemon with these arguments. It is restarted if they or `files`, the text of its files, change."""
     if not (DEFAULTS / name).exists():
         raise _missing(name)
     text = f'# Written by the cluster\'s set-up.\nARGS="{arguments}"\n'
     write(DEFAULTS / name, text)
-    service(name, settings=text + read, block=False)
+    service(name, settings=text + files, block=False)
 
 
 def _missing(name: str) -> SetupError:
@@ -247,25 +248,25 @@ def _missing(name: str) -> SetupError:
 
 
 def _stop(*names: str) -> None:
-    """Stop units that this set-up has started, and leave alone those that somebody else has."""
-    if ours := [name for name in names if (STARTED / name).exists()]:
-        stop_services(*ours)
-        for name in ours:
+    """Stop those of the units that this set-up has started, and no others."""
+    if started := [name for name in names if (STARTED / name).exists()]:
+        stop_services(*started)
+        for name in started:
             forget(name)
 
 
 def _remove_servers() -> bool:
-    """Stop Prometheus and Alertmanager, and remove their data; True if they were here."""
+    """Stop Prometheus and Alertmanager, and remove their data; return whether they were here."""
     _stop(PROMETHEUS, ALERTMANAGER)
     _ops_agent(None)
-    mark = ETC / "targets/hpc.json"  # the last to go, so that one that was killed goes on
+    mark = ETC / "targets/hpc.json"  # removed last, so that the next run completes an interrupted removal
     if not mark.exists():
         return False
     import shutil
 
     shutil.rmtree(DATA / "metrics2", ignore_errors=True)
-    ours = (ETC / name for name in (ALERTING, *OPEN))
-    for path in (*SECRETS.glob("*"), *ours, ETC / "rules/hpc.yml", ETC / "targets/hpc-gpus.json", mark):
+    files = (ETC / name for name in (ALERTING, *WEB_FILES))
+    for path in (*SECRETS.glob("*"), *files, ETC / "rules/hpc.yml", ETC / "targets/hpc-gpus.json", mark):
         remove(path)
     return True
 
@@ -281,6 +282,7 @@ def _remove() -> None:
     log("removed metrics and alerts: the stack has no section `monitoring` any more")
 
 
-def _version(place: Path = Path(__file__).parent) -> str:
-    """Return a hash of the exporter's own files: with another one, it is restarted."""
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(place.glob("*.py")))).hexdigest()
+def _version() -> str:
+    """Return a hash of the exporter's own files, so that it is restarted with new ones."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

@@ -1,10 +1,9 @@
-"""Slurm's own metrics, under the names that slurmctld itself has for them from 25.11 on (MetricsType), from the output
-of its commands, and what those leave out; and metrics as text of Prometheus (format 0.0.4), as node_exporter's textfile
-collector reads it. Pure functions.
+"""Slurm's metrics from the output of its commands, and metrics as text for node_exporter. Pure functions.
 
-The meaning of each name is that of src/slurmctld/statistics.c and src/plugins/metrics/openmetrics at slurm-26-05-3-1.
-Values of labels come from Slurm and from people: each is escaped and shortened, and a metric has a limited number of
-series, so that nothing that somebody chooses as a name makes the file unreadable or Prometheus large.
+Their names are those of slurmctld's own metrics from 25.11 on (MetricsType), with the same meaning
+(src/slurmctld/statistics.c and src/plugins/metrics/openmetrics at slurm-26-05-3-1), and others that it does not have.
+The text has Prometheus' format 0.0.4. Labels have names that users choose: each is escaped and shortened, and a metric
+has a limited number of series, so that no name makes the file invalid or Prometheus too large.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from slurm.output import WAITING, count_tasks, is_held, node_states, parse_rows,
 from system.host import printable
 
 LONGEST = 128  # characters of a label's value
-MOST = 20_000  # series of a metric: more than a cluster has nodes
+MOST = 20_000  # series of a metric, more than a cluster has nodes
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Sample(NamedTuple):
-    """A value of a gauge. Names of metrics and labels are constants of ours."""
+    """A value of a gauge. The names of metrics and labels are constants of this program."""
 
     name: str
     value: float
@@ -32,7 +31,7 @@ class Sample(NamedTuple):
 
 
 def render(samples: Iterable[Sample]) -> str:
-    """The samples as text, those of one metric together. Of two with the same labels the last counts."""
+    """Return the samples as text, grouped by metric. If two have the same labels, the last one counts."""
     metrics: dict[str, dict[str, float]] = {}
     for name, value, labels in samples:
         series = metrics.setdefault(name, {})
@@ -50,7 +49,7 @@ def _quoted(value: str) -> str:
     return f'"{printable(value)[:LONGEST].translate(_ESCAPES)}"'
 
 
-USERS = 100  # of those with jobs, the ones with most
+USERS = 100  # users and accounts with metrics: those with the most jobs
 _BASE = {"FUTURE": "future", "DOWN": "down", "MIXED": "mixed", "ALLOCATED": "alloc", "IDLE": "idle"}
 _FLAGS = {
     "COMPLETING": "completing",
@@ -69,12 +68,11 @@ _FLAGS = {
     "REBOOT_REQUESTED": "reboot_req",
     "RESERVED": "resv",
 }
-"""States of nodes as scontrol prints them, and as the metrics name them."""
+"""States of nodes as scontrol prints them, and their names in metrics."""
 _HELD_BACK = frozenset(
     "DRAIN FAIL INVALID_REG MAINTENANCE NOT_RESPONDING PLANNED POWERING_DOWN REBOOT_ISSUED RESERVED".split()
 )
-"""States in which an idle node is not for the jobs that wait, such as that of a spare, or of one that is kept for a job
-over more nodes."""
+"""States in which an idle node takes no pending jobs, for example as a spare, or planned for a job on several nodes."""
 _BUSY = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 _JOBS = {
     "BOOT_FAIL": "bootfail",
@@ -94,11 +92,11 @@ _JOBS = {
 }
 _HOLDS = frozenset(("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING"))
 COLUMNS = "%i|%T|%P|%u|%a|%D|%C|%r|%V"
-"""squeue's format: no field of it is a text that users choose."""
+"""squeue's format, without any field that users choose."""
 GPU_COLUMNS = "JobID:20|,UserName:64|,Account:64|,tres-alloc:512|"
-"""The same of squeue's --Format, which alone has what was allocated."""
+"""squeue's --Format, which has the allocated TRES."""
 WAITS = frozenset(("None", "Priority", "Resources"))
-"""Reasons of jobs that wait for nothing but nodes."""
+"""Reasons of jobs that wait only for nodes."""
 _STATISTICS = {
     "Server thread count": "server_thread_cnt",
     "Agent queue size": "agent_queue_size",
@@ -116,12 +114,12 @@ _STATISTICS = {
     "Total cycles": "schedule_cycle_cnt",
     "Last queue length": "schedule_queue_len",
 }
-"""Lines of sdiag before those of backfill, which has some of the same."""
+"""Lines of sdiag before its section on backfill, which has some of the same keys."""
 _BACKFILL = {"Last cycle": "bf_cycle_last", "Total cycles": "bf_cycle_cnt", "Last queue length": "bf_queue_len"}
 
 
 def node_metrics(text: str, now: float) -> Iterator[Sample]:
-    """Nodes, from `scontrol --oneliner --all show node`, whose times are UTC."""
+    """Yield metrics of nodes from `scontrol --oneliner --all show node`, whose times are UTC."""
     nodes: Counter[str] = Counter(dict.fromkeys((*_BASE.values(), *_FLAGS.values()), 0))
     nodes.update(dict.fromkeys(("drain", "drained", "draining", "unknown"), 0))
     partitions: Counter[tuple[str, str]] = Counter()
@@ -130,8 +128,8 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
         name, states = row.get("NodeName"), node_states(row)
         if not name:
             continue
-        found = _counted(states)
-        nodes.update(found)
+        kinds = _count_as(states)
+        nodes.update(kinds)
         node, gpus = {"node": name}, _gpus(row.get("CfgTRES", ""))
         gpus_alloc, cpus = _gpus(row.get("AllocTRES", "")), int(row.get("CPUTot", 0))
         alloc, memory = int(row.get("CPUAlloc", 0)), int(row.get("RealMemory", 0)) << 20
@@ -149,7 +147,7 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
         for partition in row.get("Partitions", "").split(","):
             if partition:
                 free[partition] += is_free
-                sums = {"nodes": 1, "cpus": cpus, "gpus": gpus, **{f"nodes_{kind}": 1 for kind in found}}
+                sums = {"nodes": 1, "cpus": cpus, "gpus": gpus, **{f"nodes_{kind}": 1 for kind in kinds}}
                 partitions.update({(partition, what): count for what, count in sums.items()})
         if {"DOWN", "DRAIN", "FAIL"} & states and not {"POWERED_DOWN", "POWERING_DOWN"} & states:
             state = "down" if "DOWN" in states else "drained"
@@ -166,23 +164,23 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
         yield Sample("hpc_partition_nodes_free", count, {"partition": partition})
 
 
-def _counted(states: set[str]) -> list[str]:
-    """Return under which totals a node counts."""
-    found = [next((kind for state, kind in _BASE.items() if state in states), "unknown")]
-    found += [kind for state, kind in _FLAGS.items() if state in states]
+def _count_as(states: set[str]) -> list[str]:
+    """Return the totals in which a node with these states counts."""
+    kinds = [next((kind for state, kind in _BASE.items() if state in states), "unknown")]
+    kinds += [kind for state, kind in _FLAGS.items() if state in states]
     if "DRAIN" in states:
-        # draining: it still has jobs; `drain` is what is drained and not draining.
-        found += ["draining"] if states & _BUSY else ["drain", "drained"]
-    return found
+        # A draining node still has jobs. `drain` counts drained nodes only.
+        kinds += ["draining"] if states & _BUSY else ["drain", "drained"]
+    return kinds
 
 
 def _gpus(tres: str) -> int:
-    """GPUs of a TRES text such as `cpu=8,mem=16G,gres/gpu=2`."""
+    """Return the GPUs in a TRES text such as `cpu=8,mem=16G,gres/gpu=2`."""
     return next((int(word[9:]) for word in tres.split(",") if word.startswith("gres/gpu=")), 0)
 
 
 def _age(when: str, now: float) -> float:
-    """Seconds since a time as Slurm prints it, in UTC; 0 where it prints none."""
+    """Return the seconds since a time as Slurm prints it, in UTC; 0 if it prints none."""
     try:
         return max(now - timegm(time.strptime(when, "%Y-%m-%dT%H:%M:%S")), 0.0)
     except ValueError:
@@ -190,7 +188,7 @@ def _age(when: str, now: float) -> float:
 
 
 def job_metrics(text: str, partitions: Iterable[str], now: float) -> Iterator[Sample]:
-    """Jobs, from `squeue --all --states=all` in COLUMNS; a job array counts as its tasks."""
+    """Yield metrics of jobs from `squeue --all --states=all` in COLUMNS. A job array counts as its tasks."""
     total: Counter[str] = Counter(dict.fromkeys((*_JOBS.values(), "pending", "hold"), 0))
     by: dict[str, Counter[tuple[str, str]]] = {"partition": Counter(), "user": Counter(), "account": Counter()}
     by["partition"].update({(name, kind): 0 for name in partitions for kind in ("running", "pending", "hold")})
@@ -237,7 +235,7 @@ def job_metrics(text: str, partitions: Iterable[str], now: float) -> Iterator[Sa
 
 
 def gpu_job_metrics(text: str) -> Iterator[Sample]:
-    """Running jobs with GPUs, from squeue in GPU_COLUMNS: whose the label hpc_job of GPU metrics is."""
+    """Yield GPUs, user and account of running jobs, by the label hpc_job of GPU metrics, from squeue in GPU_COLUMNS."""
     for line in text.split("\n"):
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) >= 4 and (count := _gpus(cells[3])):
@@ -245,7 +243,7 @@ def gpu_job_metrics(text: str) -> Iterator[Sample]:
 
 
 def _largest(counts: Mapping[tuple[str, str], int], label: str, name: str) -> Iterable[Sample]:
-    """Running and pending jobs of the users or accounts that have most."""
+    """Yield running and pending jobs of the users or accounts with the most jobs."""
     sums: Counter[str] = Counter()
     for (who, kind), number in counts.items():
         sums[who] += number if kind in ("running", "pending") else 0
@@ -255,7 +253,7 @@ def _largest(counts: Mapping[tuple[str, str], int], label: str, name: str) -> It
 
 
 def scheduler_metrics(text: str) -> Iterator[Sample]:
-    """The scheduler, from sdiag."""
+    """Yield metrics of the scheduler from sdiag."""
     names = _STATISTICS
     for line in text.splitlines():
         if line.startswith("Backfilling stats"):

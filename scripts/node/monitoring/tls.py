@@ -1,5 +1,5 @@
-"""TLS with a server whose certificate is at hand: Prometheus, where it listens for others too. Standard library alone,
-and nothing of this set-up: `up` and `./hpc dashboard` use it as well."""
+"""TLS connections to a server with a pinned certificate: Prometheus, if it listens for other machines too. It imports
+nothing of the set-up, because `up` and `./hpc dashboard` use it as well."""
 
 import socket
 import ssl
@@ -9,14 +9,14 @@ _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME (openssl/x509_vfy.h)
 
 
 def leaf(pem: str) -> str:
-    """The first certificate, that of the server, of PEM that may have others and a key too."""
+    """Return the first certificate, that of the server, in PEM text that may also have others and a key."""
     return _BEGIN + pem.partition(_BEGIN)[2].partition(_END)[0] + f"{_END}\n"
 
 
 def pinned(pem: str) -> ssl.SSLContext:
-    """TLS with whoever has the key of this certificate, and nobody else.
+    """Return a context that accepts only servers with the key of this certificate.
 
-    Who has signed it, whom it names and when it ends does not matter: what asks on the machine itself goes on.
+    Its issuer, its names and its expiry are not checked, so that queries on the machine itself never fail for them.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -26,6 +26,6 @@ def pinned(pem: str) -> ssl.SSLContext:
 
 
 def end(pem: str, port: int) -> float:
-    """The time when the certificate ends that a server on this machine shows. Raises OSError: it is another one."""
+    """Return when the certificate of a server on this machine expires. Raises OSError if the server has another one."""
     with socket.create_connection(("127.0.0.1", port), timeout=3) as plain, pinned(pem).wrap_socket(plain) as secure:
         return ssl.cert_time_to_seconds(str((secure.getpeercert() or {})["notAfter"]))

@@ -78,8 +78,8 @@ def test_who_asked_for_mail_about_failure_gets_one(
         return [{"metric": {"hpc_job": job}, "value": [0.0, str(value)]} for job, value in figures.items()]
 
     monkeypatch.setattr(prometheus, "query", query)
-    assert not list(gpu_use.collect(gpu_use.now("the idle ones")))
-    assert not list(gpu_use.collect(gpu_use.now("the idle ones")))
+    assert not list(gpu_use.collect(gpu_use.query_now("the idle ones")))
+    assert not list(gpu_use.collect(gpu_use.query_now("the idle ones")))
     assert [command[-1] for command in calls if gpu_use.MAIL in command] == sent
     assert json.loads((tmp_path / "gpu-use.jsonl").read_text())["job"] == "7"
 
@@ -90,21 +90,21 @@ QUERIES = {**gpu_use.QUERIES, "idle": "the idle ones"}
 @pytest.fixture
 def handed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file by which the machine of Prometheus gives the controller what it has."""
-    monkeypatch.setattr(gpu_use, "GIVEN", tmp_path / "gpus.json")
+    monkeypatch.setattr(gpu_use, "PUBLISHED", tmp_path / "gpus.json")
     monkeypatch.setattr(cluster_state, "write_as_slurm", lambda path, text: path.write_text(text))
     return tmp_path / "gpus.json"
 
 
 def test_the_controller_gets_what_the_machine_of_prometheus_has_now(handed: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(SetupError, match="nothing new"):
-        gpu_use.given()
+        gpu_use.read_published()
     monkeypatch.setattr(prometheus, "query", lambda _: [{"metric": {"hpc_job": "7"}, "value": [0.0, "2"]}])
-    gpu_use.give("the idle ones")
-    assert gpu_use.given() == {name: {"7": 2.0} for name in QUERIES}
+    gpu_use.publish("the idle ones")
+    assert gpu_use.read_published() == {name: {"7": 2.0} for name in QUERIES}
     old = json.loads(handed.read_text()) | {"time": 1000.0}
     handed.write_text(json.dumps(old))
     with pytest.raises(SetupError, match="nothing new"):
-        gpu_use.given()
+        gpu_use.read_published()
 
 
 @given(st.recursive(st.none() | st.floats() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
@@ -113,7 +113,7 @@ def test_whatever_root_of_another_machine_puts_there_no_job_is_an_option(handed:
     rows = {"--all": 1.0, "7; reboot": 1.0, "_": 1.0, "7": 1.0}
     handed.write_text(json.dumps({"time": time.time(), "gpus": rows, "busy": value}))
     try:
-        found = gpu_use.given()
+        found = gpu_use.read_published()
     except SetupError:
         return
     assert found["gpus"] == {"7": 1.0}

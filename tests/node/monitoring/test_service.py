@@ -94,10 +94,10 @@ def test_prometheus_takes_the_password_whose_hash_stays_until_it_changes(tmp_pat
     (tmp_path / "secrets" / "password").write_text("another\n")
     service.converge(opened)
     assert yaml.safe_load(listener.read_text())["basic_auth_users"]["grafana"] != hashed
-    assert {(tmp_path / "etc" / name).stat().st_mode & 0o777 for name in service.OPEN} == {0o600}
+    assert {(tmp_path / "etc" / name).stat().st_mode & 0o777 for name in service.WEB_FILES} == {0o600}
     service.converge(WANTED)
     assert not service.has_web_listener()
-    assert [name for name in service.OPEN if (tmp_path / "etc" / name).exists()] == []
+    assert [name for name in service.WEB_FILES if (tmp_path / "etc" / name).exists()] == []
 
 
 def test_a_certificate_of_another_key_is_refused_before_prometheus_gets_it(tmp_path: Path, opened: Monitoring):

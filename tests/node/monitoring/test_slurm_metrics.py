@@ -118,7 +118,7 @@ def test_what_root_of_a_node_writes_as_a_result_costs_no_other_nodes_metrics(
 ):
     monkeypatch.setattr(exporter.outcome, "RESULTS", tmp_path)
     monkeypatch.setattr(exporter.outcome, "MEASURED", tmp_path / "none")
-    monkeypatch.setattr(exporter, "_named", lambda _: [f"n-{number}" for number in range(9)])
+    monkeypatch.setattr(exporter, "_names", lambda _: [f"n-{number}" for number in range(9)])
     monkeypatch.setattr(exporter.time, "time", lambda: 1000.0)
     sound = '{"time": 990, "checks": {"disk": {"state": "failed", "text": "full"}}}'
     others = ('{"time": "x"}', '{"time": NaN, "checks": []}', '{"time": 1e999, "checks": {"disk": 7}}', "[" * 60_000)

@@ -43,18 +43,18 @@ def phases(tmp_path, monkeypatch):
 
 def fail(phases, name):
     with pytest.raises(SetupError):
-        phases.perform(name, "bad")
+        phases.run_phase(name, "bad")
 
 
 def test_what_ended_well_is_left_alone(phases):
-    phases.perform("configure", "good")
+    phases.run_phase("configure", "good")
     phases.restore_last_success({})
     assert phases.done == [("configure", "good")]
 
 
 def test_what_failed_is_done_again_as_the_last_that_did_not(phases):
-    phases.perform("configure", "good")
-    phases.perform("accounting", "good")
+    phases.run_phase("configure", "good")
+    phases.run_phase("accounting", "good")
     fail(phases, "accounting")
     fail(phases, "configure")
     phases.restore_last_success({})
@@ -64,7 +64,7 @@ def test_what_failed_is_done_again_as_the_last_that_did_not(phases):
 
 
 def test_what_fails_again_is_tried_again(phases):
-    phases.perform("configure", "good")
+    phases.run_phase("configure", "good")
     fail(phases, "configure")
     phases.PHASES["configure"], well = lambda _: (_ for _ in ()).throw(SetupError("still")), phases.PHASES["configure"]
     with pytest.raises(SetupError, match="still"):
@@ -75,9 +75,9 @@ def test_what_fails_again_is_tried_again(phases):
 
 
 def test_an_edit_that_was_corrected_leaves_nothing_to_take_back(phases):
-    phases.perform("configure", "good")
+    phases.run_phase("configure", "good")
     fail(phases, "configure")
-    phases.perform("configure", "better")
+    phases.run_phase("configure", "better")
     phases.restore_last_success({})
     assert phases.done[-1] == ("configure", "better")
 
@@ -91,15 +91,15 @@ def test_what_never_ended_well_is_undone_where_that_can_be(phases):
 
 
 def test_what_was_undone_is_not_done_again(phases):
-    phases.perform("prologs", "good")
+    phases.run_phase("prologs", "good")
     fail(phases, "prologs")
-    phases.perform("no-prologs", {})
+    phases.run_phase("no-prologs", {})
     phases.restore_last_success({})
     assert phases.done[-1] == ("no-prologs", {})
 
 
 def test_a_record_that_cannot_be_read_is_none(phases, tmp_path):
-    phases.perform("configure", "good")
+    phases.run_phase("configure", "good")
     fail(phases, "configure")
     (tmp_path / "configure.json").write_text('{"cut o')
     phases.restore_last_success({})
