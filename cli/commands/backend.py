@@ -192,7 +192,7 @@ def env(
     expired is renewed; otherwise nothing changes.
     """
     file = stack_project.require_file(stack)
-    platform = stack_config.platform(file)
+    platform = stack_config.platform_of(file)
     module = import_module(platform.environment) if platform and platform.environment else None
     config = stack_config.parse(file) if module or not unset else None
     bucket = _bucket_of_stack(file, backend, module.project(config) if module else "")

@@ -165,7 +165,7 @@ def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, par
     if not has_state and not rehearsals.file(name).exists() and not stand_ins:
         if not config_file:
             project.require_file(stack)  # its error lists the stacks
-        operation.nothing("destroy", name, json=json)
+        operation.show_nothing_to_do("destroy", name, json=json)
         return 0
     lost = False
     if stand_ins and has_state:
@@ -188,6 +188,6 @@ def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, par
         drain_recovery.end(name)
         user_config.Files(name).remove()
         if json:
-            operation.nothing("destroy", name, json=json)
+            operation.show_nothing_to_do("destroy", name, json=json)
     state.forget()
     return 0

@@ -57,7 +57,7 @@ def import_(stack: options.Stack, file: _FileIn = None) -> None:
     if state_dir.on_files(stack):
         project.workspace(stack).stack(stack).import_state(document)
     else:
-        state_edit.run_pulumi(stack, "stack", "import", given=text)
+        state_edit.run_pulumi(stack, "stack", "import", stdin=text)
     console.note(f"Imported {source} into stack {stack}")
 
 

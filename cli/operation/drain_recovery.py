@@ -1,8 +1,8 @@
-"""Drain recovery: what a failed `up` may have left on the machines, half of an edit and nodes drained for it.
+"""Drain recovery after a failed `up`, which may leave half of an edit on the machines and nodes drained for it.
 
-The next `up` continues the edit. But if the edit is reverted, the engine has no step to do, and nothing reverts it on
-the machines. So an `up` leaves a mark when it starts. If it succeeds after one that failed, the machines that are set
-up over SSH apply the configuration that holds (`settle`).
+The next `up` continues the edit. But if the edit was reverted, the engine has no step for it, and nothing reverts it on
+the machines. So an `up` creates a marker file when it starts. An `up` that succeeds after a failed one has the machines
+that are set up over SSH apply their configuration again (`settle`).
 """
 
 from collections.abc import Mapping
@@ -17,27 +17,27 @@ SECONDS = 600
 
 
 def begin(stack: str) -> bool:
-    """Record that an `up` starts; whether an earlier one has failed."""
-    mark = _mark(stack)
-    if mark.exists():
+    """Record that an `up` starts. Returns whether the one before has failed."""
+    marker = _marker(stack)
+    if marker.exists():
         return True
     state_dir.make_directory()
-    mark.parent.mkdir(exist_ok=True)
-    mark.touch()
+    marker.parent.mkdir(exist_ok=True)
+    marker.touch()
     return False
 
 
 def end(stack: str) -> None:
     """Record that the `up` succeeded, or that the cluster is destroyed."""
-    _mark(stack).unlink(missing_ok=True)
+    _marker(stack).unlink(missing_ok=True)
 
 
 def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
-    """Resume the nodes that a failed `up` drained, and print what the machines did.
+    """Resume the nodes that a failed `up` drained, and print the machines' output.
 
-    A machine that does not answer is reported, and asked again after the next `up`.
+    A machine that does not answer is reported, and tried again after the next `up`.
     """
-    # Slow to import, and most runs follow none that failed.
+    # Slow to import, and most runs do not follow a failed one.
     from cli import observers
     from cli.access import remote
     from cli.cluster.cluster import from_outputs
@@ -48,12 +48,12 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
         if observers.recover(stack, outputs, quiet=quiet):
             end(stack)
         return
-    reached = from_outputs(stack, outputs)
+    cluster = from_outputs(stack, outputs)
     complete = True
-    # The controller first: the others wait for what it says.
-    others = (target for role in ("login", "monitoring") for target in reached.with_role(role))
-    for machine in {target.name: target for target in (reached.controller, *others)}.values():
-        done = remote.capture(machine, reached.admin_key, phase_command("settle"), stdin="{}", seconds=SECONDS)
+    # The controller comes first: the others wait for its config version.
+    others = (target for role in ("login", "monitoring") for target in cluster.with_role(role))
+    for machine in {target.name: target for target in (cluster.controller, *others)}.values():
+        done = remote.capture(machine, cluster.admin_key, phase_command("settle"), stdin="{}", seconds=SECONDS)
         for text in done.out.splitlines():
             if not quiet:
                 console.line(f"  {machine.name}: {text}", style="dim")
@@ -64,5 +64,5 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
         end(stack)
 
 
-def _mark(stack: str) -> Path:
+def _marker(stack: str) -> Path:
     return state_dir.directory() / "unfinished" / stack

@@ -1,28 +1,36 @@
 """Runs a preview, up, destroy or refresh, from the stack file to the exit code.
 
-Which engine runs it, what an edit does to running jobs, and who agrees before a stack is destroyed.
+It chooses the engine, shows an edit's effects on running jobs, asks before it destroys a stack, and runs the steps of
+an upgrade of Slurm.
 """
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import replace as changed
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from cli import console, error_handler
 from cli.display import views
 from cli.display.changes import is_interrupted
 from cli.errors import CliError
 from cli.interrupts import INTERRUPTED
-from cli.operation import drain_recovery, pulumi_cli, slurm_upgrade
+from cli.operation import drain_recovery, pulumi_cli
 from cli.operation.run_options import Kind, RunOptions
 from cli.options import EngineName
 from cli.stack import impact, outputs, project, stack_config, stackfile, state_dir, state_edit
 from cli.stack.pulumi_program import require_pulumi
-from cli.stack.stack_config import StackFileError, needs_cli, on_this_host, parse, platform, protected
+from cli.stack.stack_config import StackFileError, needs_cli, on_this_host, parse, platform_of, protected
 from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
 from cluster.findings import listing
+from cluster.impact import upgrade
+from cluster.impact.table import deployed_config
 from cluster.platforms import registry
 from cluster.platforms.base import Credentials
 from engine import EngineError, NotRunnableError, Result
@@ -30,27 +38,26 @@ from engine.events import Started
 
 
 def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
-    """Do one of the four, and show it; the exit code. An upgrade of Slurm is several `up`s."""
+    """Run one operation and show it. Returns the exit code. An upgrade of Slurm takes several `up`s."""
     code = _run(kind, stack, chosen)
     if kind != "up" or code == INTERRUPTED:
         return code
     if code:
-        _go_back(stack, chosen)
-    while code == 0 and slurm_upgrade.goes_on(stack, chosen):
+        _restore_release(stack, chosen)
+    while code == 0 and _upgrade_continues(stack, chosen):
         console.line("The upgrade goes on.", style="bold")
         code = _run(kind, stack, chosen)
     return code
 
 
-def _go_back(stack: str, chosen: RunOptions) -> None:
-    """After an `up` that failed: where that was because another release of Slurm did not take over, recreate the
-    controller with the one before."""
+def _restore_release(stack: str, chosen: RunOptions) -> None:
+    """Recreate the controller with the earlier release of Slurm if an `up` failed because a new one did not start."""
     file = project.require_file(stack, chosen.config_file)
-    old = slurm_upgrade.put_back(file, chosen, parse(file).slurm_version)
+    old = _release_before(file, chosen, parse(file).slurm_version)
     if not old:
         return
     console.line(f"Going back to Slurm {old}.", style="bold")
-    with slurm_upgrade.as_before(file, chosen) as before:
+    with _options_as_before(file, chosen) as before:
         code = _run("up", stack, before)
     end = f"runs Slurm {old} again. Put it back in {file.path.name}, or correct what the error above says"
     console.error(f"stack {stack} {end}." if code == 0 else f"Slurm {old} did not come up either: see above.")
@@ -62,34 +69,34 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
         file = project.require_file(stack, chosen.config_file)
         config = _parsed(file, kind, json=chosen.json)
     else:
-        # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
+        # A stack file that has errors or is gone must not keep its cluster from being removed.
         file = stackfile.read(project.ROOT, stack, chosen.config_file)
-    asked = registry.get(config.platform) if config and kind == "preview" else None
-    summary = list(asked.summary(config)) if asked and config else []
+    platform = registry.get(config.platform) if config and kind == "preview" else None
+    summary = list(platform.summary(config)) if platform and config else []
     if summary:
-        chosen = changed(chosen, more={**chosen.more, "asks": summary})
-    pulumi = choose(chosen.engine, file, kind)
-    if kind in ("destroy", "refresh") and _never_was(kind, file, pulumi, json=chosen.json):
+        chosen = replace(chosen, more={**chosen.more, "asks": summary})
+    pulumi = choose_engine(chosen.engine, file, kind)
+    if kind in ("destroy", "refresh") and _has_no_state(kind, file, pulumi, json=chosen.json):
         return 0
-    sure = kind == "destroy" and confirmed(file, chosen, pulumi)
-    impacts = impact.of(stack, config, pulumi) if config else None
+    confirmed = kind == "destroy" and confirm_destroy(file, chosen, pulumi)
+    impacts = impact.effects_of_edit(stack, config, pulumi) if config else None
     if impacts and kind == "up":
-        _warn(impacts, json=chosen.json)
+        _refuse_or_announce(impacts, json=chosen.json)
     if on_this_host(file) and kind != "preview":
-        _prepare(stack, config)
-    earlier = kind == "up" and drain_recovery.begin(stack)
-    turned = impacts.static if impacts and kind == "up" and not (chosen.targets or chosen.excludes) else ()
-    _vacate(stack, turned, config, quiet=chosen.json, ask=bool(pulumi) and not chosen.yes)
+        _prepare_host(stack, config)
+    earlier_failed = kind == "up" and drain_recovery.begin(stack)
+    new_static = impacts.static if impacts and kind == "up" and not (chosen.targets or chosen.excludes) else ()
+    _vacate(stack, new_static, config, quiet=chosen.json, ask=bool(pulumi) and not chosen.yes)
     if pulumi:
-        # The CLI asks by itself; on a rehearsal there is nothing to lose, and the embedded engine does not ask either.
-        yes = chosen.yes or sure or not protected(file)
+        # Without --yes the CLI asks. For a rehearsal, which has nothing to lose, neither engine asks.
+        yes = chosen.yes or confirmed or not protected(file)
         code = pulumi_cli.update(pulumi, kind, file, chosen, yes=yes, impact=impacts)
     else:
-        code = _embedded(kind, file, chosen, impacts)
+        code = _run_embedded(kind, file, chosen, impacts)
     if code == 0 and summary and not chosen.json:
-        console.line(f"What the stack asks {asked.title if asked else ''} for, whole", style="bold")
+        console.line(f"What the stack asks {platform.title if platform else ''} for, whole", style="bold")
         console.lines(f"  {line}" for line in summary)
-    if code == 0 and earlier:
+    if code == 0 and earlier_failed:
         drain_recovery.recover(stack, outputs.read(stack, show_secrets=True), quiet=chosen.json)
     elif code == 0 and kind in ("up", "destroy"):
         drain_recovery.end(stack)
@@ -98,7 +105,7 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     return code
 
 
-def _prepare(stack: str, config: ClusterConfig | None) -> None:
+def _prepare_host(stack: str, config: ClusterConfig | None) -> None:
     from cli.operation import localhost
 
     if config:
@@ -112,8 +119,8 @@ def _remove_ssh_files(stack: str) -> None:
     user_config.Files(stack).remove()
 
 
-def nothing(kind: Kind, stack: str, *, json: bool) -> None:
-    """Show that there was nothing to do for a stack that has no state."""
+def show_nothing_to_do(kind: Kind, stack: str, *, json: bool) -> None:
+    """Show that there is nothing to do for a stack without state."""
     if not json:
         console.note(f"Nothing to do: stack {stack} has not been brought up.")
         return
@@ -123,6 +130,7 @@ def nothing(kind: Kind, stack: str, *, json: bool) -> None:
 
 
 def _parsed(file: StackFile, kind: Kind, *, json: bool) -> ClusterConfig:
+    """Return the configuration in the stack file. Raises StackFileError, which with `json` is also printed."""
     try:
         return parse(file)
     except StackFileError as error:
@@ -131,8 +139,8 @@ def _parsed(file: StackFile, kind: Kind, *, json: bool) -> ClusterConfig:
         raise
 
 
-def _warn(impacts: impact.Effects, *, json: bool) -> None:
-    """Before the first step of an `up`: refuse what can't be done, and say what will be waited for."""
+def _refuse_or_announce(impacts: impact.Effects, *, json: bool) -> None:
+    """Before the first step of an `up`, print what it will wait for. Raises CliError: the edit can't be made."""
     try:
         impacts.refuse()
     except CliError as error:
@@ -145,7 +153,7 @@ def _warn(impacts: impact.Effects, *, json: bool) -> None:
             console.line(text, style=style)
 
 
-def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.Effects | None) -> int:
+def _run_embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.Effects | None) -> int:
     space = project.workspace(file.stack, as_new=kind == "preview" and chosen.engine is None)
     stack = space.stack(file.stack, file.path, message=chosen.message)
     more = {} if kind == "refresh" else {"refresh": chosen.refresh}
@@ -159,8 +167,8 @@ def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.E
                 require_pulumi("this needs the Pulumi CLI")
             return 1
         view.close(result)
-    if result.ok and (pulumi := passed_over(chosen.engine, file, kind)):
-        pulumi_cli.ensure_stack(pulumi, kind, file)  # what `pulumi` alone then goes on with
+    if result.ok and (pulumi := _cli_without_credentials(chosen.engine, file, kind)):
+        pulumi_cli.ensure_stack(pulumi, kind, file)  # so that `pulumi` itself can go on with the stack
     if on_this_host(file) and result.failures:
         from cli.operation import localhost
 
@@ -173,18 +181,17 @@ def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.E
     return INTERRUPTED if is_interrupted(result) else 0 if result.ok else 1
 
 
-def _never_was(kind: Kind, file: StackFile, pulumi: str | None, *, json: bool) -> bool:
-    """Return whether there is no state of the stack, so that nothing is to be done; that is shown.
+def _has_no_state(kind: Kind, file: StackFile, pulumi: str | None, *, json: bool) -> bool:
+    """Return whether the stack has no state. If so, show that there is nothing to do.
 
     Raises:
         CliError: there is no such stack at all.
     """
-    there = pulumi_cli.has(pulumi, file.stack) if pulumi else file.stack in project.workspace(file.stack).stacks()
-    if there:
+    if pulumi_cli.has(pulumi, file.stack) if pulumi else file.stack in project.workspace(file.stack).stacks():
         return False
     if file.settings is None:
-        project.require_file(file.stack)  # says which stacks there are
-    nothing(kind, file.stack, json=json)
+        project.require_file(file.stack)  # raises CliError, with the names of all stacks
+    show_nothing_to_do(kind, file.stack, json=json)
     drain_recovery.end(file.stack)
     if kind == "destroy":
         from cli.operation import localhost
@@ -195,30 +202,31 @@ def _never_was(kind: Kind, file: StackFile, pulumi: str | None, *, json: bool) -
     return True
 
 
-def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
-    """The Pulumi CLI to run this with, or None for the embedded engine.
+def choose_engine(name: EngineName | None, file: StackFile, kind: str) -> str | None:
+    """Return the path of the Pulumi CLI that is to run this, or None for the embedded engine. `name` is the user's
+    choice.
 
-    Without `wanted`, the CLI on PATH; without one, the embedded engine as far as it goes: it keeps state in files, and
-    creates nothing where a provider has to log in (a preview creates nothing at all). It also runs what `./hpc
-    rehearse` wrote, and a preview without credentials, for which the CLI would need them.
+    Without a choice it is the CLI on PATH. Without that it is the embedded engine if it can: it needs state in files,
+    and creates nothing with a provider that logs in (a preview creates nothing at all). The embedded engine also runs
+    rehearsals of `./hpc rehearse`, and previews without credentials, which the CLI would need.
 
     Raises:
-        CliError: the CLI is needed, not there, and not wanted.
+        CliError: the CLI is needed and not installed, and the user does not install it.
     """
     on_path = shutil.which("pulumi")
     on_files, (url, who) = state_dir.on_files(file.stack), state_dir.located(file.stack)
-    missing = _missing(wanted, file, kind)
+    missing = _missing_credentials(name, file, kind)
     new = "" if on_files else f" It shows a new stack, since it can't read the state at {url} ({who})."
     if missing and (on_path or new):
         console.note(
             f"No {missing.title} credentials are here, so the embedded engine shows this preview.{new} The Pulumi "
             f"CLI does with --engine pulumi, or once there are some: {missing.todo}"
         )
-    if missing or wanted is EngineName.EMBEDDED or file.rehearses:
+    if missing or name is EngineName.EMBEDDED or file.rehearses:
         return None
     if on_path:
         return on_path
-    if wanted is EngineName.PULUMI:
+    if name is EngineName.PULUMI:
         why = "--engine pulumi asks for the Pulumi CLI"
     elif not on_files:
         here = "" if needs_cli(file) else f"; PULUMI_BACKEND_URL={state_dir.own()} would keep it on this machine"
@@ -235,32 +243,34 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
     return require_pulumi(why)
 
 
-def passed_over(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
-    """The Pulumi CLI on PATH that a preview did without, for lack of credentials; its state is in files, and somebody
-    chose where: a stack in our own folder by default would stay there after a `pulumi login` elsewhere."""
+def _cli_without_credentials(name: EngineName | None, file: StackFile, kind: str) -> str | None:
+    """Return the Pulumi CLI on PATH that a preview did not use, for lack of credentials.
+
+    None if nobody chose where the stack's state is: a stack in the default folder would stay there after a `pulumi
+    login` elsewhere."""
     chosen = state_dir.on_files(file.stack) and state_dir.located(file.stack)[1] != "the default"
-    return shutil.which("pulumi") if chosen and _missing(wanted, file, kind) else None
+    return shutil.which("pulumi") if chosen and _missing_credentials(name, file, kind) else None
 
 
-def _missing(wanted: EngineName | None, file: StackFile, kind: str) -> Credentials | None:
-    """Credentials that the CLI would need for a preview, where no engine is asked for, and nobody has here."""
-    found = platform(file)
-    credentials = found.credentials if found else None
-    if wanted is not None or kind != "preview" or file.rehearses or credentials is None:
+def _missing_credentials(name: EngineName | None, file: StackFile, kind: str) -> Credentials | None:
+    """Return the credentials that the CLI would need for a preview and that are not here, if no engine was chosen."""
+    stack_platform = platform_of(file)
+    credentials = stack_platform.credentials if stack_platform else None
+    if name is not None or kind != "preview" or file.rehearses or credentials is None:
         return None
     return None if credentials.found(file.settings or {}) else credentials
 
 
 _MOST = 20
-"""Lines of what will be lost; more are counted."""
+"""Number of protected resources that are listed before they are destroyed."""
 
 
-def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
-    """Have the user agree, as far as that is needed; whether nobody needs to be asked again.
+def confirm_destroy(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
+    """Ask the user before a stack is destroyed, as far as that is needed. Returns whether the CLI need not ask again.
 
-    What is protected is refused before the first step, and not after half of the stack has gone; with --unprotect it is
-    protected no more, once the user has typed the cluster's name. Raises CliError: the user does not agree, can't be
-    asked, or must say more."""
+    A stack with protected resources is refused before the first step. With --unprotect their protection is removed
+    once the user has typed the cluster's name. Raises CliError: the user does not agree or can't be asked, or an
+    option is missing."""
     rows = state_edit.rows(file.stack, pulumi)
     protected = [row for row in rows if row.get("protect") and not row.get("delete")]
     if chosen.unprotect:
@@ -270,7 +280,7 @@ def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
             raise CliError(
                 f"the embedded engine can't destroy what is on {file.platform}: leave out --engine embedded."
             )
-        _typed(file, chosen, protected, rows)
+        _confirm_by_name(file, chosen, protected, rows)
         if protected:
             state_edit.unprotect(file.stack, None, pulumi)
         return True
@@ -284,24 +294,23 @@ def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
                 ]
             )
         )
-    _agreed(file, yes=chosen.yes, pulumi_asks=pulumi is not None)
+    cli_asks = pulumi is not None and console.interactive()
+    if not chosen.yes and stack_config.protected(file) and not cli_asks:
+        why = "has deletion_protection" if stack_config.on_this_host(file) else "is not a rehearsal on this machine"
+        if file.settings is None:
+            why = f"has lost its file {file.path.name}, which says what protects it"
+        question = f"Stack {file.stack} {why}. Destroy everything it made?"
+        console.confirm(question, doing=f"stack {file.stack} {why}: destroying it", no="nothing was destroyed.")
     return False
 
 
-def _agreed(file: StackFile, *, yes: bool, pulumi_asks: bool) -> None:
-    if yes or not stack_config.protected(file) or (pulumi_asks and console.interactive()):
-        return
-    why = "has deletion_protection" if stack_config.on_this_host(file) else "is not a rehearsal on this machine"
-    if file.settings is None:
-        why = f"has lost its file {file.path.name}, which says what protects it"
-    question = f"Stack {file.stack} {why}. Destroy everything it made?"
-    console.confirm(question, doing=f"stack {file.stack} {why}: destroying it", no="nothing was destroyed.")
-
-
-def _typed(
+def _confirm_by_name(
     file: StackFile, chosen: RunOptions, protected: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    name = _name(file, rows)
+    """List what will be lost, and have the user type the cluster's name. Raises CliError: another text was typed."""
+    # A stack that did not get as far as its outputs has the name of its file.
+    stack_outputs = next((row.get("outputs") or {} for row in rows if row["type"] == "pulumi:pulumi:Stack"), {})
+    name = str(stack_outputs.get("cluster") or file.cluster or file.stack)
     others = sum(1 for row in rows if row.get("custom") and not row["type"].startswith("pulumi:")) - len(protected)
     if not chosen.json:
         console.line(
@@ -310,32 +319,27 @@ def _typed(
         for text in _lines(protected) or ["  nothing that is protected"]:
             console.line(text)
         console.line(f"  and {others} other resources: machines, networks, keys")
-    given = chosen.confirm
-    if not given:
+    typed = chosen.confirm
+    if not typed:
         if not console.interactive():
             raise CliError("destroying what is protected without a terminal needs --confirm NAME, the cluster's name.")
-        given = console.answer(f"Type the cluster's name ({name}) to destroy it: ")
-    if given != name:
-        raise CliError(f"{given!r} is not the cluster's name, which is {name}: nothing was destroyed.")
+        typed = console.answer(f"Type the cluster's name ({name}) to destroy it: ")
+    if typed != name:
+        raise CliError(f"{typed!r} is not the cluster's name, which is {name}: nothing was destroyed.")
 
 
 def _lines(protected: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = [f"  {row['urn'].rpartition('::')[2]}  {row['type']}" for row in protected]
-    return found[:_MOST] + ([f"  and {len(found) - _MOST} more"] if len(found) > _MOST else [])
-
-
-def _name(file: StackFile, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The cluster's name as the stack exports it; of a stack that never came so far, as its file says, or its own."""
-    outputs = next((row.get("outputs") or {} for row in rows if row["type"] == "pulumi:pulumi:Stack"), {})
-    return str(outputs.get("cluster") or file.cluster or file.stack)
+    lines = [f"  {row['urn'].rpartition('::')[2]}  {row['type']}" for row in protected]
+    return lines[:_MOST] + ([f"  and {len(lines) - _MOST} more"] if len(lines) > _MOST else [])
 
 
 OFF_SECONDS = 900
-"""Until machines are deleted, beyond the time for their jobs: longer than the set-up waits (jobs/drain.py)."""
+"""Time until machines are deleted, beyond that for their jobs: longer than the set-up waits (jobs/drain.py)."""
 
 
 def _vacate(stack: str, names: Sequence[str], config: ClusterConfig | None, *, quiet: bool, ask: bool) -> None:
-    """Drain these nodes, and have their machines deleted. `ask`: agree first, as the Pulumi CLI asks only after this.
+    """Drain these nodes and wait until their machines are deleted. `ask`: ask the user first, since the Pulumi CLI asks
+    only after this.
 
     Raises:
         CliError: jobs still run there, the controller does not answer, or the user does not agree.
@@ -352,15 +356,70 @@ def _vacate(stack: str, names: Sequence[str], config: ClusterConfig | None, *, q
         console.confirm(f"{what}. Drain now, and delete the elastic machines?", doing=what)
     if not quiet:
         console.line(f"{what}: waiting until no job runs there, and the elastic machines are deleted.")
-    reached = from_outputs(stack, outputs.read(stack, show_secrets=True))
+    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True))
     done = remote.capture(
-        reached.controller,
-        reached.admin_key,
+        cluster.controller,
+        cluster.admin_key,
         phase_command("vacate"),
         stdin=json.dumps({"nodes": list(names)}),
         seconds=config.slurm.drain_seconds + OFF_SECONDS,
     )
     for line in () if quiet else done.out.splitlines():
-        console.line(f"  {reached.controller.name}: {line}", style="dim")
+        console.line(f"  {cluster.controller.name}: {line}", style="dim")
     if done.code:
         raise CliError(f"{what}, and may still have elastic machines: {(done.err or done.out).strip()}")
+
+
+_RELEASE_SECONDS = 60
+_READ_RELEASES = "cat /var/lib/hpc/controller/upgrade/release.json; slurmctld -V"
+"""Prints the release that has written state and database on the controller (scripts/node/slurm/upgrade.py), and the
+release that is installed."""
+_CLUSTER, _SECTIONS = "hpc:cluster", ("image", "slurm")
+
+
+def _upgrade_continues(stack: str, chosen: RunOptions) -> bool:
+    """Return whether an `up` has moved some machines to another image, and others are left for the next one."""
+    if not _may_take_steps(chosen):
+        return False
+    return not upgrade.is_complete(upgrade.current_boots(outputs.read(stack, show_secrets=False), upgrade.Boot("", "")))
+
+
+def _release_before(file: StackFile, chosen: RunOptions, release: str) -> str:
+    """Return the release that has written state and database, if the controller's machine has another one that did not
+    start; empty if there is nothing to restore."""
+    if not _may_take_steps(chosen):
+        return ""
+    # Slow to import, and most runs do not fail.
+    from cli.access import remote
+    from cli.cluster.cluster import from_outputs
+
+    values = outputs.read(file.stack, show_secrets=True)
+    before = deployed_config(values.get("config"))
+    if before is None or before.slurm_version == release or not values.get("releases"):
+        return ""
+    cluster = from_outputs(file.stack, values)
+    done = remote.capture(cluster.controller, cluster.admin_key, _READ_RELEASES, seconds=_RELEASE_SECONDS)
+    record, _, installed = done.out.strip().partition("\n")
+    unchanged = record == json.dumps({"release": before.slurm_version})
+    return before.slurm_version if unchanged and f" {before.slurm_version}." not in installed else ""
+
+
+@contextmanager
+def _options_as_before(file: StackFile, chosen: RunOptions) -> Generator[RunOptions]:
+    """Yield options for an `up` of the stack file with the image and Slurm settings that the cluster runs with."""
+    before = deployed_config(outputs.read(file.stack, show_secrets=False).get("config"))
+    if before is None:
+        raise CliError(f"stack {file.stack} has no output of its configuration.")
+    document = yaml.safe_load(file.path.read_text(encoding="utf-8"))
+    cluster, old = document["config"][_CLUSTER], before.model_dump(mode="json", exclude_unset=True)
+    kept = {name: value for name, value in cluster.items() if name not in _SECTIONS}
+    document["config"][_CLUSTER] = {**kept, **{name: old[name] for name in _SECTIONS if name in old}}
+    with tempfile.TemporaryDirectory(prefix="hpc-before-") as folder:
+        path = Path(folder) / file.path.name
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        yield replace(chosen, config_file=path)
+
+
+def _may_take_steps(chosen: RunOptions) -> bool:
+    """Return whether an upgrade may take several runs: `--json` and a choice of resources are for one run."""
+    return not (chosen.json or chosen.targets or chosen.excludes)

@@ -1,7 +1,7 @@
-"""The Pulumi CLI's JSON events of a run, converted to the JSON document of the embedded engine.
+"""Runs an operation with the Pulumi CLI, and converts its JSON events to the JSON document of the embedded engine.
 
-`up`, `destroy` and `refresh --json` print one event a line (sdk/go/common/apitype/events.go), and so does a preview
-that is asked to by a variable; on its own it would print a document of yet another shape.
+`up`, `destroy` and `refresh --json` print one event a line (sdk/go/common/apitype/events.go). A preview does so if a
+variable is set; without it, it prints a document of another shape.
 """
 
 import json as jsonlib
@@ -33,12 +33,12 @@ _OPS = {
     "import-replacement": "replace",
     "read-replacement": "read",
 }
-"""Steps (pkg/resource/deploy/step.go) that are part of one of ours, by the CLI's name."""
+"""Operations of the embedded engine for the CLI's steps (pkg/resource/deploy/step.go) of other names."""
 _SILENT = {"discard-replaced", "read-discarded", "remove-pending-replace"}
 
 
 def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, impact: Effects | None) -> int:
-    """Run `pulumi KIND --json`, and print one document; the exit code."""
+    """Run `pulumi KIND --json` and print one document. Returns the exit code."""
     env = {**state_dir.environment(stack), _STREAMED: "true"}
     with (
         left_to_child() as interrupts,
@@ -52,7 +52,7 @@ def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptio
             text=True,
         ) as process,
     ):
-        out, said = process.communicate()
+        out, stderr = process.communicate()
     code = INTERRUPTED if process.returncode and interrupts else process.returncode
     events = RunEvents(line for line in out.splitlines() if line.startswith("{"))
     with DocumentView() as view:
@@ -60,46 +60,46 @@ def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptio
         view.on_event(Started(kind, stack, project.name()))  # type: ignore[arg-type]
         for message in events.messages:
             view.on_event(Log(message["severity"], message["message"], message["urn"]))
-        found = outputs.read(stack, show_secrets=False) if kind == "up" and code == 0 else {}
-        result = events.result(kind, ok=code == 0, outputs=found)
+        values = outputs.read(stack, show_secrets=False) if kind == "up" and code == 0 else {}
+        result = events.result(kind, ok=code == 0, outputs=values)
         if code == 0 or result.failures or (events.ended and code == INTERRUPTED):
-            if said.strip():
-                console.note(said.rstrip("\n"))
+            if stderr.strip():
+                console.note(stderr.rstrip("\n"))
             view.close(result)
         else:
-            view.fail(events.why or said.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}")
+            view.fail(events.why or stderr.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}")
     return code
 
 
 class RunEvents:
-    """The CLI's events of one run, taken together."""
+    """Collects the CLI's events of one run."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.ended = False
         self.why = ""
-        """The first error that is no resource's."""
+        """The first error that does not belong to a resource."""
         self.messages: list[dict[str, Any]] = []
         self._seconds = 0.0
         self._planned: dict[str, Planned] = {}
         self._failed: dict[str, str] = {}
         self._errors: dict[str, list[str]] = {}
         for line in lines:
-            self._take(jsonlib.loads(line))
+            self._add(jsonlib.loads(line))
 
-    def _take(self, event: Mapping[str, Any]) -> None:
-        if found := event.get("diagnosticEvent"):
-            self._say(found)
-        elif found := event.get("resourcePreEvent"):
-            self._plan(found["metadata"], preview=bool(found.get("planning")))
-        elif found := event.get("resOpFailedEvent"):
-            self._failed[found["metadata"]["urn"]] = found["metadata"]["op"]
-        elif found := event.get("summaryEvent"):
-            self.ended, self._seconds = True, float(found.get("durationSeconds") or 0)
+    def _add(self, event: Mapping[str, Any]) -> None:
+        if diagnostic := event.get("diagnosticEvent"):
+            self._add_message(diagnostic)
+        elif before := event.get("resourcePreEvent"):
+            self._add_step(before["metadata"], preview=bool(before.get("planning")))
+        elif failed := event.get("resOpFailedEvent"):
+            self._failed[failed["metadata"]["urn"]] = failed["metadata"]["op"]
+        elif summary := event.get("summaryEvent"):
+            self.ended, self._seconds = True, float(summary.get("durationSeconds") or 0)
 
-    def _say(self, found: Mapping[str, Any]) -> None:
-        severity, urn, text = found["severity"], found.get("urn"), str(found["message"]).strip()
-        if severity not in ("info", "warning", "error") or found.get("ephemeral") or not text:
-            return  # the rest is what the program's own process printed, a line at a time, and the SDK's own debugging
+    def _add_message(self, diagnostic: Mapping[str, Any]) -> None:
+        severity, urn, text = diagnostic["severity"], diagnostic.get("urn"), str(diagnostic["message"]).strip()
+        if severity not in ("info", "warning", "error") or diagnostic.get("ephemeral") or not text:
+            return  # the output of the program's process, line by line, and debug messages of the SDK
         if severity == "error" and urn and "pulumi:pulumi:Stack::" not in urn:
             self._errors.setdefault(urn, []).append(text)
         elif severity == "error":
@@ -108,7 +108,7 @@ class RunEvents:
         if message not in self.messages:
             self.messages.append(message)
 
-    def _plan(self, step: Mapping[str, Any], *, preview: bool) -> None:
+    def _add_step(self, step: Mapping[str, Any], *, preview: bool) -> None:
         urn, type_, name = str(step["urn"]), str(step["type"]), str(step["op"])
         op = _OPS.get(name, name)
         before = self._planned.get(urn)
@@ -116,12 +116,13 @@ class RunEvents:
             return
         old, new = step.get("old") or {}, step.get("new") or {}
         if op == "delete" and not old.get("custom"):
-            return  # a component, which is nothing but its parts
-        was, now = _shown(old.get("inputs") or {}), _shown(new.get("inputs") or {})
-        changed = _changes(was, now, step) if op in ("update", "replace") else ()
+            return  # a component: the embedded engine only reports its children
+        before_inputs, inputs = _with_marks(old.get("inputs") or {}), _with_marks(new.get("inputs") or {})
+        changes = _changes(before_inputs, inputs, step) if op in ("update", "replace") else ()
         parent = (new or old).get("parent") or ""
-        inputs = {key: value for key, value in now.items() if key != "__provider"} if op == "create" and preview else {}
-        self._planned[urn] = Planned(urn, type_, urn.rpartition("::")[2], parent, op, changed, inputs=inputs)
+        created = op == "create" and preview
+        shown = {key: value for key, value in inputs.items() if key != "__provider"} if created else {}
+        self._planned[urn] = Planned(urn, type_, urn.rpartition("::")[2], parent, op, changes, inputs=shown)
 
     def result(self, kind: str, *, ok: bool, outputs: dict[str, Any]) -> Result:
         counts = dict(Counter(plan.op for plan in self._planned.values()))
@@ -134,31 +135,33 @@ class RunEvents:
         return Result(kind, ok, counts, changes, failures, outputs, self._seconds)  # type: ignore[arg-type]
 
 
-def _changes(was: Any, now: Any, step: Mapping[str, Any]) -> tuple[Change, ...]:  # noqa: ANN401 - inputs
-    """Return what differs in the inputs, and what the provider says differs though it is not to be seen: secrets,
-    mostly."""
+def _changes(before: Any, after: Any, step: Mapping[str, Any]) -> tuple[Change, ...]:  # noqa: ANN401 - inputs
+    """Return the differences between the inputs, and changes that only the provider reports, such as those of
+    secrets."""
     detailed = step.get("detailedDiff") or {}
     forced = [path for path, how in detailed.items() if how["diffKind"].endswith("-replace")]
-    found = mark_replacing(differences(was, now), tuple(step.get("keys") or forced), [])
-    seen = {change.path for change in found}
-    hidden = [path for path in detailed if not any(changed_path.startswith(path) for changed_path in seen)]
-    return found + tuple(Change(path, "update", "[secret]", "[secret]", path in forced) for path in hidden)
+    visible = mark_replacing(differences(before, after), tuple(step.get("keys") or forced), [])
+    paths = {change.path for change in visible}
+    hidden = [path for path in detailed if not any(visible_path.startswith(path) for visible_path in paths)]
+    return visible + tuple(Change(path, "update", "[secret]", "[secret]", path in forced) for path in hidden)
 
 
-def _shown(value: Any) -> Any:  # noqa: ANN401 - a property's value
-    """A value as events of ours show it: "[secret]" and "[unknown]"."""
+def _with_marks(value: Any) -> Any:  # noqa: ANN401 - a property's value
+    """Return a value with the marks "[secret]" and "[unknown]", as in events of the embedded engine."""
     if isinstance(value, Mapping):
-        return "[secret]" if SECRET in value.values() else {key: _shown(part) for key, part in value.items()}
+        return "[secret]" if SECRET in value.values() else {key: _with_marks(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_shown(part) for part in value]
+        return [_with_marks(part) for part in value]
     return "[unknown]" if value == UNKNOWN else value
 
 
 def update(
     pulumi: str, kind: str, file: StackFile, chosen: RunOptions, *, yes: bool, impact: Effects | None = None
 ) -> int:
-    """Run `pulumi KIND` for a stack, which is created first if it is new. Returns the exit code. A preview ends with
-    the impact of the edit on running jobs, if that is known. With `yes` the CLI neither asks nor previews."""
+    """Run `pulumi KIND` for a stack, and create the stack first if it is new. Returns the exit code.
+
+    A preview ends with the edit's effects on running jobs if they are known. With `yes` the CLI neither asks nor
+    previews."""
     if state_dir.on_files(file.stack):
         stack = project.workspace(file.stack).stack(file.stack, file.path)
         if kind != "preview" or stack.interrupted:
@@ -186,8 +189,8 @@ def has(pulumi: str, stack: str) -> bool:
 
 
 def ensure_stack(pulumi: str, kind: str, file: StackFile) -> None:
-    """Create the stack if the backend does not have it, with our passphrase. Then add the encryption keys to its file,
-    before the CLI does, which would rewrite the whole file."""
+    """Create the stack if the backend does not have it, and add the encryption keys to its file. The CLI would add them
+    too, but rewrites the whole file."""
     if kind in ("preview", "up") and not has(pulumi, file.stack):
         stackfile.add_encryption_keys(file.path, _create_stack(pulumi, file))
     elif state_dir.on_files(file.stack) and file.settings is not None and not stackfile.encryption_keys(file.path):
@@ -196,8 +199,9 @@ def ensure_stack(pulumi: str, kind: str, file: StackFile) -> None:
 
 
 def _create_stack(pulumi: str, file: StackFile) -> dict[str, str]:
-    """Make the stack, from a folder of its own: `stack init` has no --config-file, and writes to the stack file. What
-    the stack file has to have then."""
+    """Create the stack and return the encryption keys for its file.
+
+    It is created from a temporary folder: `stack init` has no --config-file, and writes to the stack file."""
     with tempfile.TemporaryDirectory(prefix="hpc-stack-") as folder:
         shutil.copyfile(project.ROOT / "Pulumi.yaml", Path(folder) / "Pulumi.yaml")
         copy = Path(folder) / f"Pulumi.{file.stack}.yaml"

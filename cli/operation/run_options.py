@@ -1,4 +1,4 @@
-"""The options of preview, up, destroy and refresh: declared once, and what a run gets of them."""
+"""The options of preview, up, destroy and refresh, and the RunOptions that a run gets of them."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -27,10 +27,10 @@ class RunOptions:
     targets: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     dependents: bool = False
-    """Resources that depend on targets belong to them; likewise for excluded resources."""
+    """True to include the resources that depend on targets, or on excluded resources."""
     replace: tuple[str, ...] = ()
     refresh: bool = False
-    """Look what is really there before anything else."""
+    """True to refresh the state before the first step."""
     diff: bool = False
     expect_no_changes: bool = False
     message: str = ""
@@ -60,7 +60,7 @@ class RunOptions:
         replace: list[str] | None = None,
         **same: Any,  # noqa: ANN401
     ) -> "RunOptions":
-        """Create them from the options that cli/options.py declares."""
+        """Return the RunOptions for values of the options in cli/options.py."""
         return cls(
             targets=tuple(target or ()),
             excludes=tuple(exclude or ()),
@@ -75,18 +75,18 @@ class RunOptions:
         return Scope(targets=self.targets, excludes=self.excludes, replace=self.replace, dependents=self.dependents)
 
     def flags(self) -> list[str]:
-        """The options as flags of the Pulumi CLI, whose names these are. A shell never sees them."""
-        found = [f"--target={urn}" for urn in self.targets] + [f"--exclude={urn}" for urn in self.excludes]
-        found += [f"--replace={urn}" for urn in self.replace]
+        """Return the options as flags of the Pulumi CLI, which has the same names. No shell reads them."""
+        flags = [f"--target={urn}" for urn in self.targets] + [f"--exclude={urn}" for urn in self.excludes]
+        flags += [f"--replace={urn}" for urn in self.replace]
         if self.dependents:
-            found.append("--target-dependents" if self.targets else "--exclude-dependents")
-        found += ["--refresh"] if self.refresh else []
-        found += ["--diff"] if self.diff else []
-        found += ["--expect-no-changes"] if self.expect_no_changes else []
-        found += [f"--message={self.message}"] if self.message else []
-        found += ["--json"] if self.json else []
-        found += ["--parallel", str(self.parallel)] if self.parallel else []
-        return found
+            flags.append("--target-dependents" if self.targets else "--exclude-dependents")
+        flags += ["--refresh"] if self.refresh else []
+        flags += ["--diff"] if self.diff else []
+        flags += ["--expect-no-changes"] if self.expect_no_changes else []
+        flags += [f"--message={self.message}"] if self.message else []
+        flags += ["--json"] if self.json else []
+        flags += ["--parallel", str(self.parallel)] if self.parallel else []
+        return flags
 
 
 _DECLARED: dict[str, tuple[Any, Any]] = {
@@ -111,13 +111,14 @@ _DECLARED: dict[str, tuple[Any, Any]] = {
 
 
 def run_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command all options of a run but these. It gets them as one RunOptions, in its parameter `chosen`."""
+    """Return a decorator that adds all options of a run but these to a command. The command gets their values as one
+    RunOptions, in its parameter `chosen`."""
     shared = {name: declared for name, declared in _DECLARED.items() if name not in without}
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        def command(**given: Any) -> None:  # noqa: ANN401 - by the signature below
-            chosen = RunOptions.from_command_line(**{name: given.pop(name) for name in shared})
-            function(**given, chosen=chosen)
+        def command(**values: Any) -> None:  # noqa: ANN401 - by the signature below
+            chosen = RunOptions.from_command_line(**{name: values.pop(name) for name in shared})
+            function(**values, chosen=chosen)
 
         own = [parameter for parameter in inspect.signature(function).parameters.values() if parameter.name != "chosen"]
         more = [

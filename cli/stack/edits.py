@@ -1,8 +1,8 @@
-"""Edits of the text of stack files, which keep comments, order, quotes, blank lines and style.
+"""Edits the text of stack files. Comments, order, quotes, blank lines and style are kept.
 
-The result of an edit is parsed and compared with what is wanted, so a file that is written in an unusual way is refused
-and never damaged. ruamel.yaml does not do this: it rewrites lists in brackets over several lines, comments in them,
-aligned columns, indents that differ, and line ends."""
+The result of an edit is parsed and compared with the expected document, so an unusually written file is refused and
+never damaged. ruamel.yaml does not keep the style: it rewrites lists in brackets over several lines, comments in them,
+aligned columns, mixed indents, and line ends."""
 
 import fcntl
 import os
@@ -24,8 +24,8 @@ from hostfiles import write_atomically
 
 @contextmanager
 def alone(path: Path) -> Generator[None]:
-    """Hold the file's folder, so that two edits of a file come one after the other. Waits for another one; its
-    questions are asked before or after. Raises CliError: the folder is not there."""
+    """Lock the file's folder, so that two edits of a file do not overlap; waits for another edit. The caller asks the
+    user before or after it. Raises CliError: the folder does not exist."""
     try:
         folder = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -42,7 +42,7 @@ def alone(path: Path) -> Generator[None]:
 
 
 def read(path: Path) -> str:
-    """The text, its line ends as they are. Raises CliError: it can't be read, or is no text."""
+    """Return the text with its line ends. Raises CliError: it can't be read, or is no text."""
     try:
         return path.read_bytes().decode("utf-8")
     except OSError as error:
@@ -52,8 +52,8 @@ def read(path: Path) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace the text atomically, and keep the file's mode and owner; of a link, what it leads to. Raises CliError: it
-    can't be written, and is as it was."""
+    """Replace the text atomically and keep the file's mode and owner; of a link, its target is replaced. Raises
+    CliError: it can't be written, and has not changed."""
     target = path.resolve()
     try:
         old = target.stat()
@@ -69,33 +69,33 @@ def refused(name: str, why: str) -> CliError:
 
 
 _LONGEST = 120
-"""Columns of a line that is written in braces, where no item beside it says how items are written."""
+"""Longest line in braces that is written, unless another item shows how items are written."""
 Item = Mapping[str, Any]
 
 
 def with_item(text: str, path: Sequence[str], item: Item, *, after: str = "") -> str:
-    """The text with an item at the end of the list at `path`, in the style of the last one there. A mapping without the
-    list gets it, after the key `after` if it has this one, else at its end. Raises CliError: it is written in a way in
-    which nothing can be inserted."""
-    found = _find(text, path)
-    return _checked(text, [found.appended(item, after)], path, lambda items: [*items, dict(item)])
+    """Return the text with an item appended to the list at `path`, in the style of the last item. A mapping without the
+    list gets it, behind the key `after` if it has that, else at its end. Raises CliError: nothing can be inserted into
+    the text."""
+    target = _find(text, path)
+    return _checked(text, [target.appended(item, after)], path, lambda items: [*items, dict(item)])
 
 
 def without_item(text: str, path: Sequence[str], number: int) -> str:
-    """The text without an item of the list at `path`; the first is 0. Without its only item, the key of a list goes as
-    well, unless a comment is about it. Raises CliError: it can't be removed from the text."""
-    found = _find(text, path)
-    return _checked(text, found.removed(number), path, lambda items: [*items[:number], *items[number + 1 :]])
+    """Return the text without an item of the list at `path`; the first is 0. With its only item the list's key is
+    removed too, unless it has a comment. Raises CliError: the item can't be removed from the text."""
+    target = _find(text, path)
+    return _checked(text, target.removed(number), path, lambda items: [*items[:number], *items[number + 1 :]])
 
 
 def line_of_item(text: str, path: Sequence[str], number: int) -> int:
-    """The line where an item of the list at `path` begins, counted from 1."""
+    """Return the line in which an item of the list at `path` begins, counted from 1."""
     return _find(text, path).items[number].start_mark.line + 1
 
 
 @dataclass(frozen=True)
 class _List:
-    """A list in a text: the mapping that has it, its key and its value; no key if the mapping does not have it."""
+    """A list in a text: the mapping around it, its key and its value. Key and value are None if it does not exist."""
 
     text: str
     name: str
@@ -119,7 +119,7 @@ class _List:
     def items(self) -> list[yaml.Node]:
         before = self.found_key.end_mark.index
         for item in self.sequence.value:
-            # What an alias stands for is before it, in another place.
+            # The node of an alias is the one it stands for, in another place before it.
             if item.start_mark.index < before:
                 raise refused(self.name, "it has an alias (*)")
             before = item.start_mark.index
@@ -134,7 +134,7 @@ class _List:
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def end(self, node: yaml.Node) -> int:
-        """Return where the content of a node ends; a block's own mark is where the next thing begins."""
+        """Return the end of a node's content; the end mark of a block is at the beginning of the next node."""
         while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             last = node.value[-1]
             key, value = last if isinstance(last, tuple) else (node, last)
@@ -150,7 +150,7 @@ class _List:
         return at - self.line_start(at)
 
     def before_line(self, at: int) -> int:
-        """The end of the line before the one at `at`."""
+        """Return the end of the line before the one at `at`."""
         start = self.line_start(at)
         return start - len(self.newline) if self.text[:start].endswith(self.newline) else max(0, start - 1)
 
@@ -159,7 +159,7 @@ class _List:
         return found.start() if found else len(self.text)
 
     def replaced(self, *changes: tuple[int, int, str]) -> str:
-        """The text with parts replaced: (start, end, by what); two in one place come in the order given."""
+        """Return the text with parts replaced: (start, end, replacement). Two in one place stay in their order."""
         text = self.text
         for start, end, new in sorted(changes, key=lambda change: change[0])[::-1]:
             text = text[:start] + new + text[end:]
@@ -171,7 +171,7 @@ class _List:
 
     @property
     def bracket(self) -> int:
-        """The position of the list's opening bracket: an anchor may be before it."""
+        """The position of the list's opening bracket, which may come after an anchor."""
         first = self.sequence.start_mark.index
         return next(at for kind, at in self.tokens if kind is yaml.FlowSequenceStartToken and at >= first)
 
@@ -192,7 +192,7 @@ class _List:
         return self._in_brackets(item) if self.sequence.flow_style else self._with_dash(item)
 
     def removed(self, number: int) -> Iterator[str]:
-        """Texts without the item, the best first."""
+        """Yield texts without the item, the best one first."""
         if self.sequence.flow_style:
             yield self._out_of_brackets(number)
         else:
@@ -233,7 +233,7 @@ class _List:
         yield self.replaced((colon, colon, " []"), item)
 
     def _dashed(self, item: Item, column: int, *, in_braces: bool | None) -> str:
-        """An item as a line with a dash, or as lines; None: as one line, if that is not too long."""
+        """Return an item with a dash, on one line or on several. With `in_braces` None, on one line if it fits."""
         head = f"{' ' * column}- "
         if in_braces or (in_braces is None and len(head + _flow(item)) <= _LONGEST):
             return head + _flow(item)
@@ -247,7 +247,7 @@ class _List:
         if not items:
             start = self.bracket + 1
             if start == self.close and self.column(start) + len(new) + 1 > _LONGEST:
-                # On a line of its own: the next ones will follow it there.
+                # The item gets a line of its own, and so will the next ones.
                 column = self.found_key.start_mark.column
                 line = f"{self.newline}{' ' * (column + 2)}{new},{self.newline}{' ' * column}"
                 return self.replaced((start, start, line))
@@ -310,13 +310,13 @@ def _find(text: str, path: Sequence[str]) -> _List:
 
 
 def _entry(node: yaml.Node | None, key: str, name: str) -> tuple[yaml.MappingNode, yaml.Node | None, yaml.Node | None]:
-    """A mapping, and the key and its value in it, if it has them."""
+    """Return a mapping, and the key's node and value in it, None if it does not have the key."""
     if not isinstance(node, yaml.MappingNode):
         raise refused(name, "what is around it is not a mapping")
-    found, value = _pair(node, key) or (None, None)
-    if found and value and value.start_mark.index < found.end_mark.index:
+    key_node, value = _pair(node, key) or (None, None)
+    if key_node and value and value.start_mark.index < key_node.end_mark.index:
         raise refused(name, "it is written by an alias (*)")
-    return node, found, value
+    return node, key_node, value
 
 
 def _pair(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:
@@ -338,33 +338,30 @@ def _flow(value: Any) -> str:  # noqa: ANN401 - any value of YAML
 
 
 def _checked(before: str, texts: Iterable[str], path: Sequence[str], change: Callable[[list[Any]], list[Any]]) -> str:
-    """The first of the texts that says what the old one did, but for this change of the list."""
-    wanted = _with_list(yaml.safe_load(before), path, change)
-    found = _first_that_says(wanted, texts, lambda document: _with_list(document, path, lambda items: items))
-    if found is None:
-        raise refused(path[-1], "it is written in an unusual way")
-    return found
-
-
-def _first_that_says(wanted: Any, texts: Iterable[str], read: Callable[[Any], Any]) -> str | None:  # noqa: ANN401
+    """Return the first of the texts whose document is the old one with this change of the list."""
+    expected = _with_list(yaml.safe_load(before), path, change)
     for text in texts:
-        try:
-            if read(yaml.safe_load(text)) == wanted:
-                return text
-        except yaml.YAMLError:
-            continue
-    return None
+        if _parses_to(text, expected, lambda document: _with_list(document, path, lambda items: items)):
+            return text
+    raise refused(path[-1], "it is written in an unusual way")
+
+
+def _parses_to(text: str, expected: Any, read: Callable[[Any], Any]) -> bool:  # noqa: ANN401
+    try:
+        return read(yaml.safe_load(text)) == expected
+    except yaml.YAMLError:
+        return False
 
 
 def _with_list(document: Any, path: Sequence[str], change: Callable[[list[Any]], list[Any]]) -> Any:  # noqa: ANN401
-    """The document with another list; one that is missing is empty, and equal to such a one."""
+    """Return the document with a change of the list at `path`. A missing list counts as an empty one."""
     first, *rest = path
     return {**document, first: _with_list(document[first], rest, change) if rest else change(document.get(first) or [])}
 
 
 def with_setting(text: str, key: str, value: Mapping[str, str] | str) -> str:
-    """The text of a stack file with a setting under `config:`, in its old place or as the first one. Raises CliError:
-    it is written in a way in which nothing can be put in by itself."""
+    """Return the text of a stack file with a setting under `config:`, in its old place or as the first one. Raises
+    CliError: the setting can't be inserted into the text."""
     shown = f"{_flow(key)}: {_flow(value)}"
     config = _pair(yaml.compose(text, Loader=yaml.SafeLoader), "config")
     if config is None:
@@ -376,15 +373,14 @@ def with_setting(text: str, key: str, value: Mapping[str, str] | str) -> str:
     elif not isinstance(config[1], yaml.MappingNode) or config[1].flow_style:
         raise CliError("`config` does not have its settings on lines below it: edit the file instead.")
     elif old := _pair(config[1], key):
-        # A mapping ends where the next thing begins.
+        # The end mark of a mapping is at the beginning of the next node.
         end = len(text[: old[1].end_mark.index].rstrip())
         after = text[: old[0].start_mark.index] + shown + text[end:]
     else:
         first = config[1].start_mark
         after = f"{text[: first.index]}{shown}\n{' ' * first.column}{text[first.index :]}"
-    wanted: Any = yaml.safe_load(text) or {}
-    wanted = {**wanted, "config": {**(wanted.get("config") or {}), key: value}}
-    found = _first_that_says(wanted, [after], lambda document: document)
-    if found is None:
+    document: Any = yaml.safe_load(text) or {}
+    expected = {**document, "config": {**(document.get("config") or {}), key: value}}
+    if not _parses_to(after, expected, lambda document: document):
         raise CliError(f"{key} can't be inserted: edit the file instead.")
-    return found
+    return after

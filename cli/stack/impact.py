@@ -1,4 +1,4 @@
-"""The effect of an edit of a stack file on running jobs: found before a run, shown with it."""
+"""The effects of an edit of a stack file on running jobs, which a run shows."""
 
 import json as jsonlib
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Effects:
     changes: tuple[FieldChange, ...]
     """Worst first."""
     static: tuple[str, ...] = ()
-    """Nodes whose machines Slurm has asked for, and that get a machine that stays."""
+    """Nodes that were elastic and become static."""
 
     @property
     def worst(self) -> Effect:
@@ -41,31 +41,27 @@ class Effects:
         return self.worst.harm >= Effect.DRAIN.harm
 
     def refuse(self) -> None:
-        """Return if every changed field can be changed on a running cluster.
-
-        Raises:
-            CliError: which fields, why, and the way out.
-        """
+        """Raise CliError if a field was edited that can't be changed on a running cluster."""
         if text := refusal(self.changes, self.stack):
             raise CliError(text)
 
     def lines(self, *, steps: bool) -> list[Line]:
-        """The end of a preview: the worst effect in a sentence, then every field, by effect. `steps`: whether there is
-        anything to do at all."""
+        """Return the end of a preview: the worst effect in a sentence, then every field, by effect. `steps`: whether
+        the preview has any step."""
         if not self.changes:
             return [(_UNEDITED, "")] if steps else []
-        found: list[Line] = [(self.worst.sentence, _STYLES.get(self.worst.value, "bold"))]
+        lines: list[Line] = [(self.worst.sentence, _STYLES.get(self.worst.value, "bold"))]
         for effect in reversed(Effect):
             rows = [change for change in self.changes if change.effect is effect]
-            found += [(f"  {effect.value}", _STYLES.get(effect.value, "bold"))] if rows else []
+            lines += [(f"  {effect.value}", _STYLES.get(effect.value, "bold"))] if rows else []
             for change in rows:
-                found += [(f"    {change.shown}", ""), (f"      {change.reason}{todo(change, self.stack)}", "dim")]
+                lines += [(f"    {change.shown}", ""), (f"      {change.reason}{todo(change, self.stack)}", "dim")]
             if rows and effect is Effect.REFUSED:
-                found.append((f"    {WAY_OUT.format(self.stack)}", ""))
-        return [(line, style) for text, style in found for line in text.splitlines()]
+                lines.append((f"    {WAY_OUT.format(self.stack)}", ""))
+        return [(line, style) for text, style in lines for line in text.splitlines()]
 
     def document(self) -> dict[str, Any]:
-        """The effects for programs: {worst, sentence, fields: [{path, old, new, effect, reason, command}]}."""
+        """Return the effects for programs: {worst, sentence, fields: [{path, old, new, effect, reason, command}]}."""
         keys = ("path", "old", "new", "reason", "command")
         fields = [
             {**{key: getattr(change, key) for key in keys}, "effect": change.effect.value} for change in self.changes
@@ -73,19 +69,19 @@ class Effects:
         return {"worst": self.worst.value, "sentence": self.worst.sentence, "fields": fields}
 
 
-def of(stack: str, now: ClusterConfig, pulumi: str | None) -> Effects | None:
-    """Return what the stack file's edit does; None where nothing is known of what the cluster runs with: a new stack,
-    or one that an older version of this program made. `pulumi` is the CLI, where that runs the stack."""
-    was = deployed_config(_exported(stack, pulumi))
-    if was is None:
+def effects_of_edit(stack: str, after: ClusterConfig, pulumi: str | None) -> Effects | None:
+    """Return the effects of the stack file's edit; None if the configuration that the cluster runs with is not known,
+    as for a new stack or one of an older version of this program. `pulumi` is the CLI if that runs the stack."""
+    before = deployed_config(_config_output(stack, pulumi))
+    if before is None:
         return None
-    machines = not registry.get(now.platform).observer  # else there are pods, which have no state here
-    static = [node for name in now.nodesets if machines for node in roster.newly_static(was, now, name)]
-    return Effects(stack=stack, changes=tuple(effects(was, now, stack)), static=tuple(static))
+    has_machines = not registry.get(after.platform).observer  # pods have no elastic machines of this program
+    static = [node for name in after.nodesets if has_machines for node in roster.newly_static(before, after, name)]
+    return Effects(stack=stack, changes=tuple(effects(before, after, stack)), static=tuple(static))
 
 
-def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an output may be anything
-    """The stack's output `config`, None if there is none."""
+def _config_output(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an output may be anything
+    """Return the stack's output `config`, None if there is none."""
     if state_dir.on_files(stack):
         space = project.workspace(stack)
         return space.stack(stack).outputs().get("config") if stack in space.stacks() else None
@@ -95,4 +91,4 @@ def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an outpu
         printed = pulumi_program.run_captured([pulumi, "stack", "output", "--stack", stack, "--json"], stack)
         return jsonlib.loads(printed).get("config")
     except CliError:
-        return None  # a new stack, or a backend that does not answer: the run itself will say so
+        return None  # a new stack, or a backend that does not answer, which the run itself reports

@@ -1,4 +1,4 @@
-"""Outputs of a stack, read from its state."""
+"""Reads the outputs of a stack from its state."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -8,11 +8,11 @@ from cli.stack import project, state_dir, state_edit
 
 
 def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
-    """The stack's outputs, from the state alone: the program does not run."""
+    """Return the stack's outputs from the state, without running the program."""
     if state_dir.on_files(stack):
-        kept = project.require_state(stack)
-        deployment = kept.export_state()["deployment"]
-        values = kept.outputs(show_secrets=show_secrets, deployment=deployment)
+        stored = project.require_state(stack)
+        deployment = stored.export_state()["deployment"]
+        values = stored.outputs(show_secrets=show_secrets, deployment=deployment)
         renew_host_keys(values, deployment.get("resources") or [])
         return values
     secrets = ["--show-secrets"] if show_secrets else []
@@ -20,16 +20,16 @@ def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
 
 
 def renew_host_keys(values: Mapping[str, Any], resources: Iterable[Mapping[str, Any]]) -> None:
-    """Replace the SSH host keys that were exported with those that resources of the state have now.
+    """Replace the SSH host keys in the outputs with those of the state's resources.
 
-    A stack exports at its end. If an `up` that recreated machines was stopped, the exported keys are those of machines
-    that are gone, and ssh would refuse the new ones.
+    Outputs are exported at the end of a run. After an `up` that recreated machines and was stopped, they have the keys
+    of the old machines, and ssh would refuse the new ones.
     """
     for row in resources:
-        there = row.get("outputs") or {}
-        if row.get("delete") or not there.get("host_key"):
+        machine = row.get("outputs") or {}
+        if row.get("delete") or not machine.get("host_key"):
             continue
         for kind in ("machines", "targets"):
-            known = values.get(kind) or {}
-            if there.get("name") in known:
-                known[there["name"]]["host_key"] = there["host_key"]
+            rows = values.get(kind) or {}
+            if machine.get("name") in rows:
+                rows[machine["name"]]["host_key"] = machine["host_key"]

@@ -15,12 +15,12 @@ from engine.state.crypter import Crypter
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SALT = re.compile(r'"salt":\s*"(v1:[^"]+)"')
 _HEAD = 4096
-"""Characters of a state file in which it has its salt: before the resources, which may be megabytes."""
+"""Number of characters at the beginning of a state file that contain its salt. The resources follow."""
 
 
 def workspace(stack: str | None = None, *, as_new: bool = False) -> Workspace:
-    """The embedded engine's workspace over the state. `as_new`: where that can't be read, over our own folder, in which
-    the stack is a new one. Raises CliError: the state is not in files."""
+    """Return the embedded engine's workspace for the state. With `as_new`, state that is not in files is replaced by
+    the default folder, in which the stack is new. Raises CliError: the state is not in files."""
     url, who = state_dir.located(stack)
     if not state_dir.on_files(stack):
         if not as_new:
@@ -35,19 +35,18 @@ def workspace(stack: str | None = None, *, as_new: bool = False) -> Workspace:
 
 
 def name() -> str:
-    """The project's name, as Pulumi.yaml has it."""
+    """Return the project's name in Pulumi.yaml."""
     return Project.read(ROOT).name
 
 
 def known() -> list[str]:
-    """Every stack that has a file or state."""
-    kept = {state_dir.own(), *([state_dir.backend()] if state_dir.on_files() else [])}
-    return sorted({*stackfile.named(ROOT), *(name for url in kept for name in Workspace(ROOT, backend=url).stacks())})
+    """Return the name of every stack that has a file or state."""
+    urls = {state_dir.own(), *([state_dir.backend()] if state_dir.on_files() else [])}
+    return sorted({*stackfile.named(ROOT), *(name for url in urls for name in Workspace(ROOT, backend=url).stacks())})
 
 
 def require_file(name: str, config_file: Path | None = None) -> stackfile.StackFile:
-    """The stack's file, which must be there. Raises CliError: there is none; the text lists the stacks that there
-    are."""
+    """Return the stack's file. Raises CliError: it does not exist; the message lists the stacks."""
     file = stackfile.read(ROOT, name, config_file)
     if file.settings is None:
         raise CliError(f"there is no stack {name!r}: {file.path.name} does not exist. {_there_are(known())}")
@@ -55,8 +54,7 @@ def require_file(name: str, config_file: Path | None = None) -> stackfile.StackF
 
 
 def require_state(name: str) -> Stack:
-    """The embedded engine's stack, which must have been brought up before. Raises CliError: it has not, or there is
-    none of that name."""
+    """Return the embedded engine's stack. Raises CliError: it has no state, or there is no stack of that name."""
     space = workspace(name)
     if name not in space.stacks():
         if name in stackfile.named(ROOT):
@@ -66,28 +64,28 @@ def require_state(name: str) -> Stack:
 
 
 def begin_unlock(name: str) -> None:
-    """Begin to make the key of a stack's secrets, where it has any: that takes a third of a second of a core, in which
-    a command imports what it needs. What is wrong is raised where the key is needed."""
+    """Start to derive the key of a stack's secrets, if it has any, while the command imports its modules: this takes a
+    third of a second. Errors are ignored here and raised when the key is used."""
     with suppress(Exception):
         states = Path(state_dir.backend(name).removeprefix("file://"), ".pulumi/stacks")
         for file in states.glob(f"*/{name}.json") if _NAME.fullmatch(name) else ():
             with file.open(encoding="utf-8") as text:
-                if found := _SALT.search(text.read(_HEAD)):
-                    Crypter(state_dir.passphrase, found[1]).begin()
+                if match := _SALT.search(text.read(_HEAD)):
+                    Crypter(state_dir.passphrase, match[1]).begin()
 
 
 def state_salt(name: str) -> str:
-    """The salt under which a stack's state encrypts its secrets; empty if there is none, or no passphrase."""
+    """Return the salt of the passphrase that encrypts a stack's secrets; empty without state or passphrase."""
     space = workspace(name)
-    row = space.stack(name).export_state()["deployment"] if name in space.stacks() else {}
-    kept = row.get("secrets_providers") or {}
-    return kept["state"]["salt"] if kept.get("type") == "passphrase" else ""
+    deployment = space.stack(name).export_state()["deployment"] if name in space.stacks() else {}
+    provider = deployment.get("secrets_providers") or {}
+    return provider["state"]["salt"] if provider.get("type") == "passphrase" else ""
 
 
 @contextmanager
 def held(name: str) -> Generator[None]:
-    """Hold a stack, so that no `up` changes its machines meanwhile; state that is not in files has no lock of ours.
-    Raises StackLockedError: somebody else holds it."""
+    """Lock a stack, so that no `up` changes its machines meanwhile. State that is not in files is not locked. Raises
+    StackLockedError: another process has locked it."""
     if not state_dir.on_files(name):
         yield
         return

@@ -1,4 +1,4 @@
-"""The program `pulumi`: found, installed by the SDK's own installer, run with the embedded engine's state."""
+"""Finds, installs and runs the Pulumi CLI."""
 
 import importlib.metadata
 import shutil
@@ -13,51 +13,51 @@ from cli.stack import project, state_dir
 
 
 def pulumi_version() -> str:
-    """Version of the Pulumi SDK in the lock, which is the CLI's that fits."""
+    """Return the locked version of the Pulumi SDK, which is also the version of the CLI to install."""
     return importlib.metadata.version("pulumi")
 
 
 def private_pulumi() -> Path:
-    """Return where the SDK's installer puts the CLI of that version."""
+    """Return the path to which the SDK's installer installs the CLI of that version."""
     return Path.home() / ".pulumi/versions" / pulumi_version() / "bin/pulumi"
 
 
 def installed_pulumi() -> str | None:
-    """The Pulumi CLI on PATH, or the one the SDK's installer made; None if there is neither."""
+    """Return the path of the Pulumi CLI: on PATH, else as the SDK's installer installs it; None if there is none."""
     return shutil.which("pulumi") or shutil.which(str(private_pulumi()))
 
 
 def running_version() -> str:
-    """Version of the Pulumi CLI that runs here: what `pulumi version` prints; the pinned one where there is none."""
-    found = installed_pulumi()
-    if found is None:
+    """Return the output of `pulumi version`, or the locked version if the CLI is not installed."""
+    pulumi = installed_pulumi()
+    if pulumi is None:
         return pulumi_version()
     try:
-        answer = subprocess.run([found, "version"], capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run([pulumi, "version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise CliError(f"{found} version: does not work ({error}). Install it with: ./hpc install-pulumi") from None
-    return answer.stdout.strip()
+        raise CliError(f"{pulumi} version: does not work ({error}). Install it with: ./hpc install-pulumi") from None
+    return done.stdout.strip()
 
 
 def require_pulumi(why: str) -> str:
-    """The Pulumi CLI on PATH, or the one the SDK's installer made; offers to install it.
+    """Return the path of the Pulumi CLI, and offer to install it. `why` is the reason in messages.
 
     Raises:
-        CliError: it is not there and not wanted.
+        CliError: it is not installed, and the user does not install it.
     """
-    found = installed_pulumi()
-    if found:
-        return found
+    pulumi = installed_pulumi()
+    if pulumi:
+        return pulumi
     if console.interactive() and console.ask(f"{why}, which is not installed. Install {pulumi_version()} now?"):
         return install_pulumi()
     raise CliError(f"{why}, which is not installed. Install version {pulumi_version()} with: ./hpc install-pulumi")
 
 
 def install_pulumi() -> str:
-    """Download the pinned CLI with the SDK's own installer; its path.
+    """Install the CLI of the locked version with the SDK's installer, and return its path.
 
     Raises:
-        CliError: it did not work.
+        CliError: the installation failed.
     """
     # The SDK takes a second to import.
     from pulumi.automation import PulumiCommand
@@ -70,8 +70,8 @@ def install_pulumi() -> str:
     try:
         command = PulumiCommand.install()
     except subprocess.CalledProcessError as error:
-        said = (error.output or b"").decode(errors="replace").strip()
-        raise CliError(f"the installer of the Pulumi CLI failed (exit code {error.returncode}): {said}") from None
+        output = (error.output or b"").decode(errors="replace").strip()
+        raise CliError(f"the installer of the Pulumi CLI failed (exit code {error.returncode}): {output}") from None
     except OSError as error:
         raise CliError(f"the Pulumi CLI could not be downloaded: {error}. Check this machine's way out.") from None
     console.note(f"Installed {command.command}")
@@ -86,14 +86,14 @@ def run_on_terminal(command: Sequence[str], stack: str) -> int:
     return INTERRUPTED if code and interrupts else code
 
 
-def run_captured(command: Sequence[str], stack: str, given: str = "") -> str:
-    """Run a command of the CLI for a stack with `given` on its standard input. Returns its output. Raises CliError: it
-    failed; the text is the CLI's own."""
+def run_captured(command: Sequence[str], stack: str, stdin: str = "") -> str:
+    """Run a command of the CLI for a stack and return its output. Raises CliError: it failed; the message is the
+    CLI's."""
     done = subprocess.run(
         [*command, "--non-interactive"],
         cwd=project.ROOT,
         env=state_dir.environment(stack),
-        input=given,
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,

@@ -21,12 +21,12 @@ def folder() -> Path:
 
 
 def name(stack: str) -> str:
-    """The name of a stack's rehearsal, which all commands take as a stack's."""
+    """Return the name of a stack's rehearsal, which commands take like the name of a stack."""
     return f"{stack}{_ENDING}"
 
 
 def checked(stack: str) -> str:
-    """A stack's name, before it is part of a path. Raises CliError: it is none."""
+    """Return a stack's name, which may then be part of a path. Raises CliError: it is not a valid name."""
     if not _NAME.fullmatch(stack):
         shown = stack if len(stack) <= _LONGEST else f"{stack[:_LONGEST]}..."
         raise CliError(f"{shown!r} is no stack name: 1 to {_LONGEST} letters, digits, '.', '_' and '-' are allowed.")
@@ -34,17 +34,17 @@ def checked(stack: str) -> str:
 
 
 def file(rehearsal: str) -> Path:
-    """The stack file of a rehearsal, whether it is there or not."""
+    """Return the path of a rehearsal's stack file, which may not exist."""
     return folder() / f"Pulumi.{checked(rehearsal)}.yaml"
 
 
 def own_folder(rehearsal: str) -> Path:
-    """Return what belongs to a rehearsal besides its stack file and its state, if anything does."""
+    """Return the folder of a rehearsal's other files, which may not exist."""
     return folder() / checked(rehearsal)
 
 
 def own(rehearsal: str) -> ModuleType | None:
-    """The module that started what is in the folder, and removes it; None if there is nothing."""
+    """Return the module that created that folder and can remove its content; None if there is none."""
     try:
         return import_module((own_folder(rehearsal) / "module").read_text().strip())
     except FileNotFoundError:
@@ -52,27 +52,26 @@ def own(rehearsal: str) -> ModuleType | None:
 
 
 def programs(rehearsal: str) -> dict[str, Path]:
-    """The programs for a rehearsal's own Kubernetes, by name; none for every other stack, for which a cluster would be
-    a real one. Processes that this one starts find the same kubectl."""
+    """Return the programs for a rehearsal's own Kubernetes, by name, and put their folder first on this process's PATH.
+    Empty for every other stack."""
     try:
-        found = {
-            name: Path(path) for name, path in json.loads((own_folder(rehearsal) / "tools.json").read_text()).items()
-        }
+        tools = json.loads((own_folder(rehearsal) / "tools.json").read_text())
     except FileNotFoundError:
         return {}
-    if shutil.which("kubectl") != str(found["kubectl"]):
-        os.environ["PATH"] = f"{found['kubectl'].parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return found
+    paths = {name: Path(path) for name, path in tools.items()}
+    if shutil.which("kubectl") != str(paths["kubectl"]):
+        os.environ["PATH"] = f"{paths['kubectl'].parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return paths
 
 
 def of(path: Path) -> str | None:
-    """The stack whose rehearsal a stack file describes; None for one that is no rehearsal's."""
-    found = re.fullmatch(rf"Pulumi\.(.+){_ENDING}\.yaml", path.name)
-    return found[1] if found and path.parent == folder() else None
+    """Return the stack that a rehearsal's stack file belongs to; None for another stack file."""
+    match = re.fullmatch(rf"Pulumi\.(.+){_ENDING}\.yaml", path.name)
+    return match[1] if match and path.parent == folder() else None
 
 
 def remove(rehearsal: str) -> None:
-    """Remove a stack file, and the folder with the last one."""
+    """Remove a rehearsal's stack file, and with the last one their folder."""
     file(rehearsal).unlink(missing_ok=True)
     if folder().is_dir() and not any(folder().iterdir()):
         folder().rmdir()

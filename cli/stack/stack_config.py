@@ -1,6 +1,6 @@
-"""The configuration and the platform that a stack file describes.
+"""The configuration and the platform in a stack file.
 
-It imports every model, which commands that only list stacks, or read a state, do not need.
+This module imports every model. Commands that only list stacks or read a state do without it.
 """
 
 from cli.errors import CliError
@@ -26,11 +26,11 @@ class StackFileError(CliError):
             "errors": [{key: getattr(finding, key) for key in _OF_FINDING} for finding in error.findings],
             "unchecked": error.unchecked,
         }
-        """It for programs."""
+        """The errors as JSON."""
 
 
 def parse(file: StackFile) -> ClusterConfig:
-    """The cluster that a stack file describes.
+    """Return the configuration in a stack file.
 
     Raises:
         StackFileError: every error of the file at once, under the file's name.
@@ -41,22 +41,22 @@ def parse(file: StackFile) -> ClusterConfig:
         raise StackFileError(file, error) from None
 
 
-def platform(file: StackFile) -> Platform | None:
-    """The platform of a stack; None if its file names none, or one that this version does not know."""
+def platform_of(file: StackFile) -> Platform | None:
+    """Return the platform of a stack; None if its file names none, or one that this version does not have."""
     return registry.get(file.platform) if file.platform in registry.names() else None
 
 
 def on_this_host(file: StackFile) -> bool:
     """Return whether the cluster's machines run on this host."""
-    found = platform(file)
-    return found is not None and found.on_this_host
+    platform = platform_of(file)
+    return platform is not None and platform.on_this_host
 
 
 def needs_cli(file: StackFile) -> bool:
     """Return whether only the Pulumi CLI can create the resources: their provider logs in, or the platform is
     unknown."""
-    found = platform(file)
-    return file.platform is not None and (found is None or found.credentials is not None)
+    platform = platform_of(file)
+    return file.platform is not None and (platform is None or platform.credentials is not None)
 
 
 def protected(file: StackFile) -> bool:

@@ -1,4 +1,4 @@
-"""Stack files: which there are, and what a command must know of one before it starts anything."""
+"""Finds and reads stack files, without checking the configuration in them."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _CLUSTER = "hpc:cluster"
 
 @dataclass(frozen=True, kw_only=True)
 class StackFile:
-    """A file Pulumi.<stack>.yaml, which may be wrong or missing."""
+    """A file Pulumi.<stack>.yaml, which may have errors or be missing."""
 
     stack: str
     path: Path
@@ -29,7 +29,7 @@ class StackFile:
 
     @property
     def platform(self) -> str | None:
-        """The platform as written; None if the file does not say."""
+        """The platform as written; None if the file does not name one."""
         platform = self._cluster.get("platform")
         return platform if isinstance(platform, str) else None
 
@@ -46,7 +46,7 @@ class StackFile:
 
     @property
     def rehearses(self) -> str | None:
-        """The stack whose rehearsal this is, where `./hpc rehearse` wrote it."""
+        """The stack whose rehearsal this is, if `./hpc rehearse` wrote the file."""
         return rehearsals.of(self.path)
 
     @property
@@ -55,17 +55,17 @@ class StackFile:
 
 
 def named(root: Path) -> list[str]:
-    """The stacks that have a file in `root`, and rehearsals."""
+    """Return the names of stacks that have a file in `root`, and of rehearsals."""
     paths = [*root.glob("Pulumi.*.y*ml"), *rehearsals.folder().glob("Pulumi.*.yaml")]
     files = (re.fullmatch(r"Pulumi\.(.+)\.ya?ml", path.name) for path in paths)
     return sorted({match[1] for match in files if match})
 
 
 def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
-    """The file of a stack or of a rehearsal, with `settings` None if there is none.
+    """Return the file of a stack or of a rehearsal, with `settings` None if there is none.
 
     Raises:
-        CliError: the name can't be one, or the file is not YAML or not a stack file.
+        CliError: the name is not allowed, or the file is not YAML or not a stack file.
     """
     name = f"Pulumi.{rehearsals.checked(stack)}.yaml"
     path = config_file.absolute() if config_file else root / name
@@ -93,26 +93,26 @@ def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
 
 
 ENCRYPTION_KEYS = ("encryptionsalt", "secretsprovider", "encryptedkey")
-"""The keys of a stack file (workspace.ProjectStack) that say how its secrets are encrypted. The CLI rewrites the whole
-file to add them (sdk/go/common/workspace/project.go, save), which loses blank lines and whatever its model of the file
-lacks. It does not touch a file that has them."""
+"""Keys of a stack file (workspace.ProjectStack) with the encryption of its secrets. To add them, the CLI rewrites the
+whole file (sdk/go/common/workspace/project.go, save) and loses blank lines and everything that its model of the file
+lacks. It does not change a file that has them."""
 
 
 def encryption_keys(path: Path) -> dict[str, str]:
-    """Return those keys as a stack file has them; none of one that is not there or can't be read."""
+    """Return those keys of a stack file that it has; none if it can't be read."""
     import yaml
 
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
-    found = document if isinstance(document, dict) else {}
-    return {key: str(found[key]) for key in ENCRYPTION_KEYS if found.get(key)}
+    rows = document if isinstance(document, dict) else {}
+    return {key: str(rows[key]) for key in ENCRYPTION_KEYS if rows.get(key)}
 
 
-def add_encryption_keys(path: Path, found: dict[str, str]) -> None:
-    """Add keys that the file lacks at its end, and leave the rest as it is."""
-    missing = {key: value for key, value in found.items() if key not in encryption_keys(path)}
+def add_encryption_keys(path: Path, keys: dict[str, str]) -> None:
+    """Append the keys that the file lacks. The rest of it does not change."""
+    missing = {key: value for key, value in keys.items() if key not in encryption_keys(path)}
     if not missing:
         return
     try:
@@ -121,7 +121,7 @@ def add_encryption_keys(path: Path, found: dict[str, str]) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(("" if text.endswith("\n") or not text else "\n") + lines)
     except OSError as error:
-        # The state has it too, so the run can do without.
+        # The state has the keys too, so the run goes on without them in the file.
         console.note(f"{path}: {', '.join(missing)} can't be added: {error.strerror}.")
         return
     console.note(f"Added to {path.name}: {', '.join(missing)} (no secret; keep it with the file)")

@@ -1,6 +1,6 @@
-"""Finds state and its passphrase: where the Pulumi CLI is logged in, else in `$HPC_HOME` (default ~/.hpc).
+"""Finds the state and its passphrase: where the Pulumi CLI is logged in, else in `$HPC_HOME` (default ~/.hpc).
 
-Both engines get the same answer, so that a stack begun on one goes on with the other.
+Both engines use the same state, so that one can go on with a stack of the other.
 """
 
 import json
@@ -28,69 +28,71 @@ def directory() -> Path:
 
 
 def backups() -> Path:
-    """The folder of backups of accounting databases, made if it is not there."""
+    """Return the folder of backups of accounting databases, which is created if it does not exist."""
     folder = directory() / "accounting-backups"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def own() -> str:
-    """URL of our own folder."""
+    """Return the URL of the state dir."""
     return f"{_FILE_SCHEME}{directory()}"
 
 
 def backend(stack: str | None = None) -> str:
-    """URL of the state, of a stack or of all that is said nothing of."""
+    """Return the URL of the state of a stack; without a stack, of stacks without a setting of their own."""
     return located(stack)[0]
 
 
 def located(stack: str | None = None) -> tuple[str, str]:
-    """URL of the state, and the setting that it comes from.
+    """Return the URL of the state, and the setting that it comes from.
 
-    As for the Pulumi CLI (pkg/workspace/creds.go): PULUMI_BACKEND_URL, else the project's own backend, else where
-    `pulumi login` led last. HPC_HOME says where state is too; and what has its state in our folder stays there, as do
-    rehearsals, which only this program has.
+    As for the Pulumi CLI (pkg/workspace/creds.go) this is PULUMI_BACKEND_URL, else the project's backend, else the
+    last `pulumi login`. HPC_HOME is a setting as well. Rehearsals and stacks with state in the state dir stay there.
     """
     if url := os.environ.get(_BACKEND):
         return _absolute(url), _BACKEND
     if os.environ.get("HPC_HOME"):
         return own(), "HPC_HOME"
-    if stack and _is_ours(stack):
+    if stack and _is_in_state_dir(stack):
         return own(), "the stack's state there"
-    if url := _of_project():
+    if url := _project_backend():
         return _absolute(url), "`backend` in Pulumi.yaml"
-    if url := _logged_in():
+    if url := _login_backend():
         return _absolute(url), "`pulumi login`"
     return own(), "the default"
 
 
 def on_files(stack: str | None = None) -> bool:
-    """Return whether the state is in files, which every command here can read without the Pulumi CLI."""
+    """Return whether the state is in files, which commands can read without the Pulumi CLI."""
     return backend(stack).startswith(_FILE_SCHEME)
 
 
 def _absolute(url: str) -> str:
-    """The URL; a folder's as seen from here, since the CLI runs in the project's folder. `~` is the user's own folder
-    by the user database, as for the CLI (pkg/backend/diy/backend.go), and not by HOME, which sudo may leave."""
+    """Return the URL with an absolute path if it is a folder's, since the CLI runs in the project's folder.
+
+    `~` is the user's home folder in the user database, as for the CLI (pkg/backend/diy/backend.go), not HOME, which may
+    be another user's after sudo."""
     if not url.startswith(_FILE_SCHEME):
         return url
     path = url.removeprefix(_FILE_SCHEME) or "."
     if path == "~" or path.startswith("~/"):
-        path = _users_folder() + path[1:]
+        path = _home_folder() + path[1:]
     return f"{_FILE_SCHEME}{Path(path).absolute()}"
 
 
-def _users_folder() -> str:
-    """The user's own folder, as the CLI finds it."""
+def _home_folder() -> str:
+    """Return the user's home folder, as the CLI finds it."""
     return pwd.getpwuid(os.getuid()).pw_dir
 
 
-def _is_ours(stack: str) -> bool:
+def _is_in_state_dir(stack: str) -> bool:
     rehearsal = directory() / "rehearsals" / f"Pulumi.{stack}.yaml"
     return rehearsal.exists() or any(directory().glob(f".pulumi/stacks/*/{stack}.json"))
 
 
-def _of_project() -> str:
+def _project_backend() -> str:
+    """Return the URL of the backend in Pulumi.yaml, "" if it has none."""
     import yaml  # most commands do without
 
     try:
@@ -100,10 +102,10 @@ def _of_project() -> str:
         return ""  # the engine reports what is wrong with it
 
 
-def _logged_in() -> str:
-    """Return where `pulumi login` led last, "" if nowhere (sdk/go/common/workspace/creds.go)."""
+def _login_backend() -> str:
+    """Return the URL of the last `pulumi login`, "" if there was none (sdk/go/common/workspace/creds.go)."""
     folder = os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME")
-    folder = folder or f"{_users_folder()}/.pulumi"
+    folder = folder or f"{_home_folder()}/.pulumi"
     try:
         return str(json.loads((Path(folder) / "credentials.json").read_text(encoding="utf-8")).get("current") or "")
     except (OSError, ValueError, AttributeError):
@@ -111,8 +113,8 @@ def _logged_in() -> str:
 
 
 def passphrase() -> str:
-    """Return what the secrets in the state are encrypted with; generated on first use. Raises CliError: it is lost
-    (there are stacks, but the file is gone), or a file can't be read."""
+    """Return the passphrase that encrypts the secrets in the state, which is generated on first use. Raises CliError:
+    the file is gone although there are stacks, or a file can't be read."""
     if _PASSPHRASE in os.environ:
         return os.environ[_PASSPHRASE]
     chosen = os.environ.get(_PASSPHRASE_FILE)
@@ -126,7 +128,7 @@ def passphrase() -> str:
 
 
 def passphrase_source() -> str:
-    """Name of the variable or file that `passphrase` reads."""
+    """Return the name of the variable or file that `passphrase` reads."""
     if _PASSPHRASE in os.environ:
         return f"the variable {_PASSPHRASE}"
     chosen = os.environ.get(_PASSPHRASE_FILE)
@@ -134,7 +136,7 @@ def passphrase_source() -> str:
 
 
 def passphrase_file() -> Path:
-    """Path of our own passphrase file, made on first use with mode 0600."""
+    """Return the path of the passphrase file in the state dir, which is created on first use with mode 0600."""
     file = directory() / "passphrase"
     if file.exists():
         return file
@@ -149,7 +151,7 @@ def passphrase_file() -> Path:
     new = Path(name)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(secrets.token_urlsafe(32) + "\n")
-    # Of two first runs at once, one links and both read that one's.
+    # If two first runs come at once, one creates the link and both read its file.
     with suppress(FileExistsError):
         os.link(new, file)
         console.note(f"Generated the passphrase that encrypts the state's secrets: {file} (keep a copy of it)")
@@ -158,20 +160,20 @@ def passphrase_file() -> Path:
 
 
 def make_directory() -> Path:
-    """Make the folder, readable by its owner only."""
+    """Create the state dir, readable by its owner only."""
     directory().mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory()
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file below the folder atomically, readable by its owner only."""
+    """Write a file in the state dir atomically, readable by its owner only."""
     make_directory()
     path.parent.mkdir(mode=0o700, exist_ok=True)
     write_atomically(path, text, mode=0o600)
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that nobody else may read, also where it was there for all; a device or a pipe stays what it is."""
+    """Write a file that only its owner can read, even if others could before. A device or a pipe is not changed."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -180,7 +182,8 @@ def write_private(file: Path, text: str) -> None:
 
 
 def environment(stack: str | None = None) -> dict[str, str]:
-    """This process's environment, with what the Pulumi CLI needs to find the same state and passphrase."""
+    """Return this process's environment with the variables by which the Pulumi CLI finds the same state and
+    passphrase."""
     env = dict(os.environ)
     env[_BACKEND] = backend(stack)
     if not env.get(_PASSPHRASE) and not env.get(_PASSPHRASE_FILE):

@@ -1,4 +1,4 @@
-"""Lists resources of a stack's state and edits single ones: in its file, or with the Pulumi CLI where it has none."""
+"""Lists and edits the resources of a stack's state: in its file, or with the Pulumi CLI if the state has no file."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from engine.state import stored_stack
 
 
 def rows(stack: str, pulumi: str | None = None) -> list[dict[str, Any]]:
-    """The resources as the state has them, secrets encrypted; none for a stack that does not exist."""
+    """Return the resources in the state, with encrypted secrets; none for a stack that does not exist."""
     if state_dir.on_files(stack):
         space = project.workspace(stack)
         document: Any = space.stack(stack).export_state() if stack in space.stacks() else {}
@@ -46,7 +46,7 @@ def rename(stack: str, urn: str, name: str) -> None:
         run_pulumi(stack, "state", "rename", "--yes", urn, name)
 
 
-def run_pulumi(stack: str, *arguments: str, pulumi: str | None = None, given: str = "") -> str:
-    """The output of a command of the Pulumi CLI for a stack whose state is not in files."""
+def run_pulumi(stack: str, *arguments: str, pulumi: str | None = None, stdin: str = "") -> str:
+    """Run a command of the Pulumi CLI for a stack whose state is not in files, and return its output."""
     pulumi = pulumi or pulumi_program.require_pulumi(f"state at {state_dir.backend(stack)} needs the Pulumi CLI")
-    return pulumi_program.run_captured([pulumi, *arguments, "--stack", stack], stack, given)
+    return pulumi_program.run_captured([pulumi, *arguments, "--stack", stack], stack, stdin)

@@ -45,7 +45,7 @@ def told(root: Path, text: str) -> impact.Effects | None:
     import yaml  # noqa: PLC0415
 
     (root / "Pulumi.dev.yaml").write_text(text)
-    return impact.of("dev", parse(yaml.safe_load(text)["config"]), None)
+    return impact.effects_of_edit("dev", parse(yaml.safe_load(text)["config"]), None)
 
 
 class TestOf:

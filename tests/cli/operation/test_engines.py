@@ -25,21 +25,23 @@ def stack(root: Path, platform: str) -> stackfile.StackFile:
 class TestChoice:
     def test_the_cli_on_path_unless_told_otherwise(self, root: Path, tool: Tool) -> None:
         pulumi = str(tool("pulumi", "exit 0"))
-        assert operation.choose(None, stack(root, "local"), "up") == pulumi
-        assert operation.choose(EngineName.PULUMI, stack(root, "local"), "up") == pulumi
-        assert operation.choose(EngineName.PULUMI, stack(root, "gcp"), "preview") == pulumi, "also without credentials"
-        assert operation.choose(EngineName.EMBEDDED, stack(root, "gcp"), "up") is None
+        assert operation.choose_engine(None, stack(root, "local"), "up") == pulumi
+        assert operation.choose_engine(EngineName.PULUMI, stack(root, "local"), "up") == pulumi
+        assert operation.choose_engine(EngineName.PULUMI, stack(root, "gcp"), "preview") == pulumi, (
+            "also without credentials"
+        )
+        assert operation.choose_engine(EngineName.EMBEDDED, stack(root, "gcp"), "up") is None
 
     @pytest.mark.parametrize(("platform", "kind"), [("local", "up"), ("local", "destroy"), ("gcp", "preview")])
     def test_without_the_cli_the_embedded_engine_as_far_as_it_goes(self, root: Path, platform: str, kind: str) -> None:
-        assert operation.choose(None, stack(root, platform), kind) is None
+        assert operation.choose_engine(None, stack(root, platform), kind) is None
 
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
     def test_where_the_cli_is_needed_and_missing_it_says_how_to_get_it(self, root: Path, kind: str) -> None:
         write_state("x", NETWORK)
         version = pulumi_program.pulumi_version()
         with pytest.raises(CliError) as error:
-            operation.choose(None, stack(root, "gcp"), kind)
+            operation.choose_engine(None, stack(root, "gcp"), kind)
         assert str(error.value) == (
             f"{kind} of a stack on gcp is for `pulumi {kind} --stack x`, since the embedded engine creates machines on "
             "this host only. That needs the Pulumi CLI, which is not installed. "
@@ -48,7 +50,7 @@ class TestChoice:
 
     @pytest.mark.parametrize("kind", ["destroy", "refresh"])
     def test_where_nothing_was_made_no_cli_is_needed(self, root: Path, kind: str) -> None:
-        assert operation.choose(None, stack(root, "gcp"), kind) is None
+        assert operation.choose_engine(None, stack(root, "gcp"), kind) is None
 
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
     def test_the_embedded_engine_stops_before_the_first_step(
@@ -71,9 +73,9 @@ class TestChoice:
         pulumi.parent.mkdir(parents=True)
         pulumi.write_text("#!/bin/sh\n")
         pulumi.chmod(0o755)
-        assert operation.choose(None, stack(root, "gcp"), "up") == str(pulumi)
+        assert operation.choose_engine(None, stack(root, "gcp"), "up") == str(pulumi)
         # A rehearsal does not change engines because the CLI was installed for something else.
-        assert operation.choose(None, stack(root, "local"), "up") is None
+        assert operation.choose_engine(None, stack(root, "local"), "up") is None
 
 
 def test_installing_tells_what_the_installer_said(hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def newcomer(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     for name in names:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(google_platform, "_PRODUCT", tmp_path / "no-product-name")
-    monkeypatch.setattr(state_dir, "_users_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(state_dir, "_home_folder", lambda: str(tmp_path))
     return tmp_path
 
 
