@@ -4,7 +4,7 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -17,7 +17,8 @@ PROVIDERS = ("gcp",)
 """Sections of the cluster that a stack file has as settings of Pulumi's provider: `gcp:zone`."""
 
 OLDEST_KERNEL = 120
-"""Days after which a kernel is warned of (ours). Who becomes root by a fault in it can read the cluster's key."""
+"""Days after which a kernel is reported as old (ours). A user who becomes root by a vulnerability can read the
+cluster's MUNGE key."""
 
 Location = tuple[str | int, ...]
 """Keys and list positions below the root, such as `("users", 0, "uid")`."""
@@ -34,7 +35,7 @@ class Level(str, Enum):
     ERROR = "error"
     """The stack is refused."""
     WARNING = "warning"
-    """The setting works as it is written; its author should know what it costs."""
+    """The setting works as it is written, with a disadvantage."""
     INFO = "info"
 
 
@@ -46,7 +47,7 @@ class Finding:
     """Stable name of the rule, such as `login-count`."""
     level: Level = Level.ERROR
     at: Location | str
-    """Keys below hpc:cluster; a text where it is another key of the stack file."""
+    """Keys below hpc:cluster, or another key of the stack file as text."""
     what: str = ""
     """The problem, as a sentence without its full stop. Errors have `given` and `allowed` instead."""
     given: str = ""
@@ -56,7 +57,7 @@ class Finding:
     todo: str
     """The action to take."""
     missing: str | None = None
-    """The name that was looked for and not found, if that is what is wrong."""
+    """The name that does not exist, if that is the problem."""
 
     def __post_init__(self) -> None:
         if not self.what:
@@ -75,11 +76,11 @@ class Finding:
 
 
 class ConfigError(Exception):
-    """The configuration can't be used; `findings` holds every reason."""
+    """The configuration can't be used, for the reasons in `findings`."""
 
     def __init__(self, findings: Iterable[Finding], *, more: int = 0, unchecked: Iterable[str] = ()) -> None:
-        """`more`: how many there are besides, which are only counted. `unchecked`: places that were not compared with
-        the rest of the file, because of what is wrong in them."""
+        """`more` is the number of further findings, which are not listed. `unchecked` are places that were not compared
+        with the rest of the file, because of the errors in them."""
         self.findings = tuple(findings)
         self.more = more
         self.unchecked = tuple(unchecked)
@@ -98,7 +99,7 @@ class ConfigError(Exception):
 
 
 class RefusedError(ValueError):
-    """Raised by validators: says what is allowed and what to do; where and what was given is known to the caller."""
+    """Raised by validators, with what is allowed and what to do. The caller adds the place and the given value."""
 
     def __init__(self, allowed: str, todo: str) -> None:
         self.allowed = allowed
@@ -107,11 +108,11 @@ class RefusedError(ValueError):
 
 
 def show(value: Any) -> str:  # noqa: ANN401 - anything can stand in a YAML file
-    """Write a value shortly, on one line."""
+    """Return a value as a short text on one line."""
     text = "nothing"
     if value is not None:
         text = ""
-        for piece in _pieces(value):  # a file's worth of it would only be cut off
+        for piece in _pieces(value):  # not joined, since of a large value only the beginning is needed
             text += piece
             if len(text) > _LONGEST_LINE:
                 break
@@ -122,20 +123,20 @@ def show(value: Any) -> str:  # noqa: ANN401 - anything can stand in a YAML file
 
 
 def flow(value: Any) -> str:  # noqa: ANN401 - anything can stand in a YAML file
-    """Write a value as YAML does on one line: `{cpu: {count: 2}}`."""
+    """Return a value as YAML on one line: `{cpu: {count: 2}}`."""
     return "".join(_pieces(value))
 
 
 def _pieces(value: Any) -> Iterator[str]:  # noqa: ANN401 - anything can stand in a YAML file
     if isinstance(value, Mapping):
-        for number, (key, one) in enumerate(value.items()):
+        for number, (key, item) in enumerate(value.items()):
             yield f"{', ' if number else '{'}{key}: "
-            yield from _pieces(one)
+            yield from _pieces(item)
         yield "}" if value else "{}"
     elif isinstance(value, list | tuple):
-        for number, one in enumerate(value):
+        for number, item in enumerate(value):
             yield ", " if number else "["
-            yield from _pieces(one)
+            yield from _pieces(item)
         yield "]" if value else "[]"
     elif isinstance(value, bool) or value is None:
         yield json.dumps(value)
@@ -144,14 +145,14 @@ def _pieces(value: Any) -> Iterator[str]:  # noqa: ANN401 - anything can stand i
 
 
 def short(text: str, longest: int = _LONGEST_LINE) -> str:
-    """A text on one line, without what a terminal would act on, and cut in its middle where it is too long."""
+    """Return a text on one line, without control characters, and shortened in the middle if it is too long."""
     text = one_line(text[:longest] + text[-longest:] if len(text) > 2 * longest else text)
     half = (longest - 5) // 2
     return text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
 
 
 def dotted(location: Iterable[str | int]) -> str:
-    """Write a path below the root: `("users", 0, "uid")` is `hpc:cluster.users[0].uid`.
+    """Return a path below the root as text: `hpc:cluster.users[0].uid` for `("users", 0, "uid")`.
 
     A provider's setting, `("gcp", "zone")`, is `gcp:zone`, as in the stack file.
     """
@@ -165,38 +166,38 @@ def dotted(location: Iterable[str | int]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
+    """Return the known name that was probably meant; None if there is none."""
     if len(name) > _LONGEST_VALUE:
         return None
     by_lower = {word.lower(): word for word in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else None
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[matches[0]] if matches else None
 
 
 def suggest(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Advise about an unknown name: write the one that was probably meant, else something different."""
+    """Return what to do about an unknown name: write the one that was probably meant, or `otherwise`."""
     meant = nearest(name, known)
     return f"write {meant} if that was meant, else {otherwise}" if meant else otherwise
 
 
 def listing(names: Iterable[str], most: int = _LONGEST_LIST) -> str:
-    """Names in a row; one of more than `most` is cut short."""
+    """Return names separated by commas: the first `most` of them, and the number of the others."""
     every = list(names)
-    shown = every[:most]
-    more = f" and {len(every) - len(shown)} more" if len(every) > len(shown) else ""
-    return ", ".join(shown) + more if every else "none"
+    others = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + others if every else "none"
 
 
 def unknown(at: Location, names: Iterable[str], known: Collection[str], what: str, where: str) -> Iterator[Finding]:
-    """A finding for each unknown name, at its position in the list."""
-    have = set(known)
+    """Yield a finding for each unknown name, at its position in the list."""
+    known_names = set(known)
     for position, name in enumerate(names):
-        if name not in have:
+        if name not in known_names:
             yield unknown_name((*at, position), name, known, what, where, rule="unknown-name")
 
 
 def unknown_name(at: Location, name: str, known: Iterable[str], what: str, where: str, *, rule: str) -> Finding:
-    """A finding about an unknown name. `what` is its noun with the article, `where` such are defined, `rule` the id."""
+    """Return a finding about an unknown name. `what` is the noun for it with an article, `where` the key that defines
+    such names, and `rule` the id."""
     return Finding(
         id=rule,
         at=at,
@@ -208,7 +209,7 @@ def unknown_name(at: Location, name: str, known: Iterable[str], what: str, where
 
 
 def repeated(at: Location, names: Collection[str], what: str, *, rule: str) -> Iterator[Finding]:
-    """A finding for each name that a list has more than once."""
+    """Yield a finding for each name that a list has more than once."""
     for double in sorted(name for name, times in Counter(names).items() if times > 1):
         yield Finding(
             id=rule, at=at, given=listing(names), allowed=f"each {what} once", todo=f"remove the second {double}"
@@ -220,11 +221,11 @@ class ClusterFinding:
     """A problem of a running cluster: where, what, since when, and what to do."""
 
     id: str
-    """The kind, for programs: kebab-case, and kept from version to version."""
+    """The kind, for programs: in kebab-case, and never changed."""
     where: tuple[str, ...]
-    """Names of the machines that it is about."""
+    """Names of the affected machines."""
     what: str
-    """A sentence without its end, which goes on from the name of the machine: `does not answer SSH`."""
+    """The rest of a sentence that begins with the machine's name: `does not answer SSH`."""
     todo: str
     """The command to type."""
     note: str = ""
@@ -233,32 +234,24 @@ class ClusterFinding:
     """Seconds since the epoch; None if unknown."""
 
 
-def merge_alike(found: list[ClusterFinding]) -> list[ClusterFinding]:
+def merge_alike(findings: list[ClusterFinding]) -> list[ClusterFinding]:
     """Merge findings that are the same on many machines into one, with the command for the first of them."""
     groups: dict[tuple[str, str], list[ClusterFinding]] = {}
-    for one in found:
-        alike = one.what.replace(one.where[0], "")
-        groups.setdefault((one.id, alike), []).append(one)
-    return [_as_one(group) for group in groups.values()]
-
-
-def _as_one(group: list[ClusterFinding]) -> ClusterFinding:
-    first = group[0]
-    if len(group) == 1:
-        return first
-    times = [finding.since for finding in group if finding.since is not None]
-    return ClusterFinding(
-        id=first.id,
-        where=tuple(name for finding in group for name in finding.where),
-        what=first.what,
-        todo=first.todo,
-        note=first.note,
-        since=min(times, default=None),
-    )
+    for finding in findings:
+        without_name = finding.what.replace(finding.where[0], "")
+        groups.setdefault((finding.id, without_name), []).append(finding)
+    return [
+        replace(
+            group[0],
+            where=tuple(name for finding in group for name in finding.where),
+            since=min((finding.since for finding in group if finding.since is not None), default=None),
+        )
+        for group in groups.values()
+    ]
 
 
 class Actor(str, Enum):
-    """The person or program who has to act."""
+    """The person or program that has to act."""
 
     USER = "user"
     OPERATOR = "operator program"

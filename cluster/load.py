@@ -1,10 +1,10 @@
-"""Parses a stack's settings, or its output `config`, to a ClusterConfig, or to every error at once."""
+"""Parsing a stack's settings, or its output `config`. Returns a ClusterConfig, or raises all errors at once."""
 
 import contextlib
 import copy
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from typing import Annotated, Any
@@ -36,76 +36,76 @@ from cluster.platforms.base import Platform, Provider, section_class
 
 _DEEPEST = 50
 _MOST_EXPLAINED = 100
-"""Most findings that are explained; a file with more was not written as a stack file."""
+"""Most findings that are explained. A file with more was not written as a stack file."""
 _SCREEN = 10
 """Findings of such a file that are explained."""
-
-
 _ROUNDS = 8
+"""Most attempts at removing the wrong parts of a file."""
 
 
-class _Hole:
-    """Stands where a list item was, until the others are counted."""
+class _Removed:
+    """Placeholder of a removed list item, until the positions of the others are known."""
 
 
 @dataclass(kw_only=True)
 class _Salvage:
-    """A configuration without its wrong parts, and the way back to the file as it is written."""
+    """A configuration without the wrong parts of a file, whose other parts can be checked."""
 
     config: ClusterConfig
     removed: set[Location]
     stand_ins: Collection[str]
-    """Keys of the cluster that others stand in for."""
+    """Keys of the cluster whose values are stand-ins."""
     unchecked: set[Location]
-    """Places that were taken out whole, since nothing is left of them to check without what is wrong in them."""
-    positions: Mapping[Location, list[int]] = field(default_factory=dict)
+    """Places that were removed as a whole, so that nothing of them was checked."""
+    positions: Mapping[Location, list[int]]
     """Positions in the file of the items that were kept, for each list (by its place in the file)."""
 
-    def written(self, location: Location | str) -> Location | str:
-        """The place in the file of a place in the salvaged configuration."""
-        return location if isinstance(location, str) else _written(location, self.positions)
+    def place_in_file(self, location: Location | str) -> Location | str:
+        """Return the place in the file of a place in this configuration."""
+        return location if isinstance(location, str) else _place_in_file(location, self.positions)
 
-    def about_removed(self, name: str) -> bool:
-        """Return whether something of that name, or under it, was taken out."""
+    def has_removed(self, name: str) -> bool:
+        """Return whether something of that name, or below it, was removed."""
         return any(name in map(str, place) for place in self.removed)
 
 
 def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
     """Read the settings of a stack file, such as `{"hpc:cluster": {...}}`.
 
-    Raises ConfigError with every finding at once. Keys of other namespaces belong to providers and are left to them,
-    but for the section that the platform has there.
+    Raises ConfigError with all findings. Keys of other namespaces are for providers, except the section that the
+    platform has there.
 
-    The order of a mapping's keys has no meaning: the Pulumi CLI hands them to the program sorted.
+    The order of a mapping's keys has no meaning, since the Pulumi CLI passes them to the program sorted.
     """
     findings = _unknown_keys(stack_config)
-    given = with_provider_sections(stack_config, _cluster(stack_config.get(ROOT), findings), findings)
-    in_order = _sorted(given)
+    cluster = with_provider_sections(stack_config, _read_cluster(stack_config.get(ROOT), findings), findings)
+    in_order = _sorted(cluster)
     with contextlib.suppress(ValidationError):
         config = validate(in_order)
         if not findings and not any(find_errors(config)):
             return config
-    # Once more as it is written: errors show what was given, and name the later of two that differ.
-    _checked(given, findings)
+    # Again in the file's order: of two values that exclude each other, the error is about the later one.
+    _validated(cluster, findings)
     return validate(in_order)
 
 
 def parse_output(exported: Any) -> ClusterConfig:  # noqa: ANN401 - an output may be anything
-    """Read the output `config` of a stack, which has all sections in one. Raises ConfigError."""
-    return _checked(_cluster(exported, []), [])
+    """Read the output `config` of a stack, which has all sections in one mapping. Raises ConfigError."""
+    return _validated(_read_cluster(exported, []), [])
 
 
-def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig:
+def _validated(cluster: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig:
+    """Return a cluster's configuration. Raises ConfigError with the findings so far and all others."""
     try:
-        config = validate(given)
+        config = validate(cluster)
     except ValidationError as error:
-        wrong = _errors(error)
-        explained = wrong if len(wrong) <= _MOST_EXPLAINED else wrong[:_SCREEN]
+        errors = _errors(error)
+        explained = errors if len(errors) <= _MOST_EXPLAINED else errors[:_SCREEN]
         findings += [_explain(item, item["loc"]) for item in explained]
-        more = len(wrong) - len(explained)
-        saved = None if more else _salvage(given, error)
-        findings += _of_the_rest(saved) if saved else []
-        unchecked = sorted(dotted(place) for place in saved.unchecked) if saved else [ROOT]
+        more = len(errors) - len(explained)
+        salvage = None if more else _salvage(cluster, error)
+        findings += _other_findings(salvage) if salvage else []
+        unchecked = sorted(dotted(place) for place in salvage.unchecked) if salvage else [ROOT]
         raise ConfigError(findings, more=more, unchecked=unchecked) from None
     findings += islice(find_errors(config), _MOST_EXPLAINED)
     if findings:
@@ -114,28 +114,30 @@ def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig
 
 
 def _errors(error: ValidationError) -> list[ErrorDetails]:
-    """The errors with the places that the file has: without the tags of a field's forms."""
-    found = error.errors(include_url=False)
-    for item in found:
+    """Return pydantic's errors with places of the file, that is, without the tags of a field's forms."""
+    errors = error.errors(include_url=False)
+    for item in errors:
         item["loc"] = tuple(step for step in item["loc"] if step not in (PLAIN, OTHER))
-    return found
+    return errors
 
 
-def _of_the_rest(saved: _Salvage) -> list[Finding]:
-    at_fault = any(place[0] == "partitions" for place in saved.removed)
+def _other_findings(salvage: _Salvage) -> list[Finding]:
+    """Return the findings about the parts of a file that are not wrong."""
+    partition_removed = any(place[0] == "partitions" for place in salvage.removed)
     return [
-        replace(finding, at=saved.written(finding.at))
-        for finding in find_errors(saved.config)
-        # What was taken out may be just what is missed now, and what stands in for it is not the file's.
-        if finding.at[0] not in saved.stand_ins
+        replace(finding, at=salvage.place_in_file(finding.at))
+        for finding in find_errors(salvage.config)
+        # Stand-ins are not the file's, and a missing name may be that of a removed part.
+        if finding.at[0] not in salvage.stand_ins
         and not (
-            finding.missing and (saved.about_removed(finding.missing) or (finding.missing == "default" and at_fault))
+            finding.missing
+            and (salvage.has_removed(finding.missing) or (finding.missing == "default" and partition_removed))
         )
     ]
 
 
 def _unknown_keys(stack_config: Mapping[str, Any]) -> list[Finding]:
-    """Keys of this program's own namespace that it does not read."""
+    """Return findings about keys of this program's namespace that it does not read."""
     namespace = ROOT.split(":", 1)[0]
     unknown = [key for key in stack_config if key.startswith(f"{namespace}:") and key not in (ROOT, *SECRETS)]
     return [
@@ -150,18 +152,18 @@ def _unknown_keys(stack_config: Mapping[str, Any]) -> list[Finding]:
     ]
 
 
-def _cluster(given: Any, findings: list[Finding]) -> Mapping[str, Any]:  # noqa: ANN401 - may have any shape
-    """The cluster as a mapping, which may come as JSON text."""
-    if isinstance(given, str):
-        # What is no JSON, or nested too deep to be read, is reported below as any other text.
+def _read_cluster(value: Any, findings: list[Finding]) -> Mapping[str, Any]:  # noqa: ANN401 - may have any shape
+    """Return the cluster as a mapping; it may be given as JSON text. Raises ConfigError if it is neither."""
+    if isinstance(value, str):
+        # A text that is not JSON, or nested too deep to be read, is reported below.
         with contextlib.suppress(ValueError, RecursionError):
-            given = json.loads(given)
-    if isinstance(given, Mapping) and not _too_deep(given):
-        return _keys_as_written(given)
+            value = json.loads(value)
+    if isinstance(value, Mapping) and not _too_deep(value):
+        return _keys_as_written(value)
     shape = Finding(
         id="cluster-shape",
         at=ROOT,
-        given=f"more than {_DEEPEST} levels of nesting" if isinstance(given, Mapping) else show(given),
+        given=f"more than {_DEEPEST} levels of nesting" if isinstance(value, Mapping) else show(value),
         allowed="the cluster as a mapping, e.g. {platform: local, name: dev, nodesets: ..., partitions: ...}",
         todo="describe the cluster under `config: hpc:cluster:` in Pulumi.<stack>.yaml; Pulumi.dev.yaml is an example",
     )
@@ -169,7 +171,7 @@ def _cluster(given: Any, findings: list[Finding]) -> Mapping[str, Any]:  # noqa:
 
 
 def _too_deep(tree: Any, levels: int = _DEEPEST) -> bool:  # noqa: ANN401 - what stands in the file may have any shape
-    """Return whether a tree has more levels, as one that holds itself has."""
+    """Return whether a tree has more levels. A tree that contains itself has."""
     below = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
     return not levels or any(_too_deep(branch, levels - 1) for branch in below)
 
@@ -181,7 +183,7 @@ def _sorted(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may hav
 
 
 def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    """Undo what YAML 1.1 readers make of the key `on`: a truth value, which is "true" after a passage through JSON."""
+    """Restore the key `on`, which YAML 1.1 readers turn into True, and JSON then into "true"."""
     if isinstance(tree, Mapping):
         return {
             "on" if key is True or key == "true" else str(key): _keys_as_written(value) for key, value in tree.items()
@@ -190,7 +192,7 @@ def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the fil
 
 
 def provider_keys() -> dict[str, tuple[str, ...]]:
-    """Settings that are read of each provider, by its namespace."""
+    """Return the settings that are read of each provider, by its namespace."""
     return {
         provider.namespace: (*_section_keys(platform, provider), *provider.more)
         for platform in registry.all_platforms()
@@ -199,35 +201,35 @@ def provider_keys() -> dict[str, tuple[str, ...]]:
 
 
 def with_provider_sections(
-    stack_config: Mapping[str, Any], given: Mapping[str, Any], findings: list[Finding]
+    stack_config: Mapping[str, Any], cluster: Mapping[str, Any], findings: list[Finding]
 ) -> dict[str, Any]:
-    """The cluster with the section that its platform has in the provider's settings; what is wrong with these is added
-    to `findings`."""
+    """Return the cluster with the section that its platform has in the provider's settings, and add findings about
+    that section to `findings`."""
     findings += [
-        _misplaced(platform.provider, _section_keys(platform, platform.provider), given[platform.provider.namespace])
+        _misplaced_section(provider, _section_keys(platform, provider), cluster[provider.namespace])
         for platform in registry.all_platforms()
-        if platform.provider and given.get(platform.provider.namespace) is not None
+        if (provider := platform.provider) and cluster.get(provider.namespace) is not None
     ]
     keys = provider_keys()
-    cluster = {key: value for key, value in given.items() if key not in keys}
-    if provider := platform_of(given).provider:
-        named = {key: stack_config.get(f"{provider.namespace}:{key}") for key in keys[provider.namespace]}
-        settings = {key: value for key, value in named.items() if value is not None}
+    complete = {key: value for key, value in cluster.items() if key not in keys}
+    if provider := platform_of(cluster).provider:
+        values = {key: stack_config.get(f"{provider.namespace}:{key}") for key in keys[provider.namespace]}
+        settings = {key: value for key, value in values.items() if value is not None}
         findings += provider.check(settings)
-        cluster[provider.namespace] = {key: value for key, value in settings.items() if key not in provider.more}
-    return cluster
+        complete[provider.namespace] = {key: value for key, value in settings.items() if key not in provider.more}
+    return complete
 
 
 def _section_keys(platform: Platform, provider: Provider) -> tuple[str, ...]:
     return tuple(platform.section(provider.namespace).model_fields)
 
 
-def _misplaced(provider: Provider, keys: tuple[str, ...], within: object) -> Finding:
+def _misplaced_section(provider: Provider, keys: tuple[str, ...], section: object) -> Finding:
     names = [f"{provider.namespace}:{key}" for key in keys]
     return Finding(
         id="provider-section",
         at=f"{ROOT}.{provider.namespace}",
-        given=show(within),
+        given=show(section),
         allowed=f"{' and '.join(names)} beside {ROOT}, where the provider reads them too",
         todo=f"remove it, and write {' and '.join(f'`{name}: ...`' for name in names)} under `config:`",
     )
@@ -237,6 +239,7 @@ _NO_SECRETS = "remove it: no secret is typed by a person, keys and passwords are
 
 
 def _explain(error: ErrorDetails, at: Location) -> Finding:
+    """Return the finding about one of pydantic's errors."""
     context: dict[str, Any] = error.get("ctx") or {}
     kind, given = error["type"], error["input"]
     if at and at[-1] == "[key]":
@@ -248,7 +251,7 @@ def _explain(error: ErrorDetails, at: Location) -> Finding:
     if kind == "extra_forbidden":
         return _unknown_key(at, given)
     if kind == "literal_error":
-        return _no_choice(at, given, str(context["expected"]))
+        return _wrong_choice(at, given, str(context["expected"]))
     allowed, todo = error["msg"], "correct it"
     if kind in _KINDS:
         allowed, todo = _KINDS[kind][0].format(**context), _KINDS[kind][1]
@@ -284,7 +287,7 @@ def _unknown_key(at: Location, given: object) -> Finding:
     )
 
 
-def _no_choice(at: Location, given: object, expected: str) -> Finding:
+def _wrong_choice(at: Location, given: object, expected: str) -> Finding:
     choices = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
     meant = nearest(str(given), choices)
     return Finding(
@@ -309,11 +312,12 @@ _KINDS: Mapping[str, tuple[str, str]] = {
     "too_long": ("at most {max_length} entries", "remove some"),
     "too_short": ("at least {min_length} entry", "add one"),
 }
-"""`allowed`, with values of pydantic's context, and `todo` by kind of error; empty where the key's own text says it."""
+"""`allowed`, with values of pydantic's context, and `todo` by kind of error. An empty `todo` stands for the description
+of the key."""
 
 
-def _salvage(given: Mapping[str, Any], first: ValidationError) -> _Salvage | None:
-    """Take out what is wrong; None if too little is left."""
+def _salvage(cluster: Mapping[str, Any], first: ValidationError) -> _Salvage | None:
+    """Remove the wrong parts of a cluster. Returns None if the rest can't be read either."""
     removed: set[Location] = set()
     positions: dict[Location, list[int]] = {}
     unchecked: set[Location] = set()
@@ -321,29 +325,29 @@ def _salvage(given: Mapping[str, Any], first: ValidationError) -> _Salvage | Non
     for _ in range(_ROUNDS):
         before = len(removed)
         for item in _errors(error):
-            place = _written(item["loc"], positions)
+            place = _place_in_file(item["loc"], positions)
             if place[-1:] == ("[key]",) or item["type"] == "missing":
                 place = place[:-1]
             if error is not first or item["type"] == "missing":
                 unchecked.add(place)
             removed.add(place)
         removed.discard(())
-        rest, positions = _without(given, removed)
-        stand_ins = _fill_in(rest)
+        rest, positions = _without_places(cluster, removed)
+        stand_ins = _add_stand_ins(rest)
         try:
             config, unchecked = validate(rest), unchecked - {(), *((key,) for key in stand_ins)}
             return _Salvage(
                 config=config, removed=removed, stand_ins=stand_ins, positions=positions, unchecked=unchecked
             )
-        except ValidationError as again:
-            if len(removed) == before and again.errors() == error.errors():
+        except ValidationError as next_error:
+            if len(removed) == before and next_error.errors() == error.errors():
                 return None
-            error = again
+            error = next_error
     return None
 
 
-def _fill_in(rest: dict[str, Any]) -> list[str]:
-    """Add what nothing can be checked without, where it is missing or was wrong; returns its keys."""
+def _add_stand_ins(rest: dict[str, Any]) -> list[str]:
+    """Add stand-ins for required keys that are missing or were removed. Returns these keys."""
     platform = platform_of(rest)
     sections = {key: stand_in for key in platform.sections if (stand_in := platform.section(key).stand_in)}
     added = {
@@ -355,7 +359,8 @@ def _fill_in(rest: dict[str, Any]) -> list[str]:
     return list(added)
 
 
-def _written(location: Location, positions: Mapping[Location, list[int]]) -> Location:
+def _place_in_file(location: Location, positions: Mapping[Location, list[int]]) -> Location:
+    """Return a place with the positions that list items have in the file."""
     place: Location = ()
     for step in location:
         kept = positions.get(place)
@@ -363,12 +368,15 @@ def _written(location: Location, positions: Mapping[Location, list[int]]) -> Loc
     return place
 
 
-def _without(given: Mapping[str, Any], removed: set[Location]) -> tuple[dict[str, Any], dict[Location, list[int]]]:
-    rest: Any = copy.deepcopy(dict(given))
+def _without_places(
+    cluster: Mapping[str, Any], removed: set[Location]
+) -> tuple[dict[str, Any], dict[Location, list[int]]]:
+    """Return a copy of the cluster without some places, and the positions of the items that are left in each list."""
+    rest: Any = copy.deepcopy(dict(cluster))
     for place in removed:
         _remove(rest, place)
     positions: dict[Location, list[int]] = {}
-    return _close(rest, (), positions), positions
+    return _close_gaps(rest, (), positions), positions
 
 
 def _remove(tree: Any, place: Location) -> None:  # noqa: ANN401 - what stands in the file may have any shape
@@ -376,38 +384,40 @@ def _remove(tree: Any, place: Location) -> None:  # noqa: ANN401 - what stands i
         for step in place[:-1]:
             tree = tree[step]
     except (KeyError, IndexError, TypeError):
-        return  # filled in by a default, or within something else that was taken out
+        return  # a default, or below another place that was removed
     last = place[-1]
     if isinstance(tree, dict):
         tree.pop(last, None)
     elif isinstance(tree, list) and isinstance(last, int) and last < len(tree):
-        tree[last] = _Hole
+        tree[last] = _Removed
 
 
-def _close(tree: Any, place: Location, positions: dict[Location, list[int]]) -> Any:  # noqa: ANN401
+def _close_gaps(tree: Any, place: Location, positions: dict[Location, list[int]]) -> Any:  # noqa: ANN401
+    """Return a tree without removed list items, and add the positions of the others to `positions`."""
     if isinstance(tree, Mapping):
-        return {key: _close(value, (*place, key), positions) for key, value in tree.items()}
+        return {key: _close_gaps(value, (*place, key), positions) for key, value in tree.items()}
     if isinstance(tree, list):
-        kept = [(position, value) for position, value in enumerate(tree) if value is not _Hole]
+        kept = [(position, value) for position, value in enumerate(tree) if value is not _Removed]
         positions[place] = [position for position, _ in kept]
-        return [_close(value, (*place, position), positions) for position, value in kept]
+        return [_close_gaps(value, (*place, position), positions) for position, value in kept]
     return tree
 
 
-def validate(given: Mapping[str, Any]) -> ClusterConfig:
-    """The cluster as written, with its platform's defaults. Raises pydantic's ValidationError."""
-    filled = with_defaults(given)
-    # Without the sections of other platforms, which few files have: to import them and build their models takes time.
-    return _model(registry.names(), tuple(item for item in _own_sections() if item[0] in filled)).model_validate(filled)
+def validate(cluster: Mapping[str, Any]) -> ClusterConfig:
+    """Return the configuration of a cluster, with its platform's defaults. Raises pydantic's ValidationError."""
+    filled = with_defaults(cluster)
+    # Sections of other platforms are left out unless the file has them: to import and build their models takes time.
+    sections = tuple(section for section in _platform_sections() if section[0] in filled)
+    return _model(registry.names(), sections).model_validate(filled)
 
 
 def cluster_model() -> type[ClusterConfig]:
-    """The model with the sections of every platform, as the registry is now."""
-    return _model(registry.names(), _own_sections())
+    """Return the model with the sections of all platforms that are registered now."""
+    return _model(registry.names(), _platform_sections())
 
 
-def _own_sections() -> tuple[tuple[str, str], ...]:
-    """Key and class of each section that only a platform has."""
+def _platform_sections() -> tuple[tuple[str, str], ...]:
+    """Return key and class of each section that only one platform has."""
     every = {key: path for platform in registry.all_platforms() for key, path in platform.sections.items()}
     return tuple((key, path) for key, path in every.items() if key not in ClusterConfig.model_fields)
 
@@ -416,7 +426,7 @@ def _own_sections() -> tuple[tuple[str, str], ...]:
 def _model(platforms: tuple[str, ...], sections: tuple[tuple[str, str], ...]) -> type[ClusterConfig]:
     schema = WithJsonSchema({"type": "string", "enum": list(platforms)})
     fields: dict[str, Any] = {
-        "platform": (Annotated[str, AfterValidator(_registered), schema], ClusterConfig.model_fields["platform"])
+        "platform": (Annotated[str, AfterValidator(_check_platform), schema], ClusterConfig.model_fields["platform"])
     }
     for key, path in sections:
         section = section_class(path)
@@ -426,26 +436,26 @@ def _model(platforms: tuple[str, ...], sections: tuple[tuple[str, str], ...]) ->
     )
 
 
-def _registered(value: str) -> str:
-    """A validator, not part of the type: the model is made once, the registry may grow."""
+def _check_platform(value: str) -> str:
+    """Check that a platform is registered. A validator, because the registry may grow after the model was built."""
     names = registry.names()
     if value not in names:
         raise RefusedError(listing(names), suggest(value, names, "write one of these"))
     return value
 
 
-def platform_of(given: Mapping[str, Any]) -> Platform:
-    """The platform of a cluster as written; the first one where it names none that exists, so that only this is
-    reported and not all that it lacks."""
+def platform_of(cluster: Mapping[str, Any]) -> Platform:
+    """Return the platform of a cluster. If it names none that exists, return the first one: then only the name is
+    reported, and not everything that depends on it."""
     names = registry.names()
-    name = given.get("platform")
+    name = cluster.get("platform")
     return registry.get(name if isinstance(name, str) and name in names else names[0])
 
 
-def with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The cluster as written, with the platform's defaults. Wrong shapes are left for the models to report."""
-    filled: dict[str, Any] = dict(given)
-    platform = platform_of(given)
+def with_defaults(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cluster with its platform's defaults. Values of a wrong type are left for the models to report."""
+    filled: dict[str, Any] = dict(cluster)
+    platform = platform_of(cluster)
     for key, default in platform.defaults.items():
         written = filled.get(key)
         if written is None:
@@ -453,20 +463,21 @@ def with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(default, Mapping) and isinstance(written, Mapping):
             filled[key] = {**copy.deepcopy(default), **written}
     for key in ("controller", "login"):
-        filled[key] = _typed(filled.get(key) or {}, platform.machine_types.get(key))
+        filled[key] = _with_machine_type(filled.get(key) or {}, platform.machine_types.get(key))
     metrics = filled.get("monitoring")
     if isinstance(metrics, Mapping) and metrics.get("machine") is not None:
-        own = _typed(metrics["machine"], platform.machine_types.get("monitoring"))
-        filled["monitoring"] = {**metrics, "machine": own}
+        machine = _with_machine_type(metrics["machine"], platform.machine_types.get("monitoring"))
+        filled["monitoring"] = {**metrics, "machine": machine}
     nodesets = filled.get("nodesets")
     if isinstance(nodesets, Mapping):
         filled["nodesets"] = {
-            name: _typed(one or {}, platform.machine_types.get("node")) for name, one in nodesets.items()
+            name: _with_machine_type(section or {}, platform.machine_types.get("node"))
+            for name, section in nodesets.items()
         }
     return filled
 
 
-def _typed(section: Any, machine_type: str | None) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+def _with_machine_type(section: Any, machine_type: str | None) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
     if machine_type is None or not isinstance(section, Mapping) or "on" in section or "machine_type" in section:
         return section
     return {**section, "machine_type": machine_type}
@@ -475,7 +486,7 @@ def _typed(section: Any, machine_type: str | None) -> Any:  # noqa: ANN401 - wha
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from machines.count_errors(config)
     if machines.count_nodes(config) > MOST_NODES:
-        return  # the other rules list machines, which takes a while where nobody meant so many
+        return  # the other rules list machines, which takes long for such a number
     yield from registry.get(config.platform).checks(config)
     yield from _platform_fields(config)
     for rules in (machines, elastic, users, settings, scripts):
@@ -483,7 +494,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def find_warnings(config: ClusterConfig) -> list[Finding]:
-    """Warnings of a configuration without errors: every preview and `up` shows them."""
+    """Return the warnings about a configuration without errors, which every preview and `up` prints."""
     return [
         *scripts.find_warnings(config),
         *users.find_warnings(config),
@@ -495,11 +506,12 @@ def find_warnings(config: ClusterConfig) -> list[Finding]:
 
 
 def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
-    platform, everyone = registry.get(config.platform), registry.all_platforms()
+    """Yield fields that the cluster's platform does not have."""
+    platform = registry.get(config.platform)
     for at, section in _sections((), config):
-        own = [(owner, _own_fields(owner, section)) for owner in everyone]
+        own_fields = [(owner, _own_fields(owner, section)) for owner in registry.all_platforms()]
         for key in type(section).model_fields:
-            owners = [owner for owner, keys in own if key in keys]
+            owners = [owner for owner, keys in own_fields if key in keys]
             if not owners or platform in owners or (value := explicit(section, key)) is None:
                 continue
             yield Finding(
@@ -512,16 +524,17 @@ def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _own_fields(platform: Platform, section: Section) -> frozenset[str]:
-    """The fields of a section that only some platforms have, this one among them."""
+    """Return the fields of a section that this platform has and some others do not."""
     own = frozenset(platform.sections) if isinstance(section, ClusterConfig) else frozenset[str]()
     return own.union(*(keys for kind, keys in platform.fields.items() if isinstance(section, kind)))
 
 
 def _sections(at: Location, section: Section) -> Iterator[tuple[Location, Section]]:
-    """A section and those below it, by their place; without lists, whose sections are alike on all platforms."""
+    """Yield a section and those below it, with their places. Lists are left out: their sections are the same on all
+    platforms."""
     yield at, section
     for key, value in section:
         members = value.items() if isinstance(value, dict) else [(None, value)]
-        for name, one in members:
-            if isinstance(one, Section):
-                yield from _sections((*at, key) if name is None else (*at, key, name), one)
+        for name, member in members:
+            if isinstance(member, Section):
+                yield from _sections((*at, key) if name is None else (*at, key, name), member)

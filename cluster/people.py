@@ -1,4 +1,4 @@
-"""Accounts and Unix groups, as they follow from what the configuration says and leaves unsaid."""
+"""Accounts, QOS and Unix groups of a configuration, with those that it has by default."""
 
 from dataclasses import dataclass
 
@@ -20,11 +20,11 @@ class UnixGroup:
     name: str
     gid: int
     members: tuple[str, ...] = ()
-    """Users who are in it beside those whose primary group it is."""
+    """Its users, except those whose primary group it is."""
 
 
 def accounts(config: ClusterConfig) -> tuple[Account, ...]:
-    """Declared accounts; without any, those that users name."""
+    """Return the declared accounts; without any, those that users name."""
     if config.accounting.accounts:
         return config.accounting.accounts
     names = {name for user in config.users for name in (user.account or GENERAL, *user.accounts)}
@@ -32,31 +32,31 @@ def accounts(config: ClusterConfig) -> tuple[Account, ...]:
 
 
 def admits_root(partition: Partition) -> bool:
-    """Return whether a job of root's may run in a partition.
+    """Return whether root's jobs may run in a partition.
 
-    Groups do not keep root out (slurmctld, validate_group). Accounts and QOS do: root has none but its own.
+    `allow_groups` does not apply to root (slurmctld, validate_group). Accounts and QOS do: root has only its own.
     """
     return not partition.allow_accounts and (not partition.allow_qos or NORMAL in partition.allow_qos)
 
 
 def qos_names(config: ClusterConfig) -> tuple[str, ...]:
-    """Every QOS that Slurm's database has."""
+    """Return the names of all QOS in Slurm's database."""
     return (NORMAL, *(level.name for level in config.accounting.qos))
 
 
 def default_account(config: ClusterConfig, user: User) -> str:
-    """Account that a user's jobs are charged to by default."""
+    """Return the account that a user's jobs are charged to by default."""
     declared = config.accounting.accounts
     return user.account or (declared[0].name if len(declared) == 1 else GENERAL)
 
 
 def preempts(config: ClusterConfig) -> bool:
-    """Return whether jobs of some QOS stop those of another, which slurm.conf must enable."""
+    """Return whether jobs of some QOS may preempt those of another, which slurm.conf must enable."""
     return any(qos.preempt for qos in config.accounting.qos)
 
 
 def unix_groups(config: ClusterConfig) -> tuple[UnixGroup, ...]:
-    """Declared groups, then each user's own group where the primary group is no declared one."""
+    """Return the declared groups, then the own groups of users whose primary group is not declared."""
     members: dict[str, dict[str, None]] = {}
     for user in config.users:
         for name in user.groups:

@@ -1,35 +1,35 @@
-"""Text that may be shown on a terminal, whoever wrote it.
+"""Text of others, made safe for a terminal.
 
-Names of jobs, reasons, logs and stack files are written by others. A terminal acts on control characters in them: an
-escape sequence changes what was printed before, a carriage return hides a line, a text direction turns one around.
+Names of jobs, reasons, logs and stack files are written by others. A terminal interprets control characters in them: an
+escape sequence changes what was printed before, a carriage return hides a line, a text direction reverses one.
 """
 
 import json
 import re
 
-# C0 but tab and line feed, DEL, C1 (U+009B is an escape sequence's start), line and paragraph separators, marks and
-# changes of text direction (Unicode, UAX #9), characters without a width, and halves of pairs, which UTF-8 lacks.
+# C0 except tab and line feed, DEL, C1 (U+009B starts an escape sequence), line and paragraph separators, marks and
+# changes of text direction (Unicode, UAX #9), characters without width, and surrogates, which UTF-8 does not have.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 
 
 def printable(text: str) -> str:
-    r"""`text` with every character that a terminal acts on written as \x1b or \u2028; tabs and line ends stay."""
+    r"""Return the text with characters that a terminal interprets as \x1b or \u2028; tabs and line ends stay."""
     return _HIDDEN.sub(_escaped, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    r"""The text as one line: line ends and tabs are written as \n and \t."""
+    r"""Return the text as one line, with line ends and tabs as \n and \t."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def document(value: object, *, indent: int | None = 2) -> str:
-    """`value` as readable JSON without what a terminal acts on; values that JSON does not have are written as text."""
+    """Return a value as readable JSON that is safe for a terminal. Types that JSON does not have become text."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,7 +1,6 @@
-"""The JSON Schema of a whole stack file, from which editors complete and check, and the reference pages of its keys.
+"""The JSON Schema of a stack file, by which editors complete and check it, and the reference pages of its keys.
 
-Both are made from the models, so they can't drift from them; `docs/schema/cluster.schema.json` is the copy that
-editors read."""
+Both are generated from the models. `docs/schema/cluster.schema.json` is the copy that editors read."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ _PULUMI_KEYS: dict[str, Any] = {
     },
 }
 
-# Required once read, but filled in from the platform where a file says nothing.
+# Required by the models, but optional in a file: the platform's defaults fill them in.
 _FILLED = {
     "ClusterConfig": {"network", "storage", "image", "controller", "deletion_protection"},
     "Network": {"cidr"},
@@ -40,15 +39,15 @@ _FILLED = {
 
 
 class _Schema(GenerateJsonSchema):
-    """Without the title that pydantic makes of each key: editors would show it in place of the description."""
+    """A schema without pydantic's titles of keys, which editors would show in place of the descriptions."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002 - pydantic's signature
         return False
 
 
-def json_schema(given: type[ClusterConfig] | None = None) -> dict[str, Any]:
-    """Schema of Pulumi.<stack>.yaml."""
-    model = given or cluster_model()
+def json_schema(model: type[ClusterConfig] | None = None) -> dict[str, Any]:
+    """Return the schema of Pulumi.<stack>.yaml."""
+    model = model or cluster_model()
     _describe(model)
     cluster = model.model_json_schema(schema_generator=_Schema, ref_template="#/$defs/{model}")
     definitions: dict[str, Any] = cluster.pop("$defs")
@@ -72,7 +71,7 @@ def json_schema(given: type[ClusterConfig] | None = None) -> dict[str, Any]:
                 "description": "Configuration of the stack.",
                 "properties": {ROOT: {"$ref": "#/$defs/ClusterConfig"}, **provider},
                 "required": [ROOT],
-                # Providers read keys of their own namespaces; in ours there is only one.
+                # Providers read other keys of their own namespaces; this program reads no other key of its own.
                 "patternProperties": {"^hpc:(?!cluster$)": False},
             },
             **_PULUMI_KEYS,
@@ -84,19 +83,19 @@ def json_schema(given: type[ClusterConfig] | None = None) -> dict[str, Any]:
 
 
 def _provider_settings(sections: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Take the sections that providers read as well out of the cluster's: their keys stand beside `hpc:cluster`."""
-    found: dict[str, Any] = {}
+    """Remove the sections of providers from the cluster's, and return their keys, which stand beside `hpc:cluster`."""
+    settings: dict[str, Any] = {}
     for platform in registry.all_platforms():
         if (provider := platform.provider) and sections.pop(provider.namespace, None):
             keys = definitions.pop(platform.section(provider.namespace).__name__)["properties"]
             keys |= {key: {"type": "string", "description": text} for key, text in provider.more.items()}
-            found |= {f"{provider.namespace}:{key}": one for key, one in keys.items()}
-    return found
+            settings |= {f"{provider.namespace}:{key}": schema for key, schema in keys.items()}
+    return settings
 
 
 @cache
 def _describe(section: type[Section]) -> None:
-    """Give the fields of a section, and of all sections below it, the texts that stand under them."""
+    """Set the descriptions of a section's fields, and of all sections below it, to the docstrings under them."""
     for name, field in section.model_fields.items():
         for below in _sections_in(field.annotation):
             _describe(below)
@@ -112,7 +111,7 @@ def _sections_in(annotation: Any) -> Iterator[type[Section]]:  # noqa: ANN401 - 
 
 
 def _tidy(key: dict[str, Any]) -> None:
-    """Put the description on one line, and say nothing of null: a key is left out rather than written as nothing."""
+    """Put the description on one line, and remove null, since a key is left out rather than written as null."""
     if "description" in key:
         key["description"] = " ".join(key["description"].split())
     for choice in key.get("anyOf", []):
@@ -128,7 +127,7 @@ def _tidy(key: dict[str, Any]) -> None:
 
 
 def schema_text() -> str:
-    """The schema as the file holds it."""
+    """Return the text of the schema file."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -163,10 +162,10 @@ _PAGE = """\
 """
 
 
-def reference(given: type[ClusterConfig] | None = None) -> dict[str, str]:
-    """Pages by file name, as Markdown: README.md, and one for each section of the stack file that has many below it.
-    Each has a table for each section, in the order in which a file names them."""
-    model = given or cluster_model()
+def reference(model: type[ClusterConfig] | None = None) -> dict[str, str]:
+    """Return Markdown pages by file name: README.md, and one for each key of the stack file with many sections below
+    it. A page has a table for each section, in the order of a stack file."""
+    model = model or cluster_model()
     definitions = json_schema(model)["$defs"]
     by_key: dict[str, list[str]] = {}
     waiting = [(ROOT, "ClusterConfig")]
@@ -205,13 +204,13 @@ def _row(key: str, field: dict[str, Any], effect: str, *, required: bool) -> str
 
 
 def _effect(model: type[ClusterConfig], path: str, key: str) -> str:
-    place = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
-    found = {effect for below in ("", ".*") for effect in possible_effects(place + below, model)}
-    return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
+    pattern = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
+    effects = {effect for below in ("", ".*") for effect in possible_effects(pattern + below, model)}
+    return " or ".join(effect.value for effect in sorted(effects, key=lambda effect: effect.harm))
 
 
 def _definition(definitions: dict[str, Any], field: dict[str, Any]) -> dict[str, Any]:
-    """Return what the section is that a key leads to, and whether a text may stand for it."""
+    """Return description, type and examples of the section that a key leads to."""
     section = definitions[field["$ref"].rpartition("/")[2]] if "$ref" in field else {"description": ""}
     return {key: section[key] for key in ("description", "type", "examples") if key in section}
 
@@ -230,8 +229,9 @@ _WORDS = {"integer": "a whole number", "number": "a number", "string": "text", "
 
 def _allowed(field: dict[str, Any]) -> str:
     if "enum" in field:
-        shown = ", ".join(f"`{value}`" for value in field["enum"][:MOST_CHOICES])
-        return shown + (f" and {len(field['enum']) - MOST_CHOICES} more" if len(field["enum"]) > MOST_CHOICES else "")
+        others = len(field["enum"]) - MOST_CHOICES
+        listed = ", ".join(f"`{value}`" for value in field["enum"][:MOST_CHOICES])
+        return listed + (f" and {others} more" if others > 0 else "")
     if "const" in field:
         return f"`{field['const']}`"
     kind = field.get("type")
@@ -252,7 +252,7 @@ def _allowed(field: dict[str, Any]) -> str:
 
 
 def _inner(field: dict[str, Any]) -> tuple[str, str]:
-    """Return where another section's keys stand below this key, and the section's name; two empty texts if there is
+    """Return the path from a key to the keys of another section, and the section's name; two empty texts if there is
     none."""
     if "$ref" in field:
         return "", field["$ref"].rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Files that can be read to their end."""
+"""Refusing files that can't be read to their end."""
 
 import errno
 import stat
@@ -8,8 +8,8 @@ NULL = Path("/dev/null")
 
 
 def refuse_special(path: Path, *, pipes: bool = False) -> None:
-    """Raises OSError for a device, a socket and (without `pipes`) a pipe, which reading may never end, and as `stat`
-    does."""
+    """Raise OSError for a device, a socket and (without `pipes`) a pipe, since reading these may never end. Raises
+    OSError as `stat` does, too."""
     mode = path.stat().st_mode
     allowed = stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (pipes and stat.S_ISFIFO(mode)) or path == NULL
     if not allowed:

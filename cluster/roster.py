@@ -1,4 +1,4 @@
-"""The machines of a cluster: their names, what each does and what it is."""
+"""The machines of a cluster: their names, roles and machine types."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from scripts.node.interface import Role
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSpec:
-    """A machine that must exist."""
+    """A machine of the cluster."""
 
     name: str
     """Host name, and NodeName in Slurm if it is a node."""
     roles: tuple[Role, ...]
     machine_type: MachineType
     gpu: Gpu | None = None
-    """GPUs that it has, its own or attached."""
+    """GPUs of its machine type, or attached ones."""
     nodeset: str | None = None
     index: int = 0
-    """Position among machines of its kind; counting down removes the last one first."""
+    """Position among machines of its kind. When a count is lowered, the last ones are removed."""
 
 
 def host_name(config: ClusterConfig, role: str, index: int) -> str:
-    """Host name of a login machine (role `login`) or of a nodeset's node (role: the nodeset's name)."""
+    """Return the host name of a login machine (role `login`) or of a nodeset's node (role: the nodeset's name)."""
     return f"{role}-{index}" if config.host_names == "pods" else f"{config.name}-{role}-{index}"
 
 
@@ -35,17 +35,17 @@ def controller_name(config: ClusterConfig) -> str:
 
 
 def monitoring_name(config: ClusterConfig) -> str:
-    """Host name of the machine that Prometheus and Alertmanager run on, where the stack has them."""
+    """Return the host name of the machine that Prometheus and Alertmanager run on, if the stack has them."""
     return f"{config.name}-monitoring" if monitoring_machine(config) else controller_name(config)
 
 
 def monitoring_machine(config: ClusterConfig) -> MonitoringMachine | None:
-    """The section of that machine; None where it is the controller, or nothing runs there."""
+    """Return the section of Prometheus' own machine; None if it runs on the controller, or not at all."""
     return config.monitoring.machine if config.monitoring else None
 
 
 def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
-    """Names of a nodeset's nodes, in order: static ones, then elastic ones."""
+    """Return the names of a nodeset's nodes, in order: static ones, then elastic ones."""
     section = config.nodesets[nodeset]
     if section.on:
         return (controller_name(config),)
@@ -53,19 +53,19 @@ def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
 
 
 def static_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
-    """Names of the nodes whose machines Pulumi creates."""
+    """Return the names of the nodes whose machines Pulumi creates."""
     return node_names(config, nodeset)[: config.nodesets[nodeset].static]
 
 
 def elastic_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
-    """Names of the nodes whose machines come and go as Slurm asks for them."""
+    """Return the names of the nodes whose machines are created and deleted as Slurm requests."""
     return node_names(config, nodeset)[config.nodesets[nodeset].static :]
 
 
 def newly_static(before: ClusterConfig, after: ClusterConfig, nodeset: str) -> list[str]:
-    """Names of the nodes that were elastic and are to stay."""
-    was = elastic_names(before, nodeset) if nodeset in before.nodesets else ()
-    return [name for name in static_names(after, nodeset) if name in was]
+    """Return the names of the nodes that an edit changes from elastic to static."""
+    elastic_before = elastic_names(before, nodeset) if nodeset in before.nodesets else ()
+    return [name for name in static_names(after, nodeset) if name in elastic_before]
 
 
 def nodeset_type(config: ClusterConfig, section: Nodeset) -> MachineType:
@@ -84,7 +84,7 @@ def has_gpus(config: ClusterConfig) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """A node's sizes in slurm.conf: the catalog's figures, or those of `node_conf` where it has any."""
+    """A node's sizes in slurm.conf: those of `node_conf`, else the catalog's."""
 
     cpus: int
     sockets: int
@@ -95,39 +95,39 @@ class Sizes:
     memory: int
     """MiB."""
     reserved: int
-    """MiB of these that are kept for the system (MemSpecLimit), and that no job can have."""
+    """MiB of these that are reserved for the system (MemSpecLimit), which no job can have."""
 
 
 def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
-    kind = nodeset_type(config, section)
-    said = {name.lower(): value for name, value in section.node_conf.items()}
-    sockets = int(said.get("sockets", kind.sockets))
-    cores = int(said.get("corespersocket", kind.cores_per_socket))
-    threads = int(said.get("threadspercore", kind.threads_per_core))
+    machine_type = nodeset_type(config, section)
+    node_conf = {name.lower(): value for name, value in section.node_conf.items()}
+    sockets = int(node_conf.get("sockets", machine_type.sockets))
+    cores = int(node_conf.get("corespersocket", machine_type.cores_per_socket))
+    threads = int(node_conf.get("threadspercore", machine_type.threads_per_core))
     return Sizes(
-        cpus=int(said.get("cpus", sockets * cores * threads)),
+        cpus=int(node_conf.get("cpus", sockets * cores * threads)),
         sockets=sockets,
         cores=cores,
         threads=threads,
-        memory=int(said.get("realmemory", kind.real_memory)),
-        reserved=int(said.get("memspeclimit", 0)),
+        memory=int(node_conf.get("realmemory", machine_type.real_memory)),
+        reserved=int(node_conf.get("memspeclimit", 0)),
     )
 
 
 def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
-    """Machines that Pulumi creates: the controller, login machines, that of Prometheus, static nodes in the file's
-    order."""
+    """Return the machines that Pulumi creates: controller, login machines, Prometheus' machine, static nodes in the
+    file's order."""
     return tuple(_machines(config))
 
 
 def elastic_machine(config: ClusterConfig, nodeset: str) -> MachineSpec | None:
-    """The machine of a nodeset's first elastic node, which all its elastic nodes are like; None if it has none."""
+    """Return the machine of a nodeset's first elastic node, which has the shape of all; None if it has none."""
     section = config.nodesets[nodeset]
     return _node(config, nodeset, section.static) if section.elastic else None
 
 
 def elastic_machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
-    """The machines of all elastic nodes: those that there may be beside `machines`."""
+    """Return the machines of all elastic nodes, which may exist in addition to `machines`."""
     return tuple(
         _node(config, name, index)
         for name, section in config.nodesets.items()
@@ -164,13 +164,13 @@ def _machines(config: ClusterConfig) -> Iterator[MachineSpec]:
         nodeset=hosted[0] if hosted else None,
     )
     if not config.login.on:
-        kind = MACHINE_TYPES[config.login.machine_type or config.controller.machine_type]
+        login_type = MACHINE_TYPES[config.login.machine_type or config.controller.machine_type]
         for index in range(config.login.count):
             name = host_name(config, "login", index)
-            yield MachineSpec(name=name, roles=("login",), machine_type=kind, gpu=kind.gpu, index=index)
-    if own := monitoring_machine(config):
-        kind = MACHINE_TYPES[own.machine_type or config.controller.machine_type]
-        yield MachineSpec(name=monitoring_name(config), roles=("monitoring",), machine_type=kind, gpu=kind.gpu)
+            yield MachineSpec(name=name, roles=("login",), machine_type=login_type, gpu=login_type.gpu, index=index)
+    if section := monitoring_machine(config):
+        own_type = MACHINE_TYPES[section.machine_type or config.controller.machine_type]
+        yield MachineSpec(name=monitoring_name(config), roles=("monitoring",), machine_type=own_type, gpu=own_type.gpu)
     for name, section in config.nodesets.items():
         for index in range(0 if section.on else section.static):
             yield _node(config, name, index)

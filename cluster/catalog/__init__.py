@@ -1,4 +1,4 @@
-"""Typed tables of what exists: machine types, operating systems, prologs. Each row names its source."""
+"""Typed tables of facts: machine types, operating systems, prologs and others. Each row has its source."""
 
 from cluster.catalog.images import IMAGES, SYSTEMS, Image
 from cluster.catalog.machine_types import MACHINE_TYPES, Gpu, MachineType

@@ -1,4 +1,4 @@
-"""Accounts and programs that every Debian and Ubuntu has before a stack's own people and packages come.
+"""Accounts and programs that every Debian and Ubuntu has besides a stack's own users and packages.
 
 Source: packages of Debian 12 and 13 and of Ubuntu 22.04 and 24.04, by the names given with each list.
 """
@@ -15,7 +15,7 @@ _SYSTEMD = """
     input kvm render sgx clock systemd-journal systemd-network systemd-resolve systemd-timesync systemd-coredump
     systemd-oom systemd-bus-proxy
 """
-"""sysusers.d of systemd 249 to 257; any other name that begins so is systemd's as well (systemd.io/UIDS-GIDS)."""
+"""sysusers.d of systemd 249 to 257. Other names that begin with systemd- are reserved too (systemd.io/UIDS-GIDS)."""
 _PACKAGES = """
     messagebus ssh _ssh sshd munge slurm slurmrestd mysql dma crontab polkitd ssl-cert postfix postdrop exim Debian-exim
     tcpdump uuidd tss netdev rdma fuse _rpc rpc statd _chrony chrony ntp dnsmasq avahi dhcpcd cloudsdk
@@ -40,7 +40,7 @@ SYSTEM = frozenset(f"{_BASE} {_SYSTEMD} {_PACKAGES} {_UBUNTU}".split()) | PRIVIL
 
 
 def is_system_name(name: str) -> bool:
-    """Return whether a name is the operating system's."""
+    """Return whether a name belongs to the operating system."""
     return name in SYSTEM or name.startswith("systemd-")
 
 
@@ -71,12 +71,12 @@ MONITORING = ("prometheus", "prometheus-alertmanager", "prometheus-node-exporter
 
 
 def missing_interpreter(text: str) -> str | None:
-    """The program that a script's first line asks for, if it is one that not every image has; `env` looks it up."""
+    """Return the interpreter of a script's first line, also behind `env`, if not every image has it; else None."""
     words = [word for word in re.split("[ \t]+", text.split("\n", 1)[0].removeprefix("#!")) if word]
     if not words:
         return "nothing"
     path, _, name = words[0].rpartition("/")
     if name == "env" and path in _FOLDERS:
-        asked = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "nothing")
-        return None if asked in INTERPRETERS else asked
+        program = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "nothing")
+        return None if program in INTERPRETERS else program
     return None if path in _FOLDERS and name in INTERPRETERS else words[0]

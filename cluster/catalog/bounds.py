@@ -1,6 +1,6 @@
-"""The largest numbers that what they are written for can keep.
+"""The largest numbers that Slurm, its database and others can store.
 
-Beyond them Slurm takes the lowest bits, leaves the value out without a word, or does not start.
+Beyond these limits Slurm truncates the value, ignores it without a message, or does not start.
 """
 
 from collections.abc import Mapping
@@ -8,19 +8,19 @@ from collections.abc import Mapping
 MOST_NODES = 65536
 """Nodes of a cluster: MAX_SLURM_NODES (slurm/slurm.h), which is also the longest range of a host list."""
 SIGNED = 2**31 - 1
-"""Numbers in the accounting database: its columns are signed integers of 32 bits, and what is larger is left
-out with no word (as_mysql_qos.c and accounting_storage_mysql.c: `(int32_t) ... >= 0`)."""
+"""Numbers in the accounting database: its columns are signed integers of 32 bits, and larger values are ignored without
+a message (as_mysql_qos.c and accounting_storage_mysql.c: `(int32_t) ... >= 0`)."""
 FAIRSHARE = SIGNED - 1
 """SIGNED itself is `parent` (SLURMDB_FS_USE_PARENT, slurm/slurmdb.h)."""
 COUNT = 2**53 - 1
-"""Resources of a limit, which Slurm keeps in 64 bits; the largest number that JSON keeps (source: RFC 8259, 6), and a
-stack's settings are JSON on their way to the program."""
+"""Resources of a limit. Slurm stores them in 64 bits, but the program gets a stack's settings as JSON, in which larger
+numbers are not exact (source: RFC 8259, 6)."""
 MEBIBYTES = 2**32
 """Memory of a machine in MiB: 4 PiB, all that x86-64 can address (52 bits; source: AMD64 manual, volume 2, 5.1)."""
 MINUTES = (2**31 - 1) // 60
-"""A time limit: Slurm works it out in seconds, in 32 bits with sign (src/common/parse_time.c: time_str2secs)."""
+"""A time limit: Slurm computes its seconds in 32 bits with sign (src/common/parse_time.c: time_str2secs)."""
 BRIDGE_PORTS = 1023
-"""Machines on one bridge of Linux (net/bridge/br_private.h: BR_MAX_PORTS, of which port 0 is never given)."""
+"""Machines on one bridge of Linux (net/bridge/br_private.h: BR_MAX_PORTS, of which port 0 is not used)."""
 GOOGLE_INSTANCES = 15_000
 """Machines in one network of Google Cloud (cloud.google.com/vpc/docs/quota: INSTANCES_PER_NETWORK_GLOBAL)."""
 

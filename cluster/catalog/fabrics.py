@@ -1,4 +1,4 @@
-"""Fabrics: how GPUs of different machines reach each other's memory. One object has all that differs between them.
+"""Fabrics: the networks of the GPUs of different machines. One object has all differences between them.
 
 Sources: cluster-toolkit v1.95.0, examples/machine-learning/a3-megagpu-8g (TCPXO), a3-ultragpu-8g and a4-highgpu-8g
 (RoCE with gIB); nebius-solutions-library, soperator/test (InfiniBand);
@@ -13,7 +13,7 @@ from cluster.catalog.nccl import PYTORCH, ContainerImage
 
 @dataclass(frozen=True, kw_only=True)
 class LineRate:
-    """The NICs of a machine by which its GPUs reach those of others."""
+    """The rate of a machine's NICs for its GPUs."""
 
     nics: int
     gbps: int
@@ -38,21 +38,21 @@ class Fabric:
     name: str
     """The name in messages."""
     key: str = ""
-    """The name in an image's content and in impacts; empty where images have nothing for it."""
+    """The name in an image's content and in impacts; empty if images have nothing for it."""
     set_up: bool = True
-    """True if this program sets it up. Machines with another are refused: their GPUs would have no network."""
+    """True if this program can set it up. Other machines are refused, since their GPUs would have no network."""
     # The machine
     nics: int = 0
-    """NICs for the fabric alone, where they are in networks of the stack."""
+    """Number of NICs for the fabric alone, if they are in networks of the stack."""
     nic_names: tuple[str, ...] = ()
-    """Names of these NICs in images of the machines that have them; empty where they are not known."""
+    """Names of these NICs in the machines' images; empty if they are not known."""
     host_nics: tuple[str, ...] = ("",)
-    """Names of the NICs for everything else, the machine's own first; empty where it depends on the image."""
+    """Names of the NICs for other traffic, the machine's first one first; empty if they depend on the image."""
     gbps: int = 0
     """Gbit/s of each NIC of the fabric."""
     rate_source: str = ""
     apertures: bool = False
-    """True if each GPU lends its memory by an aperture device."""
+    """True if each GPU has an aperture device for access to its memory."""
     nic_type: str = "GVNIC"
     """Compute Engine's type of these NICs."""
     # Networks
@@ -65,35 +65,35 @@ class Fabric:
     """Bytes: MTU of the network of a node's first NIC."""
     # The image, and what nodes run
     image_steps: tuple[str, ...] = ()
-    """Steps of scripts/image that nodes with it need."""
+    """Steps of scripts/image for nodes with it."""
     image_parameters: Mapping[str, str] = field(default_factory=dict)
-    """Parameters of these steps; {name} stands for what the image's recipe has by that name."""
+    """Parameters of these steps; {name} stands for that field of the image's recipe."""
     rxdm: bool = False
     """True if the rxdm prolog (`slurm.rxdm`) must run before jobs on several nodes."""
     # Jobs
     environment: tuple[str, ...] = ("sockets",)
-    """Files of scripts/jobs/environment that env.sh has for nodes with it; it runs the function _hpc_NAME of the last.
-    """
+    """Files of scripts/jobs/environment that env.sh has for nodes with it. env.sh runs the function _hpc_NAME of the
+    last one."""
     container: ContainerImage = PYTORCH
-    """The image that nccl-tests is built and run in."""
+    """The image in which nccl-tests is built and run."""
     collective: str = "all_gather"
-    """The collective that the NCCL test measures by default: the references are of this one."""
+    """The collective that the NCCL test measures by default, as the references do."""
     smallest: str = "8M"
-    """The smallest message that it measures, as nccl-tests takes it."""
+    """The smallest message of the NCCL test, in the form of nccl-tests."""
     iterations: int | None = None
-    """Timed iterations for each size; None: nccl-tests' own."""
+    """Timed iterations for each size; None: nccl-tests' default."""
     one_node: str = "is not on these nodes"
-    """The reason why it can't be measured on one node; empty where it can."""
+    """The reason why it can't be measured on one node; empty if it can."""
     inactive: str = "check the network of the GPUs"
-    """The advice where a measurement shows that it is not in use."""
+    """The advice if a measurement shows that it is not in use."""
 
     @property
     def short(self) -> str:
-        """TCPXO of GPUDirect-TCPXO."""
+        """The name without GPUDirect: TCPXO."""
         return self.name.removeprefix("GPUDirect").strip("- ") or self.name
 
     def line_rate(self, gpus: int) -> LineRate | None:
-        """Return what its NICs carry on a machine with so many GPUs; None without NICs."""
+        """Return the rate of its NICs on a machine with that number of GPUs; None without NICs."""
         return LineRate(nics=self.nics or gpus, gbps=self.gbps, source=self.rate_source) if self.gbps else None
 
 

@@ -1,9 +1,9 @@
-"""Families of machine types: what all types of a family have in common, whatever their size.
+"""Families of machine types: the properties that all sizes of a family have in common.
 
 Source: the pages that each row names.
 
-A family is what a name begins with, up to its size: `n2` of n2-standard-8, `a3-megagpu` of a3-megagpu-8g, since the A3
-machines differ in everything but their CPUs. On Nebius it is the platform: `cpu-d3` of cpu-d3/8vcpu-32gb.
+A family's name is the beginning of its types' names: `n2` of n2-standard-8, and `a3-megagpu` of a3-megagpu-8g, since A3
+machines have only their CPUs in common. On Nebius it is the platform: `cpu-d3` of cpu-d3/8vcpu-32gb.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from cluster.catalog.fabrics import Fabric
 from cluster.catalog.storage import GBIT, Limit
 from cluster.platforms.nebius.machine_types import PLATFORMS, SOURCE, NebiusPlatform
 
-# In which zones GPUs are to be had. Google adds zones from time to time: add yours to its row, if `gcloud compute
-# machine-types list --zones ZONE` (A3 Mega) or `gcloud compute accelerator-types list --filter zone:ZONE` (attached
-# GPUs) shows them there. Source: zones that Google has a price for, skypilot-catalog, catalogs/v8/gcp/vms.csv at
-# 006059e0f18a. Google's own page is cloud.google.com/compute/docs/gpus/gpu-regions-zones.
+# Zones with GPUs. Google adds zones from time to time. Add a zone to a row if `gcloud compute machine-types list
+# --zones ZONE` (A3 Mega) or `gcloud compute accelerator-types list --filter zone:ZONE` (attached GPUs) lists them.
+# Source: zones for which Google has a price, skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a. Google's own
+# page is cloud.google.com/compute/docs/gpus/gpu-regions-zones.
 A3_MEGA_ZONES = tuple(
     """
     asia-east1-c asia-northeast1-b asia-southeast1-b asia-southeast1-c australia-southeast1-c europe-north1-c
@@ -163,9 +163,10 @@ FAMILIES: dict[str, Family] = {row.name: row for row in _ROWS}
 
 
 def family_of(machine_type: str) -> Family:
-    """The family of a machine type, by the longest name that the type's begins with. Raises KeyError without one."""
-    found = [name for name in FAMILIES if machine_type.startswith((f"{name}-", f"{name}/"))]
-    return FAMILIES[max(found, key=len)] if found else FAMILIES[machine_type]
+    """Return the family of a machine type: the one with the longest name that the type's begins with. Raises KeyError
+    if there is none."""
+    names = [name for name in FAMILIES if machine_type.startswith((f"{name}-", f"{name}/"))]
+    return FAMILIES[max(names, key=len)] if names else FAMILIES[machine_type]
 
 
 _GPU_DOCS = "cloud.google.com/compute/docs/gpus"

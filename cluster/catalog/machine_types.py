@@ -1,7 +1,7 @@
-"""Machine types: what Slurm must know of a machine before it has ever booted.
+"""Machine types: sizes that slurm.conf must have before a machine has booted for the first time.
 
-Slurm drains a node that reports less than slurm.conf claims, so memory is stated as what the kernel will at least
-report (`free -m`), not as what is paid for.
+Slurm drains a node that reports less than slurm.conf has. So the memory is the least that the kernel reports (`free
+-m`), and not the size that is sold.
 """
 
 import math
@@ -24,7 +24,7 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineType:
-    """A row of the catalog: a size of a family, which says the rest."""
+    """A row of the catalog: one size of a family, whose row has the rest."""
 
     name: str
     family: Family
@@ -33,7 +33,7 @@ class MachineType:
     threads_per_core: int
     memory_mib: int
     real_memory: int
-    """MiB that Slurm may hand out: RealMemory in slurm.conf."""
+    """MiB for jobs: RealMemory in slurm.conf."""
     gpu: Gpu | None = None
     line_rate: LineRate | None = None
     """The rate of the NICs of its GPUs' fabric; None without a fabric."""
@@ -50,7 +50,7 @@ class MachineType:
 
     @property
     def egress_mbps(self) -> int:
-        """MB/s that it sends at most."""
+        """Most MB/s that it sends."""
         return limit(self.family.egress, self.cpus)
 
     def takes(self, disk_type: str) -> bool:
@@ -62,11 +62,11 @@ GCP_DOCS = "cloud.google.com/compute/docs"
 
 
 def gcp_real_memory(memory_mib: int) -> int:
-    """MiB that a Compute Engine machine of `memory_mib` surely reports.
+    """Return the least MiB that a Compute Engine machine of `memory_mib` reports.
 
-    Kernel and firmware keep 400 MiB plus 30 MiB per GiB: the formula of slurm-gcp (scripts/conf.py), which the
-    measurements agree with: `free -m` shows 15990 of 16384 on e2-standard-4 (formula 15504) and 3661 of 3840 on
-    n1-standard-1 (formula 3328).
+    Kernel and firmware use up to 400 MiB plus 30 MiB per GiB: the formula of slurm-gcp (scripts/conf.py). Measurements
+    agree: `free -m` shows 15990 of 16384 on e2-standard-4 (formula 15504) and 3661 of 3840 on n1-standard-1 (formula
+    3328).
     """
     return memory_mib - (400 + 30 * memory_mib // 1024)
 
@@ -105,7 +105,8 @@ def _local(name: str, *, cores: int, memory_mib: int, gpu: Gpu | None = None) ->
 
 
 def _nebius(platform: machine_types.NebiusPlatform, preset: machine_types.Preset) -> MachineType:
-    """RealMemory is the memory of slurmd's container, from which Soperator takes it (internal/render/common)."""
+    """Return the row of a preset. RealMemory is the memory of slurmd's container, as in Soperator
+    (internal/render/common)."""
     sockets, cores, threads = preset.topology
     name = f"{platform.name}/{preset.name}"
     return MachineType(

@@ -17,7 +17,7 @@ STABLE_DIFFUSION, GPT3 = "stable_diffusion", "gpt3"
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """A benchmark's meaning of log entries, where their words are the same for all."""
+    """The meaning of log entries for a benchmark, where it differs between benchmarks."""
 
     title: str
     metric: str

@@ -1,9 +1,9 @@
-"""nccl-tests: the version that is built, in which container, and what it should measure. Bandwidths are busbw in GB/s.
+"""nccl-tests: its version, its container, and reference results. Bandwidths are busbw in GB/s.
 
-busbw is what nccl-tests computes from the time of a collective so that it can be compared with the hardware
-(github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). The average that nccl-tests prints depends on the sizes that a run
-has: a run from 256 B to 8 GiB averages 53.9 where one from 8 MiB to 8 GiB averages 126.4, on the same machines. So
-every minimum here says which sizes it is about.
+nccl-tests computes busbw from the time of a collective, so that it can be compared with the hardware
+(github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). The average that it prints depends on the sizes of the run: on the
+same machines, one from 256 B to 8 GiB averages 53.9, and one from 8 MiB to 8 GiB 126.4. So every minimum here has its
+sizes.
 """
 
 from collections.abc import Mapping
@@ -71,40 +71,40 @@ MIB, GIB = 2**20, 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class Minimum:
-    """The minimum for the average busbw of sizes: out-of-place and in-place, as nccl-tests averages."""
+    """The minimum of the average busbw of some sizes, out of place and in place, as nccl-tests averages them."""
 
     low: int
     high: int
-    """Smallest and largest size in bytes. One size where they are the same."""
+    """Smallest and largest size in bytes; one size if both are equal."""
     busbw: float
     source: str
 
     @property
     def sizes(self) -> frozenset[int]:
-        """Each is twice the one before, as all sources measure (`-f 2`): a run needs all of them. With other steps
-        between, small sizes weigh more or less in the average."""
+        """All sizes, each of which is twice the one before, as in all sources (`-f 2`). A run needs all of them: with
+        other factors, small sizes would have another weight in the average."""
         return frozenset(self.low << number for number in range((self.high // self.low).bit_length()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """A row: measured figures of a collective on a number of nodes of a machine type."""
+    """A row: results of a collective on a number of nodes of a machine type."""
 
     machine_type: str
     collective: str
     nodes: int
     network_only: bool = False
-    """True with NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1, which sends what NVLink would carry through the NICs."""
+    """True with NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1, which sends the traffic of NVLink through the NICs."""
     busbw: Mapping[int, float] = field(default_factory=dict)
-    """A measured curve: size in bytes -> busbw out of place."""
+    """A measured curve: busbw out of place by size in bytes."""
     curve_source: str = ""
     minimums: tuple[Minimum, ...] = ()
     inactive: float = 0.0
-    """Average busbw of the curve's sizes below which the GPUs' network is not in use; 0 if unknown."""
+    """The average busbw of the curve's sizes below which the network of the GPUs is not in use; 0 if unknown."""
 
     @property
     def average(self) -> float:
-        """Average of the curve, out of place only."""
+        """The average of the curve, out of place only."""
         return sum(self.busbw.values()) / len(self.busbw) if self.busbw else 0.0
 
 
@@ -116,12 +116,12 @@ _NEBIUS = "github.com/nebius/nebius-solutions-library, 0616445, soperator"
 
 
 def _curve(first: int, *values: float) -> dict[int, float]:
-    """Values of sizes that double from `first` bytes on."""
+    """Return a curve whose sizes double from `first` bytes on."""
     return {first << number: value for number, value in enumerate(values)}
 
 
 def _scanner(machine_type: str, chart: str, busbw: float) -> Minimum:
-    """Minimum of the Cluster Health Scanner's pairwise test, from 2 GiB to 8 GiB."""
+    """Return the minimum of the Cluster Health Scanner's pairwise test, from 2 GiB to 8 GiB."""
     source = f"{_SCANNER}, nccl_healthcheck/{chart}.yaml: BANDWIDTH_THRESHOLD of {machine_type}"
     return Minimum(low=2 * GIB, high=8 * GIB, busbw=busbw, source=source)
 
@@ -193,12 +193,12 @@ REFERENCES: dict[tuple[str, str, int, bool], Reference] = {
 
 
 def reference(machine_type: str, collective: str, nodes: int, *, network_only: bool = False) -> Reference | None:
-    """The row, or None where nothing with a source is known."""
+    """Return the row; None if there is none with a source."""
     return REFERENCES.get((machine_type, collective, nodes, network_only))
 
 
 def references_of(machine_type: str) -> tuple[Reference, ...]:
-    """Every row of a machine type."""
+    """Return all rows of a machine type."""
     return tuple(row for row in REFERENCES.values() if row.machine_type == machine_type)
 
 
@@ -210,23 +210,21 @@ links that are inactive by design (Azure/azurehpc-health-checks, issue 162), or 
 SAME_BASEBOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
 """Machine types whose GPUs are on a baseboard of which another type has a reference: HGX H100 with eight GPUs."""
 COLLECTIVE = "all_reduce"
-"""The collective that idle nodes are measured with, one by one; ours, as it shows most of NVLink."""
+"""The collective by which single idle nodes are measured (ours): it has the most traffic on NVLink."""
 PAIR_COLLECTIVE, PAIR_SMALLEST, PAIR_LARGEST = "all_gather", "2G", "8G"
 """The measurement of pairs of nodes: the one for which the references of two nodes have a minimum. Source:
 GoogleCloudPlatform/cluster-health-scanner, its pairwise test."""
 
 
 def min_pair_busbw(machine_type: str) -> int:
-    """Bus bandwidth in GB/s that two sound nodes reach at least, on average of 2 to 8 GiB; 0 if no reference has it."""
+    """Return the least bus bandwidth in GB/s of two healthy nodes, averaged over 2 to 8 GiB; 0 without a reference."""
     row = REFERENCES.get((machine_type, PAIR_COLLECTIVE, 2, False))
-    of_sizes = (
-        [minimum.busbw for minimum in row.minimums if (minimum.low, minimum.high) == (2 * GIB, 8 * GIB)] if row else []
-    )
-    return int(min(of_sizes, default=0))
+    minimums = row.minimums if row else ()
+    return int(min((m.busbw for m in minimums if (m.low, m.high) == (2 * GIB, 8 * GIB)), default=0))
 
 
 def min_busbw(machine_type: str) -> int:
-    """Bus bandwidth in GB/s that COLLECTIVE reaches at least on one sound node; 0 if no reference has it."""
+    """Return the least bus bandwidth in GB/s of COLLECTIVE on one healthy node; 0 if no reference has it."""
     for name in (machine_type, SAME_BASEBOARD.get(machine_type, "")):
         row = REFERENCES.get((name, COLLECTIVE, 1, False))
         if row and row.minimums:

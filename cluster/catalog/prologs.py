@@ -46,23 +46,24 @@ class RxdmVersion:
     system_check: SystemCheck = "known-good"
     """known-good: handles Ubuntu; needs-patch: checks for Debian 12 only; without-check: asks for no system at all."""
     exports: Exports = "checked"
-    """The systems on which the exports are written: those of the check, all, or none."""
+    """The systems on which it writes the exports: those of the check, all, or none."""
     branches: tuple[str, ...] = ()
-    """Branches of drivers that Google's own clusters of A3 Mega on Ubuntu 22.04 ran it with while it was the newest."""
+    """Branches of drivers with which Google's own clusters of A3 Mega on Ubuntu 22.04 ran it while it was the newest.
+    """
 
     @property
     def drivers(self) -> tuple[str, ...]:
-        """NVIDIA drivers that Google has qualified this plugin with; empty where it has said nothing of any."""
+        """NVIDIA drivers with which Google has qualified this plugin; empty if no notes name any."""
         return QUALIFIED.get(self.plugin, ())
 
     @property
     def url(self) -> str:
-        """The permanent address of this very version."""
+        """The permanent URL of this version."""
         return f"{HOST}/GoogleCloudPlatform/slurm-gcp/{self.commit}/{PATH}"
 
     @property
     def usable(self) -> bool:
-        """True if it is right for Ubuntu 22.04, as it is or patched."""
+        """True if it works on Ubuntu 22.04, as it is or patched."""
         return self.exports != "never"
 
 
@@ -126,13 +127,13 @@ NEWEST = next(row for row in _ROWS if row.system_check == "known-good")
 
 
 def fitting(driver: str) -> RxdmVersion:
-    """Return what `slurm.rxdm` stages by default: of the versions that handle Ubuntu, the newest that was qualified
-    with the driver, else that Google ran with its branch, else the newest."""
+    """Return the default version of `slurm.rxdm`: of the versions that handle Ubuntu, the newest that was qualified
+    with the driver, else the newest that Google ran with its branch, else the newest."""
     good = [row for row in _ROWS if row.system_check == "known-good"]
     qualified = [row for row in good if driver in row.drivers]
     return [*qualified, *(row for row in good if branch(driver) in row.branches), NEWEST][0]
 
 
 def branch(driver: str) -> str:
-    """The branch of a driver's version: 570 of 570.133.20."""
+    """Return the branch of a driver's version: 570 of 570.133.20."""
     return driver.partition(".")[0]

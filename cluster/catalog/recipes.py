@@ -1,11 +1,10 @@
-"""Recipes of images on Google Cloud: kernel, driver, Slurm and Lustre client that belong together.
+"""Recipes of images on Google Cloud: tested sets of kernel, driver, Slurm and Lustre client.
 
-A kernel module fits one kernel. So these are not chosen one by one: a recipe is a row, and everything in it is pinned,
-by an exact version of a signed repository, by a commit (whose hash is of its content), by a SHA-256, or by the date of
-Ubuntu's archive.
+A kernel module fits one kernel, so these are not chosen separately: a recipe is a row. Everything in it is pinned, by
+an exact version of a signed repository, by a commit, by a SHA-256, or by the date of Ubuntu's archive.
 
-A version of the recipes never changes: stacks that are up name it, and another content is another image for them. What
-is newer is a row of a newer version.
+A version of the recipes never changes, because another content would be another image for existing stacks. Newer
+content is in rows of a newer version.
 """
 
 from collections.abc import Mapping

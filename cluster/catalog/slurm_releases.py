@@ -1,4 +1,4 @@
-"""Releases of Slurm: the parameters of slurm.conf that each has, and which release takes over from which.
+"""Releases of Slurm: the parameters of slurm.conf that each has, and the upgrades between them.
 
 Source of parameters: the option tables that slurmctld itself parses with (src/common/read_config.c of
 github.com/SchedMD/slurm at tags slurm-22-05-8-1, slurm-23-11-4-1, slurm-24-05-8-1, slurm-24-11-7-1, slurm-25-05-8-1,
@@ -17,40 +17,40 @@ class Table:
     """Parameters of one kind of line."""
 
     always: tuple[str, ...]
-    """Known to every release here."""
+    """Parameters that every release of VERSIONS has."""
     some: dict[str, tuple[str, str]]
-    """Known from one release to another, both included."""
+    """Parameters with the first and the last release that has them."""
     _canonical: dict[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_canonical", {name.lower(): name for name in (*self.always, *self.some)})
 
     def canonical(self, name: str) -> str | None:
-        """The spelling of the manual (Slurm reads names in any case); None for a name that no release has."""
+        """Return the manual's spelling of a name, which Slurm reads in any case; None if no release has it."""
         return self._canonical.get(name.lower())
 
     def versions(self, name: str) -> tuple[str, ...]:
-        """Releases that know a parameter, given in the spelling of the manual."""
+        """Return the releases that have a parameter, given in the manual's spelling."""
         if name in self.some:
             first, last = (VERSIONS.index(version) for version in self.some[name])
             return VERSIONS[first : last + 1]
         return VERSIONS if name in self.always else ()
 
     def names(self, version: str) -> list[str]:
-        """Return all parameters that a release has."""
+        """Return all parameters of a release."""
         return sorted([*self.always, *(name for name in self.some if version in self.versions(name))])
 
 
 def _ranges(text: str) -> dict[str, tuple[str, str]]:
-    """Parameters behind the first and the last release that know them, by name."""
-    found: dict[str, tuple[str, str]] = {}
+    """Parse lines of parameters that follow their first and last release. Returns both releases by name."""
+    releases: dict[str, tuple[str, str]] = {}
     first = last = ""
     for word in text.split():
         if word.endswith(":"):
             first, _, last = word[:-1].partition("-")
         else:
-            found[word] = first, last
-    return found
+            releases[word] = first, last
+    return releases
 
 
 CONF = Table(
@@ -124,7 +124,7 @@ NODE = Table(
         """
     ),
 )
-"""Parameters of NodeName lines; of two spellings for one thing, the one that this program writes."""
+"""Parameters of NodeName lines. Of two spellings of a parameter, it has the one that this program writes."""
 
 PARTITION = Table(
     always=tuple(
@@ -180,7 +180,7 @@ UPGRADES: Mapping[str, tuple[str, ...]] = {
     "25.11": ("25.05", "24.11", "24.05"),
     "26.05": ("25.11", "25.05", "24.11"),
 }
-"""Each release with those that it can be put in the place of, the newest first; those before 22.05 are left out.
+"""Each release with those from which it is an upgrade, the newest first; those before 22.05 are left out.
 
 Source: the table "Compatibility Window" of SchedMD's upgrade guide (doc/html/upgrades.shtml at slurm-26-05-3-1) and the
 release notes of each release (RELEASE_NOTES at slurm-23-02-8-1 to slurm-26-05-3-1): the two releases before, and from
@@ -195,22 +195,23 @@ SUPPORT_ENDS: Mapping[str, str] = {
     "25.11": "2027-05-31",
     "26.05": "2027-11-30",
 }
-"""The last day on which SchedMD mends a release, YYYY-MM-DD: 18 months from its own month on (the same table, whose row
-of 26.05 says November 2028 and, in the same cell, 18 months: the earlier one is taken)."""
+"""The last day of SchedMD's support for a release, YYYY-MM-DD: 18 months from its own month on (the same table, whose
+row of 26.05 has both November 2028 and 18 months; the earlier date is used)."""
 SUPPORT_NOTICE = 60
-"""Days before that end from which it is warned of (ours): time to plan an upgrade."""
+"""Days before the end of support from which a warning is printed (ours), so that an upgrade can be planned."""
 
 
 def takes_over(new: str, old: str) -> bool:
-    """Return whether slurmctld and slurmdbd of release `new` start on what release `old` left."""
+    """Return whether slurmctld and slurmdbd of release `new` can read the state of release `old`."""
     return new == old or old in UPGRADES.get(new, ())
 
 
 def upgrade_path(old: str, new: str) -> tuple[str, ...]:
-    """The fewest releases that lead from `old` to `new`, both included, by the newest ones; empty where none do."""
-    ways = [(new,)]
-    for found in ways:  # grows while it is read: all ways of one step more come after those of this one
-        if found[0] == old:
-            return found
-        ways += [(before, *found) for before in UPGRADES.get(found[0], ())]
+    """Return the shortest sequence of releases from `old` to `new`, both included, with the newest releases between;
+    empty if there is none."""
+    paths = [(new,)]
+    for path in paths:  # the list grows while it is read, so that shorter paths come first
+        if path[0] == old:
+            return path
+        paths += [(before, *path) for before in UPGRADES.get(path[0], ())]
     return ()

@@ -1,4 +1,4 @@
-"""Disks and file systems of Google Cloud: what each can be, what it gives, and what a machine moves at most.
+"""Disks and file systems of Google Cloud: their sizes and rates, and the limits of machines.
 
 Source, but for what names its own: cloud.google.com/compute/docs/disks/performance and optimizing-pd-performance
 ("Network egress caps on write throughput").
@@ -14,15 +14,15 @@ class DiskType:
     smallest_gb: int
     largest_gb: int
     mbps_per_gb: float = 0
-    """MB/s for each GB, sustained; 0 where bandwidth is provisioned apart from the size."""
+    """Sustained MB/s for each GB; 0 if bandwidth is provisioned separately."""
     read_mbps: int
-    """MB/s of reading from one disk at most, however large."""
+    """Most MB/s of reading from one disk of any size."""
     write_mbps: int
-    """MB/s of writing to one disk at most."""
+    """Most MB/s of writing to one disk of any size."""
     iops: tuple[int, int] | None = None
-    """Least and most I/O operations per second that can be provisioned; None where they follow from the size."""
+    """Least and most I/O operations per second that can be provisioned; None if they depend on the size."""
     mbps: tuple[int, int] | None = None
-    """Least and most MB/s that can be provisioned; None where they follow from the size."""
+    """Least and most MB/s that can be provisioned; None if they depend on the size."""
     bootable: bool = True
     source: str
 
@@ -60,14 +60,14 @@ DISK_TYPES: dict[str, DiskType] = {row.name: row for row in _ROWS}
 
 
 DISK_WRITES = 0.6
-"""Part of the network's bandwidth that writes to disks can have beside other traffic."""
+"""Part of the network's bandwidth that writes to disks can use beside other traffic."""
 WRITE_OVERHEAD = 1.16
-"""Bytes that go over the network for each byte written to a disk, as it is kept more than once."""
+"""Bytes on the network for each byte that is written to a disk, which stores it more than once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """A row of limits: machines with at least so many vCPUs, up to the next row."""
+    """A row of limits: for machines with at least that many vCPUs, up to the next row."""
 
     cpus: int
     mbps: int
@@ -83,30 +83,30 @@ GBIT = 125
 
 
 def disks_mbps(disk_type: str, cpus: int) -> int:
-    """MB/s of all disks of a type together, on a machine with so many vCPUs."""
+    """Return the MB/s of all disks of a type together, on a machine with that many vCPUs."""
     return limit(_EXTREME if disk_type in _EXTREME_TYPES else _SSDS, cpus)
 
 
 def limit(limits: tuple[Limit, ...], cpus: int) -> int:
-    """MB/s of the row that a machine with so many vCPUs is in."""
+    """Return the MB/s of the row for a machine with that many vCPUs."""
     return [row.mbps for row in limits if row.cpus <= cpus][-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Capacities of one tier."""
+    """The capacities that are sold of one tier."""
 
     least: int
     most: int
     step: int
-    """Capacities are multiples of it."""
+    """Every capacity is a multiple of it."""
 
     def fit(self, size: int) -> bool:
         """Return whether that capacity is sold."""
         return self.least <= size <= self.most and size % self.step == 0
 
     def nearest(self, size: int) -> int:
-        """The next larger capacity that is sold."""
+        """Return the next larger capacity that is sold."""
         return max(self.least, min(self.most, -(-size // self.step) * self.step))
 
 
@@ -117,7 +117,7 @@ MANAGED: Mapping[int, Sizes] = {
     500: Sizes(least=18_000, most=3_060_000, step=18_000),
     1000: Sizes(least=9_000, most=1_530_000, step=9_000),
 }
-"""Managed Lustre, by throughput. Larger ones are sold in larger steps, and none that is smaller can grow to them."""
+"""Managed Lustre, by throughput. Larger capacities are sold in larger steps, and smaller ones can't grow to them."""
 
 FILESTORE: Mapping[str, Sizes] = {
     # cloud.google.com/filestore/docs/service-tiers: GiB.

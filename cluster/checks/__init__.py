@@ -1,1 +1,1 @@
-"""Findings about a whole configuration: rules that tie one part of it to another, and warnings."""
+"""Findings about a whole configuration: rules between its parts, and warnings."""

@@ -1,4 +1,4 @@
-"""Elastic nodesets: where they can be, what fits with them, and times that their machines need."""
+"""Checks of elastic nodesets: platforms that have them, settings that fit with them, and times of their machines."""
 
 from collections.abc import Iterator
 
@@ -11,8 +11,8 @@ from cluster.platforms import registry
 from cluster.slurm import power_saving
 
 SHORTEST_IDLE = 300
-"""Seconds (ours): a machine takes two minutes and more to boot, and a shorter idle time would have it deleted between
-the jobs of one user."""
+"""Seconds (ours). A machine takes two minutes or more to boot. With a shorter idle time it would be deleted between the
+jobs of one user."""
 
 TUNABLE = ("ResumeRate", "SuspendRate", "SuspendTimeout")
 """Parameters of power saving that `slurm.extra` may set."""
@@ -24,13 +24,13 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _nodesets(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield elastic nodesets where nothing creates their machines, and settings that other nodesets can't have."""
-    able = registry.get(config.platform).elastic
+    """Check that the platform creates machines of elastic nodes, and that only elastic nodesets have their settings."""
+    supported = registry.get(config.platform).elastic
     others = [platform.title for platform in registry.all_platforms() if platform.elastic]
     elsewhere = f": elastic nodes are for {listing(others)}" if others else ""
     for name, section in config.nodesets.items():
         at: Location = ("nodesets", name)
-        if isinstance(section.count, Elastic) and not able:
+        if isinstance(section.count, Elastic) and not supported:
             yield Finding(
                 id="elastic-platform",
                 at=(*at, "count"),
@@ -74,7 +74,7 @@ def _nodesets(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _parameters(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield parameters of slurm.conf that elastic nodes depend on."""
+    """Check parameters of slurm.conf that elastic nodes depend on."""
     settings = power_saving.settings(config)
     owned = [name for name in settings if name not in (*TUNABLE, "PrivateData")]
     for key, value in config.slurm.extra.items():
@@ -103,7 +103,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     on_this_host = registry.get(config.platform).on_this_host
     for name in elastic:
         section = config.nodesets[name]
-        partitions = [one for one, part in config.partitions.items() if name in part.nodesets]
+        partitions = [partition for partition, part in config.partitions.items() if name in part.nodesets]
         if not partitions:
             yield Finding(
                 id="elastic-partition-missing",
@@ -113,7 +113,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
                 todo="name it in a partition, or write a number as count",
             )
         longest = max(
-            (int(power_saving.partition_settings(config, one)["SuspendTime"] or 0) for one in partitions),
+            (int(power_saving.partition_settings(config, partition)["SuspendTime"] or 0) for partition in partitions),
             default=section.idle_seconds,
         )
         if longest != section.idle_seconds:

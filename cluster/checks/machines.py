@@ -1,4 +1,4 @@
-"""Nodesets and partitions: types that the platform has, names that fit, and limits that can be met."""
+"""Checks of nodesets and partitions: machine types of the platform, valid names, and limits that nodes can meet."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ from cluster.findings import Finding, Location, listing, nearest, repeated, unkn
 from cluster.platforms import registry
 
 LONGEST_HOST_NAME = 63
-"""A label of the domain name system (RFC 1035), and what sethostname(2) leaves room for."""
+"""The most of a label of the domain name system (RFC 1035), and of sethostname(2)."""
 
 
 def count_nodes(config: ClusterConfig) -> int:
-    """Machines that only compute."""
+    """Return the number of machines that only compute."""
     return sum(_counts(config).values())
 
 
 def _counts(config: ClusterConfig) -> dict[str, int]:
-    return {name: 0 if one.on else one.most for name, one in config.nodesets.items()}
+    return {name: 0 if section.on else section.most for name, section in config.nodesets.items()}
 
 
 def count_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """The platform's limit, reported at the largest nodeset. No list of machines is made for this."""
+    """Check the platform's limit of machines, and report it at the largest nodeset. No list of machines is made."""
     counts, total = _counts(config), count_nodes(config)
     others = 1 + (0 if config.login.on else config.login.count)
     others += roster.monitoring_machine(config) is not None
@@ -33,11 +33,11 @@ def count_errors(config: ClusterConfig) -> Iterator[Finding]:
     if total + others <= limit.machines:
         return
     largest = max(counts, key=lambda name: counts[name])
-    beside = f", with those of other nodesets {total}" if total > counts[largest] else ""
+    in_all = f", with those of other nodesets {total}" if total > counts[largest] else ""
     yield Finding(
         id="machines-too-many",
         at=("nodesets", largest, "count"),
-        given=f"{counts[largest]}{beside}",
+        given=f"{counts[largest]}{in_all}",
         allowed=f"{limit.machines - others} nodes in all: {limit.of} has {limit.machines} machines at most, with "
         "controller and login",
         todo="lower the count",
@@ -46,7 +46,7 @@ def count_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _image(config)
-    yield from _types(config)
+    yield from _machine_types(config)
     yield from _gpus(config)
     yield from _names(config)
     hosted = [name for name, section in config.nodesets.items() if section.on]
@@ -82,21 +82,21 @@ def _image(config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
-def _types(config: ClusterConfig) -> Iterator[Finding]:
-    own = roster.monitoring_machine(config)
-    given: dict[Location, str | None] = {
+def _machine_types(config: ClusterConfig) -> Iterator[Finding]:
+    monitoring = roster.monitoring_machine(config)
+    names: dict[Location, str | None] = {
         ("controller", "machine_type"): config.controller.machine_type,
         ("login", "machine_type"): config.login.machine_type,
-        **({("monitoring", "machine", "machine_type"): own.machine_type} if own else {}),
-        **{("nodesets", name, "machine_type"): one.machine_type for name, one in config.nodesets.items()},
+        **({("monitoring", "machine", "machine_type"): monitoring.machine_type} if monitoring else {}),
+        **{("nodesets", name, "machine_type"): section.machine_type for name, section in config.nodesets.items()},
     }
-    for at, name in given.items():
+    for at, name in names.items():
         if name is not None:
             yield from wrong_platform(at, name, config.platform)
 
 
 def wrong_platform(at: Location, name: str, platform: str) -> Iterator[Finding]:
-    """A machine type that the platform does not have."""
+    """Check that the platform has a machine type."""
     if registry.get(platform).any_machine_type or platform == MACHINE_TYPES[name].platform:
         return
     fitting = [
@@ -128,13 +128,13 @@ def _gpus(config: ClusterConfig) -> Iterator[Finding]:
                 todo="remove `gpus`",
             )
         elif section.gpus.type not in kind.family.gpus:
-            takers = [row.name for row in MACHINE_TYPES.values() if section.gpus.type in row.family.gpus]
+            suitable = [row.name for row in MACHINE_TYPES.values() if section.gpus.type in row.family.gpus]
             yield Finding(
                 id="gpus-unknown",
                 at=(*at, "type"),
                 given=section.gpus.type,
                 allowed=f"on {kind.name}: {listing(kind.family.gpus)}",
-                todo=f"use a machine type that takes it: {listing(takers)}" if takers else "use another GPU type",
+                todo=f"use a machine type that takes it: {listing(suitable)}" if suitable else "use another GPU type",
             )
 
 
@@ -163,7 +163,7 @@ def _names(config: ClusterConfig) -> Iterator[Finding]:
 
 def _partitions(config: ClusterConfig) -> Iterator[Finding]:
     yield from _default_partition(config)
-    yield from _alike(config)
+    yield from _check_case(config)
     account_names = [account.name for account in people.accounts(config)]
     qos_names = people.qos_names(config)
     group_names = [unix_group.name for unix_group in people.unix_groups(config)]
@@ -205,18 +205,19 @@ def _default_partition(config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
-def _alike(config: ClusterConfig) -> Iterator[Finding]:
-    """Slurm distinguishes CPU and cpu, its database does not: MariaDB compares names without regard to case."""
-    seen: dict[str, str] = {}
+def _check_case(config: ClusterConfig) -> Iterator[Finding]:
+    """Check that no names differ only in case: Slurm distinguishes them, but MariaDB, which has its database, does
+    not."""
+    names: dict[str, str] = {}
     for name in config.partitions:
-        before = seen.setdefault(name.lower(), name)
-        if before != name:
+        other = names.setdefault(name.lower(), name)
+        if other != name:
             yield Finding(
                 id="partition-name-case",
                 at=("partitions", name),
                 given=name,
-                allowed=f"a name that differs from {before} in more than capitals, e.g. {name.lower()}-2",
-                todo=f"rename one of the two: Slurm's database takes {name} and {before} for one",
+                allowed=f"a name that differs from {other} in more than capitals, e.g. {name.lower()}-2",
+                todo=f"rename one of the two: Slurm's database takes {name} and {other} for one",
             )
 
 
@@ -236,7 +237,7 @@ def _partition_limits(config: ClusterConfig, name: str, part: Partition) -> Iter
                 todo="lower it, or leave it out: the default shares a node's memory out by CPUs",
             )
     if part.def_mem_per_cpu and part.max_mem_per_cpu and part.def_mem_per_cpu > part.max_mem_per_cpu:
-        yield _above(name, part, "def_mem_per_cpu", "max_mem_per_cpu", rule="partition-memory-default")
+        yield _exceeds(name, part, "def_mem_per_cpu", "max_mem_per_cpu", rule="partition-memory-default")
     nodes = len({node for nodeset in part.nodesets for node in roster.node_names(config, nodeset)})
     for key, value in (("min_nodes", part.min_nodes), ("max_nodes", part.max_nodes)):
         if value and value > nodes:
@@ -248,13 +249,12 @@ def _partition_limits(config: ClusterConfig, name: str, part: Partition) -> Iter
                 todo=f"lower {key}, or raise the count of {nearest(name, part.nodesets) or part.nodesets[0]}",
             )
     if part.min_nodes and part.max_nodes and part.min_nodes > part.max_nodes:
-        yield _above(name, part, "min_nodes", "max_nodes", rule="partition-min-nodes")
-    limit, usual = minutes(part.max_time), minutes(part.default_time or "0")
-    if usual > limit:
-        yield _above(name, part, "default_time", "max_time", rule="partition-default-time")
+        yield _exceeds(name, part, "min_nodes", "max_nodes", rule="partition-min-nodes")
+    if minutes(part.default_time or "0") > minutes(part.max_time):
+        yield _exceeds(name, part, "default_time", "max_time", rule="partition-default-time")
 
 
-def _above(name: str, part: Partition, key: str, limit: str, *, rule: str) -> Finding:
+def _exceeds(name: str, part: Partition, key: str, limit: str, *, rule: str) -> Finding:
     return Finding(
         id=rule,
         at=("partitions", name, key),

@@ -1,4 +1,4 @@
-"""Programs, prologs and epilogs of nodes, and their warm-up: one content for a name, and places that exist."""
+"""Checks of prologs and epilogs, of their interpreters, and of nodes' warm-up."""
 
 from collections.abc import Collection, Iterator
 
@@ -14,30 +14,30 @@ _WARM_UP = ("slurm", "warm_up")
 
 
 def placed_scripts(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
-    """Every script with its place in the file, but for the one of `slurm.rxdm`."""
+    """Yield every script with its place in the file, except that of `slurm.rxdm`."""
     lists: list[tuple[Location, tuple[Script, ...]]] = [(("slurm", "scripts"), config.slurm.scripts)]
-    lists += [(("partitions", name, "scripts"), one.scripts) for name, one in config.partitions.items()]
-    lists += [(("nodesets", name, "scripts"), one.scripts) for name, one in config.nodesets.items()]
+    lists += [(("partitions", name, "scripts"), part.scripts) for name, part in config.partitions.items()]
+    lists += [(("nodesets", name, "scripts"), section.scripts) for name, section in config.nodesets.items()]
     for at, scripts in lists:
         yield from (((*at, position), script) for position, script in enumerate(scripts))
 
 
 def programs_may_differ(config: ClusterConfig) -> bool:
-    """Return whether machines may have other programs than every image has: somebody else's image, or steps of one's
-    own."""
+    """Return whether machines may have programs that this program's images do not have: from another image, or from
+    steps of the stack's own."""
     return config.image.name is not None or bool(config.image.provision)
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    yield from _names(config)
+    yield from _script_names(config)
     yield from _interpreters(config)
     yield from _rxdm(config)
     yield from _health(config)
-    yield from _owned(config)
+    yield from _prolog_parameters(config)
     yield from _warm_up(config)
 
 
-def _owned(config: ClusterConfig) -> Iterator[Finding]:
+def _prolog_parameters(config: ClusterConfig) -> Iterator[Finding]:
     if config.slurm.rxdm is None and not any(placed_scripts(config)):
         return
     for key in config.slurm.extra:
@@ -52,7 +52,7 @@ def _owned(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Partitions with rxdm whose nodes run several jobs."""
+    """Warn of partitions with rxdm whose nodes run several jobs."""
     for name in config.slurm.rxdm.partitions if config.slurm.rxdm else ():
         if not config.partitions[name].exclusive:
             yield Finding(
@@ -69,8 +69,8 @@ def find_warm_up_warnings(config: ClusterConfig) -> Iterator[Finding]:
     warm, rxdm = config.slurm.warm_up, config.slurm.rxdm
     if warm is None:
         return
-    wanted = warm.partitions or tuple(config.partitions)
-    if closed := _closed_to_root(config, wanted):
+    partitions = warm.partitions or tuple(config.partitions)
+    if closed := _partitions_without_root(config, partitions):
         yield Finding(
             id="warm-up-closed",
             level=Level.WARNING,
@@ -82,7 +82,7 @@ def find_warm_up_warnings(config: ClusterConfig) -> Iterator[Finding]:
         )
     if warm.containers:
         return
-    if not set(wanted) & set(rxdm.partitions if rxdm else ()):
+    if not set(partitions) & set(rxdm.partitions if rxdm else ()):
         yield Finding(
             id="warm-up-nothing",
             level=Level.WARNING,
@@ -92,13 +92,14 @@ def find_warm_up_warnings(config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
-def _names(config: ClusterConfig) -> Iterator[Finding]:
-    first: dict[str, tuple[Location, Script]] = {}
+def _script_names(config: ClusterConfig) -> Iterator[Finding]:
+    """Check that a name stands for one script, and is in a list once."""
+    by_name: dict[str, tuple[Location, Script]] = {}
     for at, script in placed_scripts(config):
-        before, same = first.setdefault(script.name, (at, script))
-        if before == at:
+        first_at, first = by_name.setdefault(script.name, (at, script))
+        if first_at == at:
             continue
-        if before[:-1] == at[:-1]:
+        if first_at[:-1] == at[:-1]:
             yield Finding(
                 id="script-name-twice",
                 at=(*at, "name"),
@@ -106,7 +107,7 @@ def _names(config: ClusterConfig) -> Iterator[Finding]:
                 allowed="each name once in a list",
                 todo="remove the second one, or rename it; `on: [prolog, epilog]` runs one script before and after",
             )
-        elif (same.file, same.url, same.text) != (script.file, script.url, script.text):
+        elif (first.file, first.url, first.text) != (script.file, script.url, script.text):
             yield Finding(
                 id="script-name-differs",
                 at=(*at, "name"),
@@ -118,12 +119,12 @@ def _names(config: ClusterConfig) -> Iterator[Finding]:
 
 def _interpreters(config: ClusterConfig) -> Iterator[Finding]:
     for at, script in placed_scripts(config):
-        if script.text is not None and (found := interpreter(config, (*at, "text"), script.text)):
-            yield found
+        if script.text is not None and (finding := interpreter(config, (*at, "text"), script.text)):
+            yield finding
 
 
 def interpreter(config: ClusterConfig, at: Location, text: str) -> Finding | None:
-    """Check that machines have a script's interpreter: otherwise its jobs' nodes would be drained."""
+    """Check that machines have a script's interpreter. Without it, the nodes of jobs would be drained."""
     missing = None if programs_may_differ(config) else missing_interpreter(text)
     if missing is None:
         return None
@@ -139,18 +140,18 @@ def interpreter(config: ClusterConfig, at: Location, text: str) -> Finding | Non
 
 
 def _health(config: ClusterConfig) -> Iterator[Finding]:
-    """Parameters that health checks set, and the user whom they name."""
-    wanted = config.slurm.health
-    if wanted is None:
+    """Check the users that health checks name, and parameters of slurm.conf that they set."""
+    health = config.slurm.health
+    if health is None:
         return
     names = [user.name for user in config.users]
-    for name, test in (("nccl", wanted.nccl), ("fabric", wanted.fabric)):
+    for name, test in (("nccl", health.nccl), ("fabric", health.fabric)):
         if test and test.user and test.user not in names:
             at = ("slurm", "health", name, "user")
             yield unknown_name(at, test.user, names, "a user", "users", rule="health-user-unknown")
     for key in config.slurm.extra:
         name = CONF.canonical(key) or key
-        if name.startswith("HealthCheck") or (name in ("Prolog", "Epilog") and (wanted.prolog or wanted.epilog)):
+        if name.startswith("HealthCheck") or (name in ("Prolog", "Epilog") and (health.prolog or health.epilog)):
             yield Finding(
                 id="health-parameter",
                 at=("slurm", "extra", key),
@@ -188,8 +189,8 @@ def _warm_up(config: ClusterConfig) -> Iterator[Finding]:
     yield from repeated((*_WARM_UP, "containers"), warm.containers, "image", rule="warm-up-image-twice")
 
 
-def _closed_to_root(config: ClusterConfig, wanted: Collection[str]) -> list[str]:
-    """Partitions without root whose nodes are in no other of those that are warmed."""
-    there = {name: config.partitions[name] for name in wanted if name in config.partitions}
-    open_ones = {nodeset for partition in there.values() if admits_root(partition) for nodeset in partition.nodesets}
-    return [name for name, one in there.items() if not admits_root(one) and not open_ones >= set(one.nodesets)]
+def _partitions_without_root(config: ClusterConfig, names: Collection[str]) -> list[str]:
+    """Return the partitions that do not admit root, and of whose nodes some are in no other that does."""
+    partitions = {name: config.partitions[name] for name in names if name in config.partitions}
+    admitted = {nodeset for part in partitions.values() if admits_root(part) for nodeset in part.nodesets}
+    return [name for name, part in partitions.items() if not admits_root(part) and not admitted >= set(part.nodesets)]

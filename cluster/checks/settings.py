@@ -1,7 +1,7 @@
-"""Free settings of Slurm: known to the release, and not decided elsewhere."""
+"""Checks of Slurm's settings: parameters that the release has, and that no other field sets."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone
 from functools import reduce
 from pathlib import PurePosixPath
@@ -24,18 +24,18 @@ from cluster.slurm import paths
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)[kK]?")
 _LONGEST_NUMBER = 20
 APART = {"NoHold": ("Contain", "X11", "RunInJob"), "Serial": ("RunInJob",)}
-"""Flags of PrologFlags that fit with none of the others named (slurm.conf(5); RunInJob implies Contain)."""
+"""Flags of PrologFlags, each with those that it excludes (slurm.conf(5); RunInJob implies Contain)."""
 RUN_BY_SLURMCTLD = """
     EpilogSlurmctld PluginDir PrologSlurmctld ResumeFailProgram ResumeProgram ResvEpilog ResvProlog
     SlurmctldPrimaryOffProg SlurmctldPrimaryOnProg SuspendProgram
 """.split()
-"""Parameters with paths of what slurmctld runs, or loads (slurm.conf(5))."""
+"""Parameters with paths of programs that slurmctld runs, or plugins that it loads (slurm.conf(5))."""
 NOT_EXECUTED = (
     *"/opt/apps /home /root /run/user /var/mail /tmp /var/tmp /dev/shm /etc/hpc".split(),
     *paths.KEPT,
     paths.LOGS,
 )
-"""Folders of which slurmctld's unit executes nothing (scripts/node/slurm/slurmctld.py)."""
+"""Folders in which slurmctld's unit may execute nothing (scripts/node/slurm/slurmctld.py)."""
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -44,16 +44,16 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     for name, section in config.nodesets.items():
         at = ("nodesets", name, "node_conf")
         yield from _settings(at, section.node_conf, NODE, owned_node(type(section)), version)
-        yield from _sizes(config, name)
+        yield from _node_sizes(config, name)
     for name, part in config.partitions.items():
         yield from _settings(("partitions", name, "conf"), part.conf, PARTITION, owned_partition(type(part)), version)
-    for at, slurm, value, table in _fields(config):
-        yield from _unknown(at, slurm, value, table, version)
+    for at, slurm, value, table in _slurm_fields(config):
+        yield from _unsupported(at, slurm, value, table, version)
     yield from _prolog_flags(config)
-    yield from _adoption(config)
+    yield from _pam_slurm_adopt(config)
     yield from _programs(config)
-    yield from _rest(config)
-    yield from _mpi(config)
+    yield from _slurmrestd(config)
+    yield from _mpi_default(config)
     timers = config.slurm.timers
     if timers.unkillable_step < 5 * timers.message:
         yield Finding(
@@ -65,8 +65,8 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
-def _mpi(config: ClusterConfig) -> Iterator[Finding]:
-    """A default of srun that would fail every job step."""
+def _mpi_default(config: ClusterConfig) -> Iterator[Finding]:
+    """Check that the image has srun's default MPI plugin: without it, every job step would fail."""
     release, base = config.slurm_version, config.image.base
     if config.slurm.mpi_default == "pmix" and release in IMAGES[base].without_pmix:
         yield Finding(
@@ -79,7 +79,7 @@ def _mpi(config: ClusterConfig) -> Iterator[Finding]:
 
 
 SERIES = 260
-"""Series of a machine, besides one of each hardware thread: node_exporter's and Slurm's."""
+"""Time series of a machine, besides one for each hardware thread: those of node_exporter and Slurm."""
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
@@ -88,25 +88,25 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield what metrics take of a disk: a preview states it."""
-    wanted = config.monitoring
-    if wanted is None:
+    """Yield the disk space and the cost of metrics, which a preview prints, and warn of an open Prometheus."""
+    section = config.monitoring
+    if section is None:
         return
     specs = (*roster.machines(config), *roster.elastic_machines(config))
     # A sample takes 1 to 2 bytes (prometheus.io/docs/prometheus/latest/storage).
     series = sum(SERIES + spec.machine_type.cpus for spec in specs)
-    kept = wanted.retention_days * 86_400 / wanted.interval_seconds * series * 1.5 / 1e9
+    kept = section.retention_days * 86_400 / section.interval_seconds * series * 1.5 / 1e9
     yield Finding(
         id="monitoring-disk",
         level=Level.INFO,
         at=("monitoring",),
-        what=f"Prometheus keeps metrics of {len(specs):,} machines for {wanted.retention_days} days, about "
-        f"{max(kept, 0.1):,.1f} GB, and at most {wanted.disk_gb:,} GB of disk"
-        + (f" on {roster.monitoring_name(config)}" if wanted.machine else ""),
-        todo="nothing" if kept < wanted.disk_gb else "raise disk_gb: there is no room for all of these days",
+        what=f"Prometheus keeps metrics of {len(specs):,} machines for {section.retention_days} days, about "
+        f"{max(kept, 0.1):,.1f} GB, and at most {section.disk_gb:,} GB of disk"
+        + (f" on {roster.monitoring_name(config)}" if section.machine else ""),
+        todo="nothing" if kept < section.disk_gb else "raise disk_gb: there is no room for all of these days",
     )
-    if wanted.ops_agent:
-        samples = series * 86_400 / wanted.interval_seconds
+    if section.ops_agent:
+        samples = series * 86_400 / section.interval_seconds
         yield Finding(
             id="monitoring-samples",
             level=Level.INFO,
@@ -116,7 +116,7 @@ def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
             todo="raise interval_seconds for fewer"
             + (f", and have the agent in the image {config.image.name}" if config.image.name else ""),
         )
-    for number, cidr in enumerate(wanted.web.cidrs if wanted.web else ()):
+    for number, cidr in enumerate(section.web.cidrs if section.web else ()):
         if cidr.endswith("/0"):
             yield Finding(
                 id="monitoring-open",
@@ -128,7 +128,8 @@ def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
-    """A release that SchedMD does not mend any more; a distribution mends its own packages, which is no warning."""
+    """Warn of a release that SchedMD does not support any more. For packages that a distribution maintains, the finding
+    is no warning."""
     release, image = config.slurm_version, IMAGES[config.image.base]
     if release not in SUPPORT_ENDS:
         return
@@ -136,7 +137,7 @@ def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
     if today < end - timedelta(days=SUPPORT_NOTICE):
         return
     if not image.built:
-        # A cluster on this host is a rehearsal, or for one's own use: each preview would say it.
+        # A cluster on this host is a rehearsal or a personal one, where this would be in each preview.
         if not registry.get(config.platform).on_this_host:
             yield Finding(
                 id="slurm-end-of-support",
@@ -154,18 +155,16 @@ def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
         level=Level.WARNING,
         at=("slurm", "version"),
         what=f"SchedMD's support for Slurm {release} {ends} on {end}: faults and holes in it are not mended after that",
-        todo=_later_release(config, later) if later else "update this program",
+        todo="update this program"
+        if not later
+        else f"go to Slurm {max(later)}; `preview` says what the upgrade does"
+        if registry.get(config.platform).machine_images
+        else f"take a version of {config.image.base} that has Slurm {max(later)}: it brings Slurm",
     )
 
 
-def _later_release(config: ClusterConfig, later: Sequence[str]) -> str:
-    if not registry.get(config.platform).machine_images:
-        return f"take a version of {config.image.base} that has Slurm {max(later)}: it brings Slurm"
-    return f"go to Slurm {max(later)}; `preview` says what the upgrade does"
-
-
-def _fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table]]:
-    """Place, parameter and value of every field that sets a parameter of slurm.conf, and the table of its line."""
+def _slurm_fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table]]:
+    """Yield place, parameter, value and the line's table of every field that sets a parameter of slurm.conf."""
     for path, slurm in conf_fields(type(config)):
         at = tuple(path.split("."))
         yield at, slurm, reduce(getattr, at, config), CONF
@@ -175,29 +174,29 @@ def _fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table
                 yield (key, name, field), slurm, getattr(section, field), table
 
 
-def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str) -> Iterator[Finding]:  # noqa: ANN401
-    """Yield fields that set what the release does not have: daemons do not start with it."""
+def _unsupported(at: Location, slurm: Slurm, value: Any, table: Table, version: str) -> Iterator[Finding]:  # noqa: ANN401
+    """Check that the release has a field's parameter and its values. Daemons do not start with an unknown one."""
     if slurm.value(value) is None:
         return
-    parts = enumerate(value) if slurm.values else ()
-    words = [((*at, position), word, slurm.values.versions(word)) for position, word in parts if slurm.values]
-    for place, given, releases in ((at, at[-1], table.versions(slurm.parameter)), *words):
+    words = enumerate(value) if slurm.values else ()
+    values = [((*at, position), word, slurm.values.versions(word)) for position, word in words if slurm.values]
+    for place, name, releases in ((at, at[-1], table.versions(slurm.parameter)), *values):
         if version not in releases:
             yield Finding(
                 id="field-release",
                 at=place,
-                given=str(given),
-                allowed=f"what Slurm {version} has; {given} is in {listing(releases)}",
+                given=str(name),
+                allowed=f"what Slurm {version} has; {name} is in {listing(releases)}",
                 todo="remove it, or use an image with such a release",
             )
 
 
 def _prolog_flags(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield flags that exclude each other: slurmctld and slurmd do not start with them."""
-    given = config.slurm.prolog_flags
-    for position, flag in enumerate(given):
+    """Check that no flags exclude each other. slurmctld and slurmd would not start with them."""
+    flags = config.slurm.prolog_flags
+    for position, flag in enumerate(flags):
         for other in APART.get(flag, ()):
-            if other in given:
+            if other in flags:
                 yield Finding(
                     id="prolog-flags-exclusive",
                     at=("slurm", "prolog_flags", position),
@@ -207,12 +206,12 @@ def _prolog_flags(config: ClusterConfig) -> Iterator[Finding]:
                 )
 
 
-def _adoption(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield errors of pam_slurm_adopt, which puts log-ins into a job's container: some images lack it."""
+def _pam_slurm_adopt(config: ClusterConfig) -> Iterator[Finding]:
+    """Check that the image has pam_slurm_adopt, and that jobs have the containers into which it puts log-ins."""
     at = ("slurm", "pam_slurm_adopt")
     if not config.slurm.pam_slurm_adopt:
         return
-    yield from _without(config, at, {name for name, image in IMAGES.items() if image.pam_slurm_adopt})
+    yield from _missing_program(config, at, {name for name, image in IMAGES.items() if image.pam_slurm_adopt})
     if not {"Contain", "X11", "RunInJob"} & set(config.slurm.prolog_flags):
         yield Finding(
             id="pam-slurm-adopt-contain",
@@ -224,13 +223,13 @@ def _adoption(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _programs(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield programs of slurmctld in folders where its unit executes nothing: it runs without them, or not at all."""
+    """Check that no program of slurmctld is in a folder where its unit may execute nothing. slurmctld would run without
+    the program, or not start."""
     if registry.get(config.platform).observer:
         return
     for key, value in config.slurm.extra.items():
         for path in re.split("[,:]", str(value)) if CONF.canonical(key) in RUN_BY_SLURMCTLD else ():
-            below = [folder for folder in NOT_EXECUTED if PurePosixPath(normpath(path)).is_relative_to(folder)]
-            if below:
+            if any(PurePosixPath(normpath(path)).is_relative_to(folder) for folder in NOT_EXECUTED):
                 yield Finding(
                     id="slurmctld-program",
                     at=("slurm", "extra", key),
@@ -240,26 +239,24 @@ def _programs(config: ClusterConfig) -> Iterator[Finding]:
                 )
 
 
-def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Finding]:
-    """Yield an option for a program that the stack's image lacks: the setting's name is the program's."""
+def _missing_program(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Finding]:
+    """Check that the stack's image is one of those with a program; the setting has the name of the program."""
     if config.image.base not in images:
-        some = [
-            name for name, image in IMAGES.items() if name in images and name in registry.get(config.platform).images
-        ]
+        suitable = [name for name in IMAGES if name in images and name in registry.get(config.platform).images]
         yield Finding(
             id="program-missing",
             at=at,
             given="true",
             allowed=f"false on {config.image.base}, whose machines do not have {at[-1]}",
-            todo=f"leave it out, or use an image that has it: {listing(some)}",
+            todo=f"leave it out, or use an image that has it: {listing(suitable)}",
         )
 
 
-def _rest(config: ClusterConfig) -> Iterator[Finding]:
+def _slurmrestd(config: ClusterConfig) -> Iterator[Finding]:
     at = ("slurm", "slurmrestd")
     if not config.slurm.slurmrestd:
         return
-    yield from _without(config, at, {name for name, image in IMAGES.items() if image.slurmrestd})
+    yield from _missing_program(config, at, {name for name, image in IMAGES.items() if image.slurmrestd})
     for name in config.slurm.extra:
         if name.lower() in ("authalttypes", "authaltparameters"):
             yield Finding(
@@ -271,7 +268,7 @@ def _rest(config: ClusterConfig) -> Iterator[Finding]:
             )
 
 
-def _sizes(config: ClusterConfig, name: str) -> Iterator[Finding]:
+def _node_sizes(config: ClusterConfig, name: str) -> Iterator[Finding]:
     size = roster.sizes(config, config.nodesets[name])
     cores = size.sockets * size.cores
     if size.cpus not in (cores, cores * size.threads):
@@ -295,7 +292,8 @@ def _sizes(config: ClusterConfig, name: str) -> Iterator[Finding]:
 def _settings(
     at: Location, given: Mapping[str, object], table: Table, owned: Mapping[str, str], version: str
 ) -> Iterator[Finding]:
-    seen: set[str] = set()
+    """Check free settings: names, releases and values, and that no field sets the same parameter."""
+    names: set[str] = set()
     for key in given:
         name = table.canonical(key)
         if name is None:
@@ -323,25 +321,26 @@ def _settings(
                 allowed=f"a parameter that Slurm {version} has; {name} is in {listing(table.versions(name))}",
                 todo="remove it, or use an image with such a release",
             )
-        elif name in seen:
+        elif name in names:
             yield Finding(
                 id="parameter-twice", at=(*at, key), given=key, allowed=f"{name} once", todo="remove the second one"
             )
-        elif too_large := _number(name, given[key]):
-            allowed, todo = too_large
+        elif error := _number_error(name, given[key]):
+            allowed, todo = error
             yield Finding(id="parameter-number", at=(*at, key), given=show(given[key]), allowed=allowed, todo=todo)
-        seen.add(name or key)
+        names.add(name or key)
 
 
-def _number(name: str, value: object) -> tuple[str, str] | None:
+def _number_error(name: str, value: object) -> tuple[str, str] | None:
+    """Return `allowed` and `todo` if a value is not a number that the parameter can have."""
     if name not in NUMBERS:
         fits = isinstance(value, bool | str) or (isinstance(value, int) and abs(value) <= COUNT)
         return None if fits else (f"-{COUNT} to {COUNT}", "correct it")
     most, text = NUMBERS[name], str(value).strip()
     if isinstance(value, str) and text.upper() in ("INFINITE", "UNLIMITED"):
         return None
-    found = None if isinstance(value, bool) else _WHOLE.fullmatch(text)
-    if found and len(text) <= _LONGEST_NUMBER and int(found[1], 16 if found[1][:2].lower() == "0x" else 10) <= most:
+    match = None if isinstance(value, bool) else _WHOLE.fullmatch(text)
+    if match and len(text) <= _LONGEST_NUMBER and int(match[1], 16 if match[1][:2].lower() == "0x" else 10) <= most:
         return None
     return (
         f"for {name} a whole number, 0 to {most}, or INFINITE",
@@ -369,16 +368,17 @@ _NODE = {
 
 
 def owned_conf(model: type[Section] = ClusterConfig) -> dict[str, str]:
-    """Parameters that `slurm.extra` may not set, and what to do instead."""
-    return _CONF | {one.parameter: f"set `{path}` instead" for path, one in conf_fields(model) if not one.replaceable}
+    """Return the parameters that `slurm.extra` may not set, and what to do instead."""
+    fields = {slurm.parameter: f"set `{path}` instead" for path, slurm in conf_fields(model) if not slurm.replaceable}
+    return _CONF | fields
 
 
 def owned_node(model: type[Section] = Nodeset) -> dict[str, str]:
-    """Parameters that `nodesets.*.node_conf` may not set."""
-    return _NODE | {one.parameter: f"set `{key}:` of the nodeset instead" for key, one in slurm_fields(model)}
+    """Return the parameters that `nodesets.*.node_conf` may not set, and what to do instead."""
+    return _NODE | {slurm.parameter: f"set `{key}:` of the nodeset instead" for key, slurm in slurm_fields(model)}
 
 
 def owned_partition(model: type[Section] = Partition) -> dict[str, str]:
-    """Parameters that `partitions.*.conf` may not set."""
-    fields = {one.parameter: f"set `{key}:` of the partition instead" for key, one in slurm_fields(model)}
+    """Return the parameters that `partitions.*.conf` may not set, and what to do instead."""
+    fields = {slurm.parameter: f"set `{key}:` of the partition instead" for key, slurm in slurm_fields(model)}
     return fields | {"State": _BUILT_ON}

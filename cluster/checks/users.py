@@ -1,4 +1,4 @@
-"""People and accounting: names, uids and gids belong to one of them, what they name exists, accounts form a tree."""
+"""Checks of users and accounting: unique names, uids and gids, names that exist, and accounts that form a tree."""
 
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -18,11 +18,11 @@ from cluster.platforms import registry
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _groups(config)
     known, qos = [account.name for account in people.accounts(config)], people.qos_names(config)
-    seen_names: set[str] = set()
-    seen_uids: dict[int, str] = {}
+    names: set[str] = set()
+    names_by_uid: dict[int, str] = {}
     for position, user in enumerate(config.users):
         at = ("users", position)
-        if user.name in seen_names:
+        if user.name in names:
             yield Finding(
                 id="user-name-twice",
                 at=(*at, "name"),
@@ -30,21 +30,21 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
                 allowed="a name that no other user has",
                 todo="remove one of the two, or rename it",
             )
-        elif user.uid in seen_uids:
+        elif user.uid in names_by_uid:
             yield Finding(
                 id="user-uid-taken",
                 at=(*at, "uid"),
                 given=str(user.uid),
-                allowed=f"a number that no other user has; {user.uid} is {seen_uids[user.uid]}'s",
+                allowed=f"a number that no other user has; {user.uid} is {names_by_uid[user.uid]}'s",
                 todo=f"choose another number, e.g. {max(other.uid for other in config.users) + 1}",
             )
-        seen_names.add(user.name)
-        seen_uids.setdefault(user.uid, user.name)
+        names.add(user.name)
+        names_by_uid.setdefault(user.uid, user.name)
         yield from _shell(config, position, user)
         yield from unknown((*at, "groups"), user.groups, config.groups, "a group", "groups")
         yield from _accounting(config, position, user, known, qos)
     yield from _gids(config)
-    yield from _former(config)
+    yield from _former_users(config)
     yield from _database(config)
 
 
@@ -72,8 +72,8 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
             )
 
 
-def _former(config: ClusterConfig) -> Iterator[Finding]:
-    """Files of somebody who left belong to the number: a new user with it would own them."""
+def _former_users(config: ClusterConfig) -> Iterator[Finding]:
+    """Check that no new user has the uid of a former one, whose files belong to the number."""
     owners = {former.uid: former.name for former in config.former_users}
     numbers = {former.name: former.uid for former in config.former_users}
     for position, user in enumerate(config.users):
@@ -114,7 +114,8 @@ def _groups(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _gids(config: ClusterConfig) -> Iterator[Finding]:
-    """A user's own group has the user's name and the primary gid, unless that gid is a declared group's."""
+    """Check primary groups: a user's own group has the user's name and the primary gid, unless that gid is a declared
+    group's."""
     declared = {gid: name for name, gid in config.groups.items()}
     owners: dict[int, User] = {}
     for position, user in enumerate(config.users):
@@ -149,7 +150,7 @@ def _gids(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _shell(config: ClusterConfig, position: int, user: User) -> Iterator[Finding]:
-    """sshd refuses users whose shell does not exist."""
+    """Check that machines have a user's shell, since sshd refuses users without one."""
     if user.shell in LOGIN_SHELLS or programs_may_differ(config):
         return
     steps = "provision" in registry.get(config.platform).fields.get(Image, ())
@@ -184,13 +185,13 @@ def _accounting(
 
 
 def _database(config: ClusterConfig) -> Iterator[Finding]:
-    given = config.accounting
-    yield from _twice("accounts", [account.name for account in given.accounts])
-    yield from _twice("qos", [level.name for level in given.qos])
-    parents = {account.name: account.parent for account in given.accounts}
+    accounting = config.accounting
+    yield from _duplicate_names("accounts", [account.name for account in accounting.accounts])
+    yield from _duplicate_names("qos", [level.name for level in accounting.qos])
+    parents = {account.name: account.parent for account in accounting.accounts}
     above = {name: (parent,) if parent else () for name, parent in parents.items()}
-    doubtful = _has_circle(above)
-    for position, account in enumerate(given.accounts):
+    has_circle = _has_circle(above)
+    for position, account in enumerate(accounting.accounts):
         at = ("accounting", "accounts", position)
         if account.name == "root":
             yield Finding(
@@ -210,7 +211,7 @@ def _database(config: ClusterConfig) -> Iterator[Finding]:
                 todo=suggest(str(account.parent), known, f"define {account.parent}, or leave `parent` out"),
                 missing=account.parent,
             )
-        elif doubtful and (circle := _circle(account.name, above)):
+        elif has_circle and (circle := _circle(account.name, above)):
             yield Finding(
                 id="account-circle",
                 at=(*at, "parent"),
@@ -220,14 +221,14 @@ def _database(config: ClusterConfig) -> Iterator[Finding]:
             )
     yield from _preemption(config)
     names = people.qos_names(config)
-    preempted = {level.name: level.preempt for level in given.qos}
-    doubtful = _has_circle(preempted)
-    tracked = _tracked(config)
-    for position, qos in enumerate(given.qos):
+    preempted = {level.name: level.preempt for level in accounting.qos}
+    has_circle = _has_circle(preempted)
+    tracked = _tracked_resources(config)
+    for position, qos in enumerate(accounting.qos):
         at = ("accounting", "qos", position)
         yield from unknown((*at, "preempt"), qos.preempt, names, "a QOS", "accounting.qos")
         yield from _resources(tracked, at, qos)
-        if doubtful and (circle := _circle(qos.name, preempted)):
+        if has_circle and (circle := _circle(qos.name, preempted)):
             yield Finding(
                 id="qos-circle",
                 at=(*at, "preempt"),
@@ -238,7 +239,8 @@ def _database(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _preemption(config: ClusterConfig) -> Iterator[Finding]:
-    """slurmctld does not start with preempt/qos and PreemptMode=OFF, and another PreemptType forgets what QOS say."""
+    """Check parameters of preemption: slurmctld does not start with preempt/qos and PreemptMode=OFF, and another
+    PreemptType ignores the `preempt` of QOS."""
     fits = {"preempttype": ("preempt/qos",), "preemptmode": ("CANCEL", "REQUEUE", "SUSPEND,GANG")}
     for name, value in config.slurm.extra.items():
         allowed = fits.get(name.lower())
@@ -252,14 +254,14 @@ def _preemption(config: ClusterConfig) -> Iterator[Finding]:
             )
 
 
-def _tracked(config: ClusterConfig) -> list[str]:
+def _tracked_resources(config: ClusterConfig) -> list[str]:
     kinds = {gpu.type for nodeset in config.nodesets.values() if (gpu := roster.nodeset_gpu(config, nodeset))}
     gpus = ["gres/gpu", *(f"gres/gpu:{kind}" for kind in sorted(kinds))] if kinds else []
     return ["cpu", "mem", "node", "billing", "energy", "fs/disk", *gpus]
 
 
 def _resources(tracked: list[str], at: Location, qos: Qos) -> Iterator[Finding]:
-    """sacctmgr refuses a limit on what slurmctld does not track, which would only show on the running cluster."""
+    """Check that slurmctld tracks the resources of a QOS's limits. On the cluster, sacctmgr would refuse others."""
     for key in ("max_tres_per_job", "max_tres_per_user", "grp_tres"):
         for name in getattr(qos, key):
             if name not in tracked:
@@ -272,10 +274,10 @@ def _resources(tracked: list[str], at: Location, qos: Qos) -> Iterator[Finding]:
                 )
 
 
-def _twice(key: str, names: list[str]) -> Iterator[Finding]:
-    seen: set[str] = set()
+def _duplicate_names(key: str, names: list[str]) -> Iterator[Finding]:
+    earlier: set[str] = set()
     for position, name in enumerate(names):
-        if name in seen:
+        if name in earlier:
             yield Finding(
                 id="accounting-name-twice",
                 at=("accounting", key, position, "name"),
@@ -283,30 +285,30 @@ def _twice(key: str, names: list[str]) -> Iterator[Finding]:
                 allowed="each name once",
                 todo="remove or rename one of the two",
             )
-        seen.add(name)
+        earlier.add(name)
 
 
-def _circle(name: str, named: Mapping[str, tuple[str, ...]]) -> list[str]:
-    # [a, b, a], or nothing.
+def _circle(name: str, references: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return a circle of references through a name, such as [a, b, a]; empty if there is none."""
     came_from: dict[str, str] = {}
     waiting = [name]
     while waiting:
-        at = waiting.pop()
-        for below in named.get(at, ()):
-            if below == name:
-                path = [at]
+        current = waiting.pop()
+        for target in references.get(current, ()):
+            if target == name:
+                path = [current]
                 while path[-1] != name:
                     path.append(came_from[path[-1]])
                 return [*reversed(path), name]
-            if below not in came_from:
-                came_from[below] = at
-                waiting.append(below)
+            if target not in came_from:
+                came_from[target] = current
+                waiting.append(target)
     return []
 
 
-def _has_circle(named: Mapping[str, tuple[str, ...]]) -> bool:
+def _has_circle(references: Mapping[str, tuple[str, ...]]) -> bool:
     try:
-        TopologicalSorter(named).prepare()
+        TopologicalSorter(references).prepare()
     except CycleError:
         return True
     return False

@@ -1,4 +1,4 @@
-"""Ways to ask a cloud for a machine: exactly one of them, with the settings that it alone can take."""
+"""Capacities: the ways in which a machine is bought from a cloud, each with the settings that only it can have."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -69,7 +69,7 @@ class Reservation(Section):
 
     @model_serializer
     def _as_written(self) -> Any:  # noqa: ANN401 - a name, or a mapping
-        """A name alone stays one, in a stack's outputs too."""
+        """Write a name alone as a text, also in a stack's outputs."""
         if self.placement_policy is None:
             return self.name
         return {"name": self.name, "placement_policy": self.placement_policy}
@@ -87,7 +87,7 @@ class Calendar(Section):
 
     @model_serializer
     def _as_written(self) -> Any:  # noqa: ANN401 - a name, or a mapping
-        """A name alone stays one, in a stack's outputs too."""
+        """Write a name alone as a text, also in a stack's outputs."""
         return self.name if self.ends is None else {"name": self.name, "ends": self.ends}
 
 
@@ -107,7 +107,7 @@ class Flex(Section):
 
 
 WORDS = ("on_demand", "spot", "flex")
-"""Ways that need no settings: the word alone is the way with its defaults."""
+"""Ways that need no settings. The word alone stands for the way with its defaults."""
 
 
 class Capacity(Section):

@@ -107,28 +107,28 @@ class ClusterConfig(Section):
     _nodes_release: str = PrivateAttr(default="")
 
     def section(self, kind: type[S]) -> S | None:
-        """A platform's own section, by its class; None where the file does not have it."""
-        return next((one for _, one in self if isinstance(one, kind)), None)
+        """Return a platform's own section, by its class; None if the file does not have it."""
+        return next((value for _, value in self if isinstance(value, kind)), None)
 
     @property
     def slurm_version(self) -> str:
-        """Slurm's release, such as 22.05: what the configuration says, else what the platform or the image has."""
-        of_platform = (one.slurm_release for _, one in self if isinstance(one, Section))
+        """Slurm's release, such as 22.05: that of the configuration, else that of the platform or of the image."""
+        of_platform = (section.slurm_release for _, section in self if isinstance(section, Section))
         return self.slurm.version or next(filter(None, of_platform), IMAGES[self.image.base].slurm_versions[0])
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Packages of the distribution that machines have beyond the usual ones: those of `image.packages`, and those
-        that other sections need."""
+        """Additional packages of the distribution on machines: those of `image.packages`, and those that other sections
+        need."""
         return (*self.image.packages, *(MONITORING if self.monitoring else ()))
 
     @property
     def nodes_release(self) -> str:
-        """The release that nodes may run while an upgrade is under way; empty at other times. Not of the stack file."""
+        """The release that nodes may still run during an upgrade; empty at other times. It is not in the stack file."""
         return self._nodes_release
 
     def with_nodes_release(self, release: str) -> "ClusterConfig":
-        """This configuration, for a cluster whose nodes may run an earlier release still."""
+        """Return this configuration, for a cluster whose nodes may still run an earlier release."""
         copy = self.model_copy()
-        copy._nodes_release = release  # noqa: SLF001 - its own
+        copy._nodes_release = release  # noqa: SLF001 - of the same class
         return copy

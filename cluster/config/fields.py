@@ -1,4 +1,4 @@
-"""Lookups in the models: the section at a place of the file, and the docstrings of its keys."""
+"""Lookups in the models: the section at a place of the file, patterns of fields, and the docstrings of keys."""
 
 import ast
 import inspect
@@ -15,19 +15,19 @@ from cluster.config.section import Section, Slurm, metadata
 from cluster.findings import Location, flow
 
 MEMBER = ".*"
-"""Stands in a pattern for a name that the file's author chose."""
+"""In a pattern, a name that the file's author chose."""
 
 
 def section_at(root: type[Section], location: Location) -> type[Section] | None:
-    """The section whose keys stand at a location below `root`; None where there is none."""
+    """Return the section whose keys are at a location below `root`; None if there is none."""
     current: list[Any] = [root]
     for step in location:
-        current = [form for one in current for form in _forms(_below(one, step))]
-    return next((one for one in current if isinstance(one, type) and issubclass(one, Section)), None)
+        current = [form for kind in current for form in _forms(_type_below(kind, step))]
+    return next((kind for kind in current if isinstance(kind, type) and issubclass(kind, Section)), None)
 
 
-def _below(kind: Any, step: str | int) -> Any:  # noqa: ANN401 - annotations are of any type
-    """The type at a key or a position of a value of a type; None where there is none."""
+def _type_below(kind: Any, step: str | int) -> Any:  # noqa: ANN401 - annotations are of any type
+    """Return the type at a key, or a position, of values of a type; None if there is none."""
     if isinstance(kind, type) and issubclass(kind, Section):
         field = kind.model_fields.get(str(step))
         return field and unwrap(field.annotation)
@@ -35,30 +35,31 @@ def _below(kind: Any, step: str | int) -> Any:  # noqa: ANN401 - annotations are
 
 
 def _forms(kind: Any) -> Iterator[Any]:  # noqa: ANN401 - annotations are of any type
-    """The types of a union, such as that of a field with two forms; of every other type itself."""
+    """Yield the types of a union, such as that of a field with two forms, or else the type itself."""
     if get_origin(kind) in (Union, types.UnionType):
-        for one in get_args(kind):
-            yield from _forms(unwrap(one))
+        for member in get_args(kind):
+            yield from _forms(unwrap(member))
     elif kind is not None:
         yield kind
 
 
 def patterns(section: type[Section], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Every field of a section and of those below it, by its pattern: `users.*.uid` for any user's."""
+    """Yield the fields of a section and of those below it, each with its pattern: `users.*.uid` for any user's uid."""
     for key, info in section.model_fields.items():
-        here, below = f"{above}{key}", member_section(info)
-        yield here, info
-        if below:
-            yield from patterns(below, f"{here}{MEMBER}.")
+        pattern, member = f"{above}{key}", member_section(info)
+        yield pattern, info
+        if member:
+            yield from patterns(member, f"{pattern}{MEMBER}.")
         elif is_section(info.annotation):
-            yield from patterns(unwrap(info.annotation), f"{here}.")
+            yield from patterns(unwrap(info.annotation), f"{pattern}.")
 
 
 def edit_patterns(section: type[Section]) -> Iterator[str]:
-    """Patterns of what an edit can be of: a field with a value, a section or a member that is added or removed."""
+    """Yield the patterns that an edit can have: those of fields with a value, and of sections and members, which can be
+    added or removed."""
     for pattern, info in patterns(section):
         if pattern.endswith(f"{MEMBER}.name"):
-            continue  # another name is another member
+            continue  # with another name it is another member
         if member_section(info):
             yield f"{pattern}{MEMBER}"
         elif is_section(info.annotation):
@@ -70,7 +71,8 @@ def edit_patterns(section: type[Section]) -> Iterator[str]:
 
 @cache
 def conf_fields(model: type[Section]) -> tuple[tuple[str, Slurm], ...]:
-    """Dotted path of every field that sets a parameter of slurm.conf, and the parameter; members have other lines."""
+    """Return dotted path and parameter of every field that sets one of slurm.conf. Members are left out, because they
+    set parameters of other lines."""
     return tuple(
         (pattern, slurm)
         for pattern, info in patterns(model)
@@ -79,20 +81,20 @@ def conf_fields(model: type[Section]) -> tuple[tuple[str, Slurm], ...]:
 
 
 def member_section(info: FieldInfo) -> type[Section] | None:
-    """The section of each member, where a field holds a mapping or a list of sections."""
+    """Return the section of the members, if a field is a mapping or a list of sections."""
     kind = unwrap(info.annotation)
-    found = _member(kind) if get_origin(kind) in (tuple, dict, Mapping) else None
-    return found if is_section(found) else None
+    member = _member(kind) if get_origin(kind) in (tuple, dict, Mapping) else None
+    return member if is_section(member) else None
 
 
 def is_section(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of any type
-    """Return whether a field holds a section whose fields are edited one by one."""
+    """Return whether a type is a section whose fields are edited one by one."""
     kind = unwrap(annotation)
     return isinstance(kind, type) and issubclass(kind, Section) and not kind.one_value
 
 
 def unwrap(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any type
-    """The type behind Annotated and `| None`."""
+    """Return the type without Annotated and `| None`."""
     if get_origin(annotation) is Annotated:
         return unwrap(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -102,7 +104,7 @@ def unwrap(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any typ
 
 
 def is_optional(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of any type
-    """Return whether a key may be left out, so that there is nothing of its kind."""
+    """Return whether a type allows None."""
     if get_origin(annotation) is Annotated:
         return is_optional(get_args(annotation)[0])
     return type(None) in get_args(annotation)
@@ -117,14 +119,14 @@ def _member(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any ty
 
 
 def explicit(section: Section, key: str) -> Any:  # noqa: ANN401 - a field may be anything
-    """The value of a field, unless it is the default; None otherwise."""
+    """Return the value of a field; None if it is the default."""
     value = getattr(section, key)
     default = type(section).model_fields[key].get_default(call_default_factory=True, validated_data={})
     return None if value == default else value
 
 
 def as_written(value: Any) -> str:  # noqa: ANN401 - a field may be anything
-    """A value as the file has it."""
+    """Return a value as text, in the form that it has in a file."""
     if isinstance(value, Section):
         value = value.model_dump(exclude_none=True, exclude_defaults=True)
     if isinstance(value, tuple):
@@ -133,7 +135,7 @@ def as_written(value: Any) -> str:  # noqa: ANN401 - a field may be anything
 
 
 def description(root: type[Section], location: Location) -> str:
-    """The models' text about the key at a location, with an example if they have one."""
+    """Return the description of the key at a location, with an example if it has one."""
     section = section_at(root, location[:-1])
     field = section.model_fields.get(str(location[-1])) if section and location else None
     if section is None or field is None:
@@ -144,23 +146,24 @@ def description(root: type[Section], location: Location) -> str:
 
 @cache
 def texts(section: type[Section]) -> dict[str, str]:
-    """The text under each field of a section and of those that it is derived from, by the field's name.
+    """Return the docstrings under the fields of a section and of its base classes, by the field's name.
 
-    Read from the source when it is asked for, which is when something is wrong or the schema is written: pydantic would
-    do it for every class at every start, which takes a tenth of a second.
+    They are read from the source when they are needed, for errors and for the schema. pydantic would read them for
+    every class at every start, which takes a tenth of a second.
     """
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for kind in reversed(section.__mro__):
         if issubclass(kind, Section) and kind is not Section:
-            found |= _under_fields(kind)
-    return found
+            docstrings |= _under_fields(kind)
+    return docstrings
 
 
 def _under_fields(kind: type) -> dict[str, str]:
+    """Return the docstrings under the fields in the source of one class."""
     try:
         source = inspect.getsource(kind)
     except OSError:
-        return {}  # derived by cluster.load
+        return {}  # a class without source, which cluster.load has derived
     (definition,) = ast.parse(textwrap.dedent(source)).body
     body = definition.body if isinstance(definition, ast.ClassDef) else []
     return {

@@ -1,4 +1,4 @@
-"""The effect of an edit of a field on running jobs: in the field's own annotation, or found by a named rule."""
+"""Annotations of a field with the effect of its edits on running jobs, or with the name of a rule that returns it."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -25,12 +25,12 @@ class Effect(str, Enum):
 
     @property
     def harm(self) -> int:
-        """Position in the order of harm."""
+        """The position in the order of harm."""
         return list(Effect).index(self)
 
     @property
     def sentence(self) -> str:
-        """The effect in a sentence, for an edit whose worst effect this is."""
+        """The effect as a sentence, for an edit whose worst effect this is."""
         return _SENTENCES[self]
 
 
@@ -53,7 +53,7 @@ class Impact:
     command: str = UP
     """`{stack}` stands for the stack's name."""
     by_image: bool = False
-    """True if machines get another image, which they do in the steps of cluster/impact/upgrade.py."""
+    """True if machines get another image, in the steps of cluster/impact/upgrade.py."""
 
 
 NoEffect = partial(Impact, Effect.NOTHING)
@@ -66,13 +66,13 @@ Refuse = partial(Impact, Effect.REFUSED, command="./hpc destroy {stack} && ./hpc
 
 @dataclass(frozen=True)
 class ByRule:
-    """An impact that depends on the edit: a function of cluster/impact/rules.py, by its name.
+    """An impact that depends on the edit: the name of a function of cluster/impact/rules.py.
 
-    An impact or a rule also holds for fields below the one that it is written at, unless they have one of their own.
+    An impact or a rule also holds for fields below the annotated one, unless they have one of their own.
     """
 
     name: str
 
 
 class Members(ByRule):
-    """An impact of adding or removing a member of a mapping or a list; fields of the member don't inherit it."""
+    """The impact of adding or removing a member of a mapping or a list. Fields of the member do not inherit it."""

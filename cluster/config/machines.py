@@ -106,7 +106,7 @@ class Login(OnController):
 
 
 MOST_WAYS = 10
-"""Ways in which the machines of one nodeset are asked for (ours)."""
+"""Most entries of a nodeset's list of capacities (ours)."""
 
 
 class Elastic(Section):
@@ -203,12 +203,12 @@ class Nodeset(OnController):
 
     @property
     def most(self) -> int:
-        """Nodes in Slurm: static and elastic ones."""
+        """The number of nodes in Slurm, static and elastic."""
         return self.count.max if isinstance(self.count, Elastic) else self.count
 
     @property
     def static(self) -> int:
-        """Nodes whose machines Pulumi creates: the first ones."""
+        """The number of nodes whose machines Pulumi creates: the first ones."""
         return self.count.min if isinstance(self.count, Elastic) else self.count
 
     @property
@@ -218,12 +218,12 @@ class Nodeset(OnController):
 
     @property
     def idle_seconds(self) -> int:
-        """Time that an elastic node is idle before its machine is deleted."""
+        """Seconds that an elastic node is idle before its machine is deleted."""
         return duration_seconds(self.idle) if self.idle else IDLE_SECONDS
 
     @property
     def ways(self) -> tuple[Capacity, ...]:
-        """The ways in which the cloud is asked for machines, in the order in which it is tried; at least one."""
+        """The capacities in the order in which they are tried; at least one."""
         if isinstance(self.capacity, tuple):
             return self.capacity
         return (self.capacity or Capacity.model_construct(on_demand=OnDemand.model_construct()),)

@@ -49,7 +49,7 @@ class Mail(Section):
     """Its sender's address."""
     smarthost: Annotated[str, AfterValidator(_smarthost), ALERTING] = Field(examples=["smtp.example.org:587"])
     """The mail server."""
-    username: Annotated[str | None, AfterValidator(lambda one: one and _user(one)), ALERTING] = None
+    username: Annotated[str | None, AfterValidator(lambda name: name and _user(name)), ALERTING] = None
     """Account there, whose password is `hpc:mailPassword`. Default: none is needed."""
 
 
@@ -58,7 +58,7 @@ class Receivers(Section):
 
     mail: Annotated[Mail | None, ALERTING] = None
     """By mail."""
-    slack: Annotated[str | None, AfterValidator(lambda one: one and _channel(one)), ALERTING] = Field(
+    slack: Annotated[str | None, AfterValidator(lambda name: name and _channel(name)), ALERTING] = Field(
         default=None, examples=["#alerts"]
     )
     """Channel of Slack; the incoming webhook's URL is `hpc:slackUrl`."""
@@ -67,18 +67,18 @@ class Receivers(Section):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that there are: mail, slack, webhook."""
+        """The kinds that are configured, of mail, slack and webhook."""
         return tuple(name for name in ("mail", "slack", "webhook") if getattr(self, name))
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The settings of SECRETS that these need."""
+        """The settings of SECRETS that the receivers need."""
         needed = {
             "hpc:mailPassword": self.mail is not None and self.mail.username is not None,
             "hpc:slackUrl": self.slack is not None,
             "hpc:webhookUrl": self.webhook,
         }
-        return tuple(name for name, wanted in needed.items() if wanted)
+        return tuple(name for name, is_needed in needed.items() if is_needed)
 
 
 class MonitoringMachine(Section):

@@ -1,4 +1,4 @@
-"""The base of all sections of the configuration, and annotations by which a field says more about itself.
+"""The base class of all sections of the configuration, and annotations of their fields.
 
 `max_time: Annotated[SlurmTime, Slurm("MaxTime"), Reconfigure("...")]` is rendered as MaxTime, refused under the
 partition's `conf`, checked against the stack's release of Slurm, and has an impact (`cluster.config.impact`).
@@ -20,23 +20,22 @@ errors."""
 
 
 class Section(BaseModel):
-    """A part of the configuration: can't be changed once read, and refuses keys that it doesn't know.
+    """A part of the configuration. It is immutable, and refuses unknown keys.
 
-    Where it may be left out, its `model_construct` is the default: calling the class would build a validator of its
-    own for it at every start.
+    The default of a section that may be left out is its `model_construct`: calling the class would build a validator
+    for it at every start.
     """
 
     one_value: ClassVar[bool] = False
-    """True if an edit of the section is shown as one, because its keys mean nothing apart."""
+    """True if an edit of several keys is shown as one edit of the section, because its keys have no meaning apart."""
 
     stand_in: ClassVar[Mapping[str, Any]] = {}
-    """Valid values of a platform's own section, with which the rest of a file is checked where these are missing or
-    wrong. No check may find anything about them."""
+    """Valid values of a platform's own section. If the section is missing or wrong, the rest of a file is checked with
+    these. No check may report them."""
 
     @property
     def slurm_release(self) -> str | None:
-        """Slurm's release, such as 25.11, of a platform's own section where it follows from the section and not from
-        the image."""
+        """Slurm's release, such as 25.11, if a platform's own section determines it; else the image does."""
         return None
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
@@ -47,8 +46,8 @@ Value = str | int | bool | None
 
 @dataclass(frozen=True, eq=False)
 class Slurm:
-    """The parameter of Slurm's that a field sets: of PartitionName and NodeName lines below partitions and nodesets,
-    of QOS below accounting.qos, of slurm.conf elsewhere."""
+    """The parameter of Slurm that a field sets: of PartitionName and NodeName lines below partitions and nodesets, of
+    QOS below accounting.qos, of slurm.conf elsewhere."""
 
     parameter: str
     written: Mapping[Any, Value] = field(default_factory=dict)
@@ -60,32 +59,32 @@ class Slurm:
     values: Table | None = None
     """The releases of Slurm that have each of the field's values, where they differ."""
 
-    def value(self, given: Any) -> Value:  # noqa: ANN401 - a field may be of any type
-        """A field's value as Slurm reads it; None leaves the parameter out."""
-        if given in (None, ()) or given == {}:
+    def value(self, field_value: Any) -> Value:  # noqa: ANN401 - a field may be of any type
+        """Return a field's value as Slurm reads it; None leaves the parameter out."""
+        if field_value in (None, ()) or field_value == {}:
             return None
-        if isinstance(given, tuple):
-            return ",".join(given)
-        if isinstance(given, Mapping):
-            return ",".join(f"{name}={count}" for name, count in given.items())
-        given = self.written.get(given, given)
-        return given if given is None or self.form == "{}" else self.form.format(given)
+        if isinstance(field_value, tuple):
+            return ",".join(field_value)
+        if isinstance(field_value, Mapping):
+            return ",".join(f"{name}={count}" for name, count in field_value.items())
+        value = self.written.get(field_value, field_value)
+        return value if value is None or self.form == "{}" else self.form.format(value)
 
 
 Kind = TypeVar("Kind")
 
 
 def metadata(info: FieldInfo, kind: type[Kind]) -> Kind | None:
-    """A field's annotation of one kind."""
+    """Return a field's annotation of one class; None if it has none."""
     return next((note for note in info.metadata if isinstance(note, kind)), None)
 
 
 @cache
 def slurm_fields(kind: type[Section]) -> tuple[tuple[str, Slurm], ...]:
-    """Key and parameter of the section's fields that set one of Slurm's."""
-    return tuple((key, found) for key, info in kind.model_fields.items() if (found := metadata(info, Slurm)))
+    """Return key and parameter of the section's fields that set a parameter of Slurm."""
+    return tuple((key, slurm) for key, info in kind.model_fields.items() if (slurm := metadata(info, Slurm)))
 
 
 def slurm_settings(section: Section) -> dict[str, Value]:
-    """Parameter and value of each field of a section that sets one of Slurm's, in the order of the fields."""
+    """Return parameter and value of each field of a section that sets a parameter of Slurm, in order of the fields."""
     return {slurm.parameter: slurm.value(getattr(section, key)) for key, slurm in slurm_fields(type(section))}

@@ -102,7 +102,7 @@ class Rxdm(Section):
 
 
 def refuse_unpinned(url: str | None, sha256: str | None) -> None:
-    """Refuse an address without a SHA-256: its content can change at any time, and the script runs as root."""
+    """Refuse a URL without a SHA-256: its content can change at any time, and the script runs as root."""
     if url and not sha256:
         raise RefusedError(
             "sha256 beside url, e.g. {url: https://example.org/check.sh, sha256: 64 of 0-9 and a-f}",

@@ -1,4 +1,4 @@
-"""SSH public keys: their form, kind, length and fingerprint (RFC 4253 §6.6, RFC 5656 §3.1, PROTOCOL.u2f)."""
+"""SSH public keys: format, kind, length and fingerprint (RFC 4253 §6.6, RFC 5656 §3.1, PROTOCOL.u2f)."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ _BARE = "remove what can't be printed, and all but one line"
 
 def public_key(value: str) -> str:
     """Return a public key as a line of an authorized_keys file, without options."""
-    # What some program takes for the end of a line would make two keys of one there, and one of them nobody's.
+    # A character that some program reads as the end of a line would make two keys of one.
     one_line = value.strip(" \t\r\n").replace("\t", " ")
     parts = one_line.split(None, 2)
     advice = "paste the line of ~/.ssh/id_ed25519.pub (the public key, made with `ssh-keygen -t ed25519`)"
@@ -38,16 +38,16 @@ def public_key(value: str) -> str:
     except (binascii.Error, ValueError):
         raise RefusedError("the key in base64, e.g. ssh-ed25519 AAAAC3... alice@laptop", advice) from None
     kind = parts[0].encode()
-    # The blob begins with its own type, length first; a key cut short or pasted under another type shows here.
+    # The blob begins with the length and the name of its type, which detects a truncated key and another type.
     if len(blob) < 40 or blob[:4] != len(kind).to_bytes(4, "big") or blob[4 : 4 + len(kind)] != kind:
         raise RefusedError(f"a whole {parts[0]} key", f"the key is cut short or of another type: {advice}")
     return one_line
 
 
 SHORTEST_RSA = 2048
-"""Bits. NIST SP 800-131A disallows shorter ones; sshd takes them from 1024 on (sshd_config(5), RequiredRSASize)."""
+"""Bits. NIST SP 800-131A disallows shorter keys; sshd accepts 1024 and more (sshd_config(5), RequiredRSASize)."""
 LONGEST_RSA = 16384
-"""Bits; OpenSSH reads no longer ones (sshbuf.h, SSHBUF_MAX_BIGNUM)."""
+"""Bits. OpenSSH reads no longer keys (sshbuf.h, SSHBUF_MAX_BIGNUM)."""
 _POINT = {"nistp256": 65, "nistp384": 97, "nistp521": 133}
 """Bytes of an uncompressed point of each curve."""
 _NEW = "make a new pair: ssh-keygen -t ed25519"
@@ -67,12 +67,12 @@ class SshKey:
 
     @property
     def blob(self) -> str:
-        """The key itself: two lines with it are one key, whatever their comments are."""
+        """The key itself, which is the same in lines with other comments."""
         return self.line.split()[1]
 
 
 def read_key(line: str) -> SshKey:
-    """Parse one line. Raises RefusedError: it is no public key, a damaged one, or too short to be safe."""
+    """Parse one line. Raises RefusedError if it is not a public key, or if the key is damaged or too short."""
     line = public_key(line)
     kind, text, comment = (*line.split(None, 2), "")[:3]
     blob = base64.b64decode(text)
@@ -88,20 +88,20 @@ def read_key(line: str) -> SshKey:
 
 
 def _parts(blob: bytes) -> list[bytes]:
-    """The strings of a key, each after its length. Raises ValueError: one is cut short."""
-    found, at = [], 0
+    """Return the strings of a key, each of which follows its length. Raises ValueError if one is truncated."""
+    parts, at = [], 0
     while at < len(blob):
         length = int.from_bytes(blob[at : at + 4], "big")
         part = blob[at + 4 : at + 4 + length]
         if at + 4 > len(blob) or len(part) != length:
             raise ValueError
-        found.append(part)
+        parts.append(part)
         at += 4 + length
-    return found
+    return parts
 
 
 def _bits(kind: str, parts: list[bytes]) -> int:
-    """The length of the key. Raises ValueError: its parts are not those of its kind."""
+    """Return the length of a key in bits. Raises ValueError if its parts do not fit its kind."""
     more = 1 if kind.startswith("sk-") else 0  # the application, such as "ssh:"
     if kind.endswith("rsa"):
         number = int.from_bytes(parts[2], "big")

@@ -1,4 +1,4 @@
-"""Types of configuration values: a Python type, its validator, and what the JSON Schema says of it."""
+"""Types of configuration values: Python types with their validators and their JSON Schema."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
 from cluster.config import ssh_key, validators
 
-# YAML has numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
+# Strict, because YAML has numbers and truth values: a quoted "2", or yes that became text, is a mistake.
 Flag = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict()]
 Positive = Annotated[int, Strict(), Field(ge=1)]
@@ -25,7 +25,7 @@ Seconds = Annotated[int, Strict(), Field(ge=0, le=65533)]
 
 
 def text_schema(**more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON Schema's own values
-    """The JSON Schema of a text, for editors: they can check a pattern and complete an enumeration."""
+    """Return the JSON Schema of a text, by which editors check a pattern or complete an enumeration."""
     return WithJsonSchema({"type": "string", **more})
 
 

@@ -16,7 +16,7 @@ Validator = Callable[[str], str]
 
 
 def one_of(known: Collection[str], what: str, todo: str = "take one of these") -> Validator:
-    """A validator of names that a table has."""
+    """Return a validator of names of a table."""
 
     def check(value: str) -> str:
         if value not in known:
@@ -27,7 +27,7 @@ def one_of(known: Collection[str], what: str, todo: str = "take one of these") -
 
 
 def matching(pattern: str, allowed: str, todo: str) -> Validator:
-    """A validator of texts that match a pattern from their first to their last character."""
+    """Return a validator of texts that match a pattern as a whole."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
@@ -42,23 +42,23 @@ ZONE = "[a-z]+-[a-z]+[0-9]+-[a-z]"
 zone = matching(
     ZONE, "a zone, e.g. us-central1-a", "write region, - and the zone's letter: `gcloud compute zones list`"
 )
-"""Only the form: a check compares it with the zones of the machine types."""
+"""Checks only the form. Another check compares a zone with those of the machine types."""
 CLOUD_NAME = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
-"""Resources of Google Cloud (RFC 1035)."""
+"""Names of Google Cloud's resources (RFC 1035)."""
 CLOUD_PROJECT = "[a-z][-a-z0-9]{4,28}[a-z0-9]"
-"""Ids of Google Cloud's projects: neither a project's name nor its number."""
+"""Ids of Google Cloud's projects, which are neither their names nor their numbers."""
 
 
 def cloud_resource(kind: str, place: str, example: str) -> Validator:
-    """A validator of resources of Google Cloud by name, or by project and path: `regions/REGION/subnetworks`, which
-    `gcloud compute KIND list` prints."""
-    written = f"projects/PROJECT/{place}/NAME"
+    """Return a validator of resources of Google Cloud, by name, or by project and path (`place`, such as
+    `regions/REGION/subnetworks`). `gcloud compute KIND list` prints them."""
+    form = f"projects/PROJECT/{place}/NAME"
     pattern = (
-        written.replace("PROJECT", CLOUD_PROJECT).replace("NAME", CLOUD_NAME).replace("REGION", "[a-z]+-[a-z]+[0-9]+")
+        form.replace("PROJECT", CLOUD_PROJECT).replace("NAME", CLOUD_NAME).replace("REGION", "[a-z]+-[a-z]+[0-9]+")
     )
     return matching(
         f"{CLOUD_NAME}|{pattern}",
-        f"a name of 1 to 63 of a-z, 0-9 and -, e.g. {example}, or {written}",
+        f"a name of 1 to 63 of a-z, 0-9 and -, e.g. {example}, or {form}",
         f"copy it from `gcloud compute {kind} list`",
     )
 
@@ -73,7 +73,7 @@ def is_utc_time(value: str) -> bool:
 
 
 def no_list(allowed: str, todo: str) -> Callable[[Any], Any]:
-    """A validator that refuses a list where one value is allowed."""
+    """Return a validator that refuses a list, for a key that has one value."""
 
     def check(value: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
         if isinstance(value, list):
@@ -99,16 +99,16 @@ _PARTITION = re.compile(r"[A-Za-z][-_A-Za-z0-9]*")
 _UNIX_NAME = re.compile(r"[a-z_][-a-z0-9_]{0,31}")
 
 LONGEST_CLUSTER_NAME = 20
-"""The database's tables are named after the cluster, and MariaDB takes 64 characters: leaves room for any of them."""
+"""The database's tables have the cluster's name in theirs, which MariaDB limits to 64 characters."""
 LONGEST_NODESET_NAME = 40
 LONGEST_WORDS = 255
 
 REGULAR_UIDS = ((1000, 60000), (65536, 524287))
-"""Uids that Debian's login.defs and systemd (systemd.io/UIDS-GIDS) leave to people; Slurm's own user has 64030."""
+"""Uids for people by Debian's login.defs and systemd (systemd.io/UIDS-GIDS); Slurm's own user has 64030."""
 
 
 def cluster_name(value: str) -> str:
-    """A name of a cluster: first part of host names and of the database's tables."""
+    """Check the name of a cluster, which is the first part of host names and of the database's tables."""
     return _host_name_part(value, LONGEST_CLUSTER_NAME, "dev")
 
 
@@ -122,7 +122,7 @@ def _host_name_part(value: str, longest: int, example: str) -> str:
 
 
 def nodeset_name(value: str) -> str:
-    """A name of a nodeset: part of host names, and a NodeSet of slurm.conf."""
+    """Check the name of a nodeset, which is part of host names, and a NodeSet of slurm.conf."""
     if value in ("controller", "login", "default", "all", "none"):
         raise RefusedError(
             "any name but controller, login, default, all and none, e.g. cpu",
@@ -142,7 +142,7 @@ package_name = matching(
     "2 to 100 of a-z, 0-9, +, - and ., a letter or digit first and no - last, e.g. python3-mpi4py",
     "write one package in each place of the list, without version: `apt-cache search WORD` finds its name",
 )
-"""A package of Debian or Ubuntu (Debian policy 5.6.1). Not with - at its end, where apt-get reads "remove"."""
+"""A package of Debian or Ubuntu (Debian policy 5.6.1). With a - at its end, apt-get would remove it."""
 feature = matching(
     "[A-Za-z0-9_][-A-Za-z0-9_.=:]*",
     "letters, digits, _, -, . and =, e.g. h100",
@@ -170,7 +170,7 @@ def partition_name(value: str) -> str:
 
 
 def unix_name(value: str) -> str:
-    """A login name of a person, or a group of people."""
+    """Check the login name of a person, or the name of a group of people."""
     if not _UNIX_NAME.fullmatch(value):
         raise RefusedError(
             "1 to 32 of a-z, 0-9, - and _, a letter or _ first, e.g. alice", "write it as Debian's useradd takes it"
@@ -196,8 +196,7 @@ def regular_id(value: int) -> int:
 
 
 def one_line_text(value: str) -> str:
-    """Return what is said of something, on one line: Slurm's commands print it, and a terminal acts on control
-    characters."""
+    """Check that a text is one line without control characters, since Slurm's commands print it on terminals."""
     if not value.isprintable() or len(value) > LONGEST_WORDS:
         raise RefusedError(
             f"up to {LONGEST_WORDS} characters that can be printed, on one line, e.g. Everybody in the lab",
@@ -212,20 +211,20 @@ container_image = matching(
     "an image as registries name it, e.g. nvcr.io/nvidia/pytorch:24.04-py3",
     "write it with / after the registry, and without docker://",
 )
-"""Only the form (distribution/reference, its grammar of references)."""
+"""Checks only the form (distribution/reference, its grammar of references)."""
 
 
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _SYSTEM = "/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /root /run /sbin /snap /sys /tmp /usr /var".split()
 """Folders that the Filesystem Hierarchy Standard 3.0 gives to the operating system, with all that lies below."""
-_SITES_OWN = ("/var/mail", "/var/local")
-"""Folders below these that it gives to sites."""
-_OURS = ("/opt/apps/adm", "/srv/shared", "/srv/state")
-"""Cluster state and scripts (cluster_state.py, prologs.py), folders of the rehearsal and of the state disk."""
+_SITE_FOLDERS = ("/var/mail", "/var/local")
+"""Folders below these that it leaves to sites."""
+_HPC_FOLDERS = ("/opt/apps/adm", "/srv/shared", "/srv/state")
+"""Folders of the cluster state and of scripts (cluster_state.py, prologs.py), of rehearsals and of the state disk."""
 
 
 def read_network(value: str, allowed: str) -> ipaddress.IPv4Network:
-    """The network that a text names, host bits ignored."""
+    """Parse a network, without regard to host bits. Raises RefusedError."""
     try:
         return ipaddress.IPv4Network(value, strict=False)
     except ValueError:
@@ -233,7 +232,7 @@ def read_network(value: str, allowed: str) -> ipaddress.IPv4Network:
 
 
 def private_network(value: str) -> str:
-    """A private IPv4 network in CIDR notation, without host bits."""
+    """Check a private IPv4 network in CIDR notation, without host bits."""
     example = "a private IPv4 network, e.g. 10.77.0.0/20"
     network = read_network(value, example)
     if "/" not in value:
@@ -247,7 +246,7 @@ def private_network(value: str) -> str:
 
 
 def source_network(value: str) -> str:
-    """A network that connections come from, without host bits."""
+    """Check a network that connections come from, without host bits."""
     example = "an IPv4 network, e.g. 10.0.0.0/8 or 203.0.113.7/32"
     network = read_network(value, example)
     if str(network) != value:
@@ -256,7 +255,7 @@ def source_network(value: str) -> str:
 
 
 def public_network(value: str) -> str:
-    """A network from which people come; never the whole world."""
+    """Check a network from which people log in, which must not be the whole internet."""
     example = "the networks of those who log in, e.g. 203.0.113.7/32"
     network = read_network(value, example)
     if network.prefixlen < 8:
@@ -267,7 +266,7 @@ def public_network(value: str) -> str:
 
 
 def server_address(value: str) -> str:
-    """The private IPv4 address of a server."""
+    """Check the private IPv4 address of a server."""
     try:
         address = ipaddress.IPv4Address(value)
     except ValueError:
@@ -281,7 +280,7 @@ def server_address(value: str) -> str:
 
 
 def cluster_cidr(value: str) -> str:
-    """A private network big enough for a cluster's address plan."""
+    """Check a private network that is large enough for a cluster's address plan."""
     prefix = ipaddress.IPv4Network(private_network(value)).prefixlen
     if prefix > 26:
         raise RefusedError("a private IPv4 network of /8 to /26, e.g. 10.77.0.0/20", "take a larger network")
@@ -289,10 +288,10 @@ def cluster_cidr(value: str) -> str:
 
 
 def mount_point(value: str) -> str:
-    """A directory that may be replaced by a shared one."""
+    """Check a directory over which a shared one can be mounted."""
     path = absolute_path(value)
-    taken = path == "/srv" or any(is_within(path, folder) for folder in (*_SYSTEM, *_OURS))
-    if taken and not any(is_within(path, folder) for folder in _SITES_OWN):
+    taken = path == "/srv" or any(is_within(path, folder) for folder in (*_SYSTEM, *_HPC_FOLDERS))
+    if taken and not any(is_within(path, folder) for folder in _SITE_FOLDERS):
         raise RefusedError(
             "a directory that neither the operating system nor the set-up needs: at the top, or below /home, /opt, "
             "/mnt, /media or /srv, e.g. /data or /opt/apps",
@@ -307,7 +306,7 @@ def is_within(inner: str, outer: str) -> bool:
 
 
 def absolute_path(value: str) -> str:
-    """A path from the root."""
+    """Check an absolute path."""
     if not _PATH.fullmatch(value) or any(part in (".", "..") for part in value.split("/")):
         raise RefusedError(
             "an absolute path of letters, digits, ., _ and -, e.g. /opt/apps",
@@ -319,16 +318,16 @@ def absolute_path(value: str) -> str:
 _SLURM_TIME = re.compile(
     r"(?:[0-9]+-[0-9]+(?::[0-5]?[0-9]){0,2}|[0-9]+(?::[0-5]?[0-9]){0,2}|infinite|INFINITE|UNLIMITED|unlimited)"
 )
-# Of all that others take for line ends or blanks, nothing; # begins a comment, and a \ at the end joins two lines.
+# No line ends and blanks of any program except the space. # begins a comment, and a \ at the end joins two lines.
 _PLAIN = re.compile(r"[ !$-~]*[ !$-\[\]-~]")
 
 _LONGEST_TIME = 40
 NODE_SIZES = ("CPUs", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory", "MemSpecLimit")
-"""Parameters of a NodeName line that other values are computed from."""
+"""Parameters of a NodeName line from which other values are computed."""
 
 
 def quoted(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
-    """Refuse bare numbers: YAML 1.1 readers turn an unquoted 12:00:00 into 43200, which Slurm would take as minutes."""
+    """Refuse numbers: YAML 1.1 readers turn an unquoted 12:00:00 into 43200, which Slurm would read as minutes."""
     if isinstance(value, int | float):
         raise RefusedError(
             'a time in quotes, e.g. "12:00:00", "7-00:00:00" or "30" (minutes)', "put the value in quotes"
@@ -337,7 +336,7 @@ def quoted(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
 
 
 def scalar(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
-    """A value of a parameter of slurm.conf."""
+    """Check a value of a parameter of slurm.conf."""
     if not isinstance(value, str | int):
         raise RefusedError(
             "text, a whole number, true or false, e.g. 10", "write the value as slurm.conf should have it"
@@ -359,7 +358,7 @@ def node_count(value: int) -> int:
 
 
 def node_conf(value: Mapping[str, object]) -> Mapping[str, object]:
-    """Overrides of a NodeName line: sizes are whole numbers."""
+    """Check overrides of a NodeName line: sizes are whole numbers."""
     for key, size in value.items():
         name = NODE.canonical(key)
         if name not in NODE_SIZES:
@@ -384,13 +383,13 @@ def duration(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
 
 
 def duration_seconds(value: str) -> int:
-    """Seconds of a time such as 10m."""
-    found = _DURATION.fullmatch(value)
-    return int(found[1]) * _UNITS[found[2]] if found else 0
+    """Return the seconds of a time such as 10m; 0 if it is not one."""
+    match = _DURATION.fullmatch(value)
+    return int(match[1]) * _UNITS[match[2]] if match else 0
 
 
 def slurm_time(value: str) -> str:
-    """A time limit as slurm.conf and sacctmgr read it."""
+    """Check a time limit of slurm.conf and sacctmgr, and return it in upper case if it is a word."""
     if len(value) > _LONGEST_TIME or not _SLURM_TIME.fullmatch(value):
         raise RefusedError(
             "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] or INFINITE, "
@@ -408,7 +407,7 @@ def slurm_time(value: str) -> str:
 
 
 def minutes(limit: str) -> float:
-    """A time limit of Slurm's in minutes; infinity for none."""
+    """Return a time limit of Slurm in minutes; infinity for none."""
     if limit in ("INFINITE", "UNLIMITED"):
         return float("inf")
     days, _, rest = limit.rpartition("-") if "-" in limit else ("", "", limit)
@@ -434,15 +433,14 @@ _FILE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 RXDM = "rxdm"
 """Name of the script that `slurm.rxdm` stages; no other script can have it."""
 
-HEALTH = "00-hpc-health"
-HEALTH_LAST = "zz-hpc-health"
-"""Name of the script that `slurm.health` stages; no other script can have it."""
+HEALTH, HEALTH_LAST = "00-hpc-health", "zz-hpc-health"
+"""Names of the script that `slurm.health` stages; no other script can have them."""
 GPU_JOBS = "zz-hpc-gpu-jobs"
 """Name of the script that `monitoring` stages for clusters with GPUs; no other script can have it."""
 
 
 def script_name(value: str) -> str:
-    """A name of a script: a file name, and its place in the order in which scripts run."""
+    """Check the name of a script, which is a file name. Scripts run in the order of their names."""
     if not _NAME.fullmatch(value):
         raise RefusedError(
             "1 to 63 of a-z, 0-9, - and _, a letter or digit first, e.g. 10-gpu-check",
@@ -460,7 +458,7 @@ def script_name(value: str) -> str:
 
 
 def script_file(value: str) -> str:
-    """A path to a file beside the project, or from the root of the machine that `up` runs on."""
+    """Check a path from the project's folder, or an absolute one on the machine that `up` runs on."""
     if not _FILE.fullmatch(value) or any(part in (".", "..") for part in value.split("/")):
         raise RefusedError(
             "a path of letters, digits, ., _ and -, from the project's folder or from the root, e.g. scripts/check.sh",
@@ -473,12 +471,12 @@ def script_url(value: str) -> str:
     example = "https://HOST/PATH without user and password, e.g. https://example.org/2f0f03f/check.sh"
     try:
         parts = urlsplit(value)
-        whole = parts.scheme == "https" and parts.hostname and parts.path.strip("/")
-        spare = parts.username or parts.password or parts.fragment
+        complete = parts.scheme == "https" and parts.hostname and parts.path.strip("/")
+        excess = parts.username or parts.password or parts.fragment
         _ = parts.port
     except ValueError:
         raise RefusedError(example, "write the address as a browser shows it") from None
-    if not whole or spare or not value.isascii() or any(not char.isprintable() or char == " " for char in value):
+    if not complete or excess or not value.isascii() or any(not char.isprintable() or char == " " for char in value):
         raise RefusedError(example, "write an https address; others could be read or changed on the way")
     return value
 
@@ -498,23 +496,23 @@ def script_text(value: str) -> str:
 
 
 LUA_FUNCTIONS = ("slurm_job_submit", "slurm_job_modify")
-"""Functions that the plugin requires; slurmctld does not start without (req_fxns of src/plugins/job_submit/lua)."""
+"""Functions without which slurmctld does not start (req_fxns of src/plugins/job_submit/lua)."""
 
 
 def lua_text(value: str) -> str:
-    """A whole job_submit.lua; only Lua on the controller can check its grammar."""
-    odd = sorted({char for char in value if not char.isprintable() and char not in "\t\n"})
-    if odd:
-        raise RefusedError("lines of printable characters", f"remove {', '.join(ascii(char) for char in odd)}")
-    if lacking := [name for name in LUA_FUNCTIONS if name not in value]:
+    """Check a job_submit.lua for characters and functions. Its grammar is checked by Lua on the controller."""
+    hidden = sorted({char for char in value if not char.isprintable() and char not in "\t\n"})
+    if hidden:
+        raise RefusedError("lines of printable characters", f"remove {', '.join(ascii(char) for char in hidden)}")
+    if missing := [name for name in LUA_FUNCTIONS if name not in value]:
         raise RefusedError(
             f"Lua that defines {' and '.join(LUA_FUNCTIONS)}",
-            f"add {' and '.join(lacking)}; one that lets everything pass is `function {lacking[0]}() return "
+            f"add {' and '.join(missing)}; one that lets everything pass is `function {missing[0]}() return "
             "slurm.SUCCESS end`",
         )
     return value
 
 
 def is_script(text: str) -> bool:
-    """Return whether the kernel would start it: its first line names an interpreter."""
+    """Return whether the kernel can start a text as a program: its first line has an interpreter."""
     return text.startswith("#!/") and "\0" not in text

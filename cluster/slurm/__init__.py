@@ -1,1 +1,1 @@
-"""Slurm's files, from configuration to text: pure functions, the same text for the same configuration."""
+"""Slurm's files, rendered from the configuration by pure functions: the same configuration gives the same text."""

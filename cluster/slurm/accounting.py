@@ -13,50 +13,49 @@ from scripts.node.interface import Accounting, Restore
 
 
 def desired(config: ClusterConfig) -> Accounting:
-    """Everything the database must hold.
+    """Return everything that the database must have.
 
-    Accounts come after their parents, and QOS after those that they preempt. Limits of a QOS carry sacctmgr's own
-    option names, with their values as text; an option that is not there is not limited. A user's QOS come default
-    first; without any, the user has `normal`.
+    Accounts come after their parents, and QOS after those that they preempt. Limits of a QOS have sacctmgr's option
+    names, with values as text; without the option there is no limit. The first QOS of a user is the default; a user
+    without any has `normal`.
     """
     return {
         "cluster": config.name,
-        "accounts": [_account(row) for row in _in_order(accounts(config), lambda row: [row.parent])],
+        "accounts": [_account(row) for row in _after_references(accounts(config), lambda row: [row.parent])],
         "users": [_user(config, user) for user in config.users],
-        "qos": [_qos(row) for row in _in_order(config.accounting.qos, lambda row: row.preempt)],
+        "qos": [_qos(row) for row in _after_references(config.accounting.qos, lambda row: row.preempt)],
     }
 
 
 def restore_request(file: str, sha256: str, config: ClusterConfig) -> str:
-    """Input of phase `restore`: an uploaded backup, and what the database must hold of the stack then."""
+    """Return the input of phase `restore`: an uploaded backup, and what the database must have after it."""
     return json.dumps(Restore(file=file, sha256=sha256, desired=desired(config)))
 
 
 _Named = TypeVar("_Named", Account, Qos)
 
 
-def _in_order(given: Sequence[_Named], needs: Callable[[_Named], Iterable[str | None]]) -> list[_Named]:
-    """Each member after those that it names, since sacctmgr refuses a name that it does not have yet."""
+def _after_references(members: Sequence[_Named], needs: Callable[[_Named], Iterable[str | None]]) -> list[_Named]:
+    """Return each member after those that it names, since sacctmgr refuses a name that it does not have yet."""
     ordered: list[_Named] = []
-    waiting = list(given)
+    waiting = list(members)
     while waiting:
-        late = {member.name for member in waiting}
-        ready = [
-            member for member in waiting if not late & set(needs(member))
-        ] or waiting  # parsing has refused circles
+        names = {member.name for member in waiting}
+        # Parsing has refused circles, so there is always one.
+        ready = [member for member in waiting if not names & set(needs(member))] or waiting
         ordered += ready
         waiting = [member for member in waiting if member not in ready]
     return ordered
 
 
 def _account(account: Account) -> dict[str, Any]:
-    known: dict[str, Any] = {
+    row: dict[str, Any] = {
         "name": account.name,
         "parent": account.parent or "root",
         "description": account.description or account.name,
         "organization": account.organization or account.parent or account.name,
     }
-    return known | ({"fairshare": account.fairshare} if account.fairshare else {})
+    return row | ({"fairshare": account.fairshare} if account.fairshare else {})
 
 
 def _user(config: ClusterConfig, user: User) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Slurm's files, from configuration to text: all that the controller serves, and slurmdbd.conf."""
+"""The text of Slurm's files: those that the controller serves, and slurmdbd.conf."""
 
 import hashlib
 import re
@@ -16,10 +16,10 @@ _PLAIN = re.compile(r"^[A-Za-z0-9_.!%*+,:;<>?@^~-]+$")
 
 
 def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Text of each file that the controller serves, by file name, but topology.conf, which the controller itself writes
-    as it has the places of nodes.
+    """Return the text of each file that the controller serves, by file name, except topology.conf: the controller
+    writes it, because it has the places of nodes.
 
-    `addresses` (machine name to address) are written into slurm.conf; without them, names must resolve.
+    `addresses` (machine name to address) are written into slurm.conf. Without them, names must resolve.
     """
     lua = config.slurm.job_submit_lua
     return {
@@ -32,7 +32,7 @@ def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) ->
 
 
 def digest(files: Mapping[str, str]) -> str:
-    """SHA-256 (hex) over names and contents; changes if and only if a file does."""
+    """Return the SHA-256 (hex) of names and contents."""
     total = hashlib.sha256()
     for name in sorted(files):
         for part in (name, files[name]):
@@ -42,13 +42,13 @@ def digest(files: Mapping[str, str]) -> str:
 
 
 def render_gres(config: ClusterConfig) -> str:
-    """Text of gres.conf: which device files are which GPUs."""
+    """Return the text of gres.conf: the device files of the GPUs."""
     lines: list[str] = []
-    # Slurm's own plugin, which needs no library. Where tasks are not bound, cores of GPUs mean nothing, and a host's
-    # own GPUs are none of a rehearsal's.
+    # From 24.11 on Slurm has a plugin that needs no library. It is not used where tasks are not bound: cores near a GPU
+    # have no effect there, and the GPUs of a rehearsal's host do not belong to the cluster.
     detected = registry.get(config.platform).slurm.bind_tasks and config.slurm_version >= "24.11"
-    for name, one in config.nodesets.items():
-        gpu = nodeset_gpu(config, one)
+    for name, section_ in config.nodesets.items():
+        gpu = nodeset_gpu(config, section_)
         if gpu is None:
             continue
         if detected and not lines:
@@ -66,7 +66,7 @@ def render_gres(config: ClusterConfig) -> str:
 
 
 def render_cgroup(config: ClusterConfig) -> str:
-    """Text of cgroup.conf: what a job is kept within."""
+    """Return the text of cgroup.conf: the limits of a job's processes."""
     confined = registry.get(config.platform).slurm.confine_cores
     cores = Group(
         title="Confinement",
@@ -79,8 +79,8 @@ def render_cgroup(config: ClusterConfig) -> str:
         ),
         settings={
             "CgroupPlugin": "autodetect",
-            # From 26.05 on cgroups have another name, which the health check of GPUs and DCGM's tools do not know
-            # (cgroup.conf(5)). An older slurmd refuses the key.
+            # From 26.05 on cgroups have another name by default, which the health check of GPUs and DCGM's tools do
+            # not find (cgroup.conf(5)). An older slurmd refuses the key.
             "CgroupJobIdPaths": True if (config.nodes_release or config.slurm_version) >= "26.05" else None,
             "ConstrainCores": confined,
             "ConstrainRAMSpace": True,
@@ -92,9 +92,9 @@ def render_cgroup(config: ClusterConfig) -> str:
 
 
 def render_slurmdbd(config: ClusterConfig, password: str) -> str:
-    """Text of slurmdbd.conf.
+    """Return the text of slurmdbd.conf.
 
-    Raises ValueError for a password with characters that Slurm's parser would read as its own (spaces, quotes, #, =).
+    Raises ValueError for a password with characters that have a meaning for Slurm's parser (spaces, quotes, #, =).
     """
     if not _PLAIN.match(password):
         raise ValueError("database password: letters, digits and _.!%*+,:;<>?@^~- only; generate it without others")

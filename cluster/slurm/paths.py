@@ -1,4 +1,4 @@
-"""Slurm's folders and files, and the ports it listens on: the same on every machine of every platform."""
+"""Slurm's folders, files and ports, which are the same on every machine of every platform."""
 
 CONFIG = "/etc/slurm"
 STATE = "/var/spool/slurmctld"
@@ -9,27 +9,27 @@ RUN = "/run/slurm"
 ARCHIVE = "/var/spool/slurmdbd"
 """The folder to which slurmdbd writes job records before it purges them; its default, /tmp, would lose them."""
 KEPT = (STATE, ARCHIVE, "/var/lib/mysql")
-"""Folders that the controller keeps on a file system that outlives its machine: one in its place goes on with jobs and
-accounting."""
+"""Folders of the controller on a file system that stays when its machine is recreated, so that jobs and accounting go
+on."""
 MAIL = "/usr/local/sbin/hpc-mail"
 """Sends a job's mail with /usr/bin/mail; scripts/node/slurm/slurmctld.py puts it on the controller."""
 SUBMISSIONS = f"{CONFIG}/submissions.lua"
-"""Notes what a job asks for, in its environment; scripts/node/slurm/slurmctld.py puts it on the controller."""
+"""Records a job's request in its environment; scripts/node/slurm/slurmctld.py puts it on the controller."""
 JOB_SUBMIT, SITE_RULES = "job_submit.lua", "job_submit_site.lua"
 """The file that slurmctld reads, beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua), and the stack's
 own rules, which that one runs."""
 CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT, SITE_RULES}
-"""Files that slurmctld hands to nobody."""
+"""Files that slurmctld does not serve to other machines."""
 REBOOT = "/usr/sbin/reboot"
-"""The program of Debian's and Ubuntu's systemd-sysv. A program and no more: of a line slurmd runs the first word alone
-for a job that asks for a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""
+"""The program of Debian's and Ubuntu's systemd-sysv, without arguments: for a job that asks for a reboot, slurmd runs
+only the first word of the line (src/slurmd/slurmd/req.c, _rpc_reboot)."""
 PROLOG, EPILOG = "/opt/apps/adm/slurm/slurm_prolog", "/opt/apps/adm/slurm/slurm_epilog"
-"""On the shared file system: what runs the stack's scripts before and after jobs."""
+"""Programs on the shared file system that run the stack's scripts before and after jobs."""
 RECONCILE = "/usr/local/lib/hpc/reconcile"
 RESUME, SUSPEND, RESUME_FAILED = (f"{RECONCILE}/{name}" for name in ("resume", "suspend", "resume-failed"))
 """Programs of slurmctld's power saving on the controller; scripts/node/reconcile puts them there."""
 AWAIT_NODES = f"{RECONCILE}/await-nodes"
-"""The PrologSlurmctld beside them: it ends when a job's nodes have booted, and the job starts at once."""
+"""The PrologSlurmctld. It ends when a job's nodes have booted, so that the job starts at once."""
 HEALTH = "/usr/local/sbin/hpc-health"
 """The HealthCheckProgram of slurmd; scripts/node/health/program.py puts it on nodes."""
 

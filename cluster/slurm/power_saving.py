@@ -1,12 +1,12 @@
-"""Slurm's power saving, by which the machines of elastic nodes come and go: slurmctld runs a program for nodes that
-jobs need, and another for nodes that have been idle.
+"""Slurm's power saving, which elastic nodes use: slurmctld runs a program for nodes that jobs need, and another for
+nodes that have been idle.
 
-The programs only write down what is asked for. The controller's reconcile service creates and deletes the machines.
+These programs only write the requests. The controller's reconcile service creates and deletes the machines.
 """
 
 from collections.abc import Mapping
 
-from cluster.catalog.slurm_releases import CONF, ENDLESS_RESUME, PARTITION, POWER_SAVING
+from cluster.catalog.slurm_releases import CONF, ENDLESS_RESUME, POWER_SAVING
 from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Value
 from cluster.roster import static_names
@@ -18,22 +18,22 @@ BOOT_SECONDS = 900
 is less than a virtual machine with eight GPUs takes. Source: cluster-toolkit,
 examples/machine-learning/a3-megagpu-8g, partition_conf."""
 QUEUED_SECONDS = 65533
-"""ResumeTimeout of nodes whose machines wait in the cloud's queue (flex start) before 25.05, from which on it may be
-INFINITE: the most that fits into 16 bits, 18 hours. The reconcile service looks after those that do not boot."""
+"""ResumeTimeout of nodes whose machines wait in the cloud's queue (flex start) in releases before 25.05, where it can't
+be INFINITE: the most that fits into 16 bits, 18 hours. The reconcile service handles nodes that do not boot."""
 SUSPEND_SECONDS = 120
-"""SuspendTimeout: a node is not resumed before, as the machine of its name may still be there. The reconcile service
-ends it early where the machine is gone."""
+"""SuspendTimeout: a node is not resumed earlier, since its machine may still exist. The reconcile service ends the wait
+when the machine is deleted."""
 KEPT_STATES = "DRAIN,DOWN,MAINTENANCE,RESERVED"
-"""Nodes that are not suspended: a suspended one comes back without DRAIN and DOWN (idle_on_node_suspend)."""
+"""States whose nodes are not suspended: a suspended node loses DRAIN and DOWN (idle_on_node_suspend)."""
 
 
 def elastic_nodesets(config: ClusterConfig) -> list[str]:
-    """Names of the nodesets with elastic nodes."""
+    """Return the names of the nodesets with elastic nodes."""
     return [name for name, section in config.nodesets.items() if section.elastic]
 
 
 def repaired_nodesets(config: ClusterConfig) -> list[str]:
-    """Names of the nodesets without elastic nodes whose machines the reconcile loop repairs."""
+    """Return the names of the nodesets without elastic nodes whose machines the reconcile loop repairs."""
     if not config.slurm.reconcile.static:
         return []
     return [
@@ -42,7 +42,7 @@ def repaired_nodesets(config: ClusterConfig) -> list[str]:
 
 
 def settings(config: ClusterConfig) -> dict[str, Value]:
-    """Parameters of slurm.conf; none where no nodeset is elastic."""
+    """Return parameters of slurm.conf; none if no nodeset is elastic."""
     if not elastic_nodesets(config):
         return {}
     static = [node for name in config.nodesets for node in static_names(config, name)]
@@ -56,38 +56,38 @@ def settings(config: ClusterConfig) -> dict[str, Value]:
         "SuspendTime": "INFINITE",
         "SuspendTimeout": SUSPEND_SECONDS,
         "SuspendExcNodes": hostlist.compress(static) or None,
-        "SuspendExcStates": KEPT_STATES if _keeps_drained(config) else None,
-        "ReconfigFlags": ",".join(_known(config, "KeepPowerSaveSettings")) or None,
-        # Without it 22.05 shows powered-down nodes to nobody: neither to users nor to what waits for a job's nodes.
-        "PrivateData": ",".join(_known(config, "cloud")) or None,
+        "SuspendExcStates": KEPT_STATES if _excludes_states(config) else None,
+        "ReconfigFlags": ",".join(_supported(config, "KeepPowerSaveSettings")) or None,
+        # Without it 22.05 does not show powered-down nodes, neither to users nor to the program that waits for nodes.
+        "PrivateData": ",".join(_supported(config, "cloud")) or None,
     }
 
 
 def controller_parameters(config: ClusterConfig, addresses: Mapping[str, str] | None) -> list[str]:
-    """Words of SlurmctldParameters. Names of nodes resolve where no `addresses` are written."""
+    """Return words of SlurmctldParameters. Without `addresses`, names of nodes resolve."""
     if not elastic_nodesets(config):
         return []
-    # Without SuspendExcStates it would make sound nodes of drained ones; there the reconcile service resumes nodes.
-    idle = ("idle_on_node_suspend",) if _keeps_drained(config) else ()
-    found = ("cloud_reg_addrs",) if addresses else ("cloud_dns",)
-    return _known(config, *idle, *found, "enable_expedited_requeue")
+    # Without SuspendExcStates, drained nodes would come back as idle ones. There the reconcile service resumes nodes.
+    idle = ("idle_on_node_suspend",) if _excludes_states(config) else ()
+    address_source = "cloud_reg_addrs" if addresses else "cloud_dns"
+    return _supported(config, *idle, address_source, "enable_expedited_requeue")
 
 
 def scheduler_parameters(config: ClusterConfig) -> list[str]:
-    """Words of SchedulerParameters."""
-    return _known(config, "requeue_on_resume_failure") if elastic_nodesets(config) else []
+    """Return words of SchedulerParameters."""
+    return _supported(config, "requeue_on_resume_failure") if elastic_nodesets(config) else []
 
 
-def _keeps_drained(config: ClusterConfig) -> bool:
+def _excludes_states(config: ClusterConfig) -> bool:
     return config.slurm_version in CONF.versions("SuspendExcStates")
 
 
-def _known(config: ClusterConfig, *words: str) -> list[str]:
+def _supported(config: ClusterConfig, *words: str) -> list[str]:
     return [word for word in words if config.slurm_version in POWER_SAVING.versions(word)]
 
 
 def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
-    """Parameters of a partition's line: the longest times of its elastic nodesets, as Slurm has them of partitions."""
+    """Return parameters of a partition's line: the longest times of its elastic nodesets."""
     sections = [config.nodesets[nodeset] for nodeset in config.partitions[name].nodesets]
     elastic = [section for section in sections if section.elastic]
     queued = any(way.flex for section in elastic for way in section.ways)
@@ -99,24 +99,15 @@ def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
 
 
 def boot_seconds(config: ClusterConfig, nodeset: str) -> int:
-    """Return how long an elastic node may boot: ResumeTimeout that its partitions have in the stack file, else the
-    cluster's."""
-    whole = _seconds(config.slurm.extra, "resumetimeout") or BOOT_SECONDS
-    found = [
-        seconds
-        for name, part in config.partitions.items()
-        if nodeset in part.nodesets and (seconds := _seconds(_written(part.conf), "ResumeTimeout"))
-    ]
-    return max(found, default=whole)
+    """Return the time that an elastic node may take to boot: the longest ResumeTimeout that the stack file has for its
+    partitions, else that for the cluster."""
+    of_partitions = [_resume_timeout(part.conf) for part in config.partitions.values() if nodeset in part.nodesets]
+    return max(of_partitions, default=0) or _resume_timeout(config.slurm.extra) or BOOT_SECONDS
 
 
-def _written(conf: Mapping[str, Value]) -> dict[str, Value]:
-    return {PARTITION.canonical(name) or name: value for name, value in conf.items()}
-
-
-def _seconds(conf: Mapping[str, Value], parameter: str) -> int:
-    """A number of seconds, INFINITE as the longest; 0 where there is none."""
-    found = next((value for name, value in conf.items() if name.lower() == parameter.lower()), None)
-    if found is None:
+def _resume_timeout(conf: Mapping[str, Value]) -> int:
+    """Return the seconds of ResumeTimeout, with INFINITE as the longest time; 0 if it is not set."""
+    value = next((value for name, value in conf.items() if name.lower() == "resumetimeout"), None)
+    if value is None:
         return 0
-    return int(found) if str(found).isdecimal() else QUEUED_SECONDS
+    return int(value) if str(value).isdecimal() else QUEUED_SECONDS

@@ -1,4 +1,4 @@
-"""The tree of prologs and epilogs on the shared file system: which scripts slurmd runs on which nodes."""
+"""The tree of prologs and epilogs on the shared file system, by which slurmd runs scripts on nodes."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from cluster.roster import has_gpus
 from cluster.slurm import paths
 
 LARGEST = 1024 * 1024
-"""Bytes of a script that travels to the controller with the stack's other facts."""
+"""Most bytes of a script, which is sent to the controller with the rest of the set-up's input."""
 
 _KINDS = ("prolog", "epilog")
 _HEALTH = f"""\
@@ -28,51 +28,52 @@ exec {paths.HEALTH} "${{SLURM_SCRIPT_CONTEXT%%_*}}"
 """
 _GPU_JOBS = Path(__file__).parents[2] / "scripts/node/jobs/gpu_jobs.sh"
 Source = Mapping[str, Any]
-"""The source of a script, as scripts/node/jobs/prologs.py takes it: lines, or url and sha256."""
+"""The source of a script in the form of scripts/node/jobs/prologs.py: lines, or url and sha256."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """The tree of one cluster, as scripts/node/jobs/prologs.py takes it."""
+    """The tree of one cluster, in the form of scripts/node/jobs/prologs.py."""
 
     scripts: Mapping[str, Source]
     """Scripts by name."""
     links: Mapping[str, str]
-    """Path in the tree to what it links to, seen from there; those of rxdm included."""
+    """Links by path in the tree, each with its relative target; those of rxdm included."""
     rxdm: Source | None
-    """Like a script's, always with sha256; it is checked and patched before it runs."""
+    """Source of rxdm, always with sha256. The script is checked and patched before it runs."""
 
     @property
     def rxdm_links(self) -> dict[str, str]:
-        """The links that lead to rxdm."""
+        """The links to rxdm."""
         return {path: target for path, target in self.links.items() if target == f"../scripts/{RXDM}"}
 
 
 def has_scripts(config: ClusterConfig) -> bool:
-    """Return whether anything runs before or after jobs; without it slurm.conf names no prolog and no epilog."""
-    return config.slurm.rxdm is not None or any(_all(config))
+    """Return whether any script runs before or after jobs. Otherwise slurm.conf has neither Prolog nor Epilog."""
+    return config.slurm.rxdm is not None or any(_all_scripts(config))
 
 
-def _all(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
-    """Every script of the stack, the health check before and after jobs, and what notes the jobs of GPUs."""
+def _all_scripts(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
+    """Yield every script of the stack, the health check before and after jobs, and the script that records the jobs of
+    GPUs."""
     yield from placed_scripts(config)
-    wanted = config.slurm.health
-    kinds = [kind for kind in _KINDS if wanted and getattr(wanted, kind)]
+    health = config.slurm.health
+    kinds = [kind for kind in _KINDS if health and getattr(health, kind)]
     if kinds:
-        # Not validated: no script of a stack file may have this name.
+        # Not validated, because no script of a stack file may have this name.
         yield ("slurm", "health"), Script.model_construct(name=HEALTH, on=tuple(kinds), text=_HEALTH)
     if config.monitoring and has_gpus(config):
-        # Last of the prologs: a job that does not start has no GPU.
+        # The last prolog, because a job that does not start has no GPU.
         yield ("monitoring", "gpus"), Script.model_construct(name=GPU_JOBS, on=_KINDS, text=_GPU_JOBS.read_text())
 
 
 def tree(config: ClusterConfig, folder: Path) -> Tree:
-    """The tree, with the files read that stand beside the project in `folder`.
+    """Return the tree. Files are read from the project's `folder`.
 
-    Raises ConfigError with every file that is missing or is no script.
+    Raises ConfigError with all files that are missing or not scripts.
     """
     findings: list[Finding] = []
-    scripts = {script.name: _source(config, script, at, folder, findings) for at, script in _all(config)}
+    scripts = {script.name: _source(config, script, at, folder, findings) for at, script in _all_scripts(config)}
     rxdm = _rxdm(config, config.slurm.rxdm, folder, findings) if config.slurm.rxdm else None
     if findings:
         raise ConfigError(findings)
@@ -80,37 +81,38 @@ def tree(config: ClusterConfig, folder: Path) -> Tree:
 
 
 def links(config: ClusterConfig) -> dict[str, str]:
-    """Path in the tree to what it links to, seen from there, for every place of every script."""
-    found: dict[str, str] = {}
-    for at, script in _all(config):
+    """Return the links of all scripts by path in the tree, each with its relative target."""
+    targets: dict[str, str] = {}
+    for at, script in _all_scripts(config):
         for kind in script.on:
             scopes, name = [_scope(at)], script.name
             if name == HEALTH and kind == "epilog":
-                # Beside rxdm's, and after it: until then its processes hold the GPUs.
+                # In the folders of rxdm, and after it, because its processes hold the GPUs until then.
                 scopes, name = [_scope(("partitions", partition)) for partition in config.partitions], HEALTH_LAST
             for scope in scopes:
-                found[f"{scope}{kind}_slurmd.d/{name}.{kind}_slurmd"] = f"../scripts/{script.name}"
+                targets[f"{scope}{kind}_slurmd.d/{name}.{kind}_slurmd"] = f"../scripts/{script.name}"
     for partition in config.slurm.rxdm.partitions if config.slurm.rxdm else ():
         for kind in _KINDS:
-            found[f"partition-{partition}-{kind}_slurmd.d/{RXDM}.{kind}_slurmd"] = f"../scripts/{RXDM}"
-    return dict(sorted(found.items()))
+            targets[f"partition-{partition}-{kind}_slurmd.d/{RXDM}.{kind}_slurmd"] = f"../scripts/{RXDM}"
+    return dict(sorted(targets.items()))
 
 
 def expected(config: ClusterConfig) -> dict[str, str]:
-    """Expected content of the tree, by path: `-> TARGET` of a link, SHA-256 of a script, empty for any content."""
+    """Return the expected content of the tree by path: `-> TARGET` of a link, SHA-256 of a script, empty for any."""
     if not has_scripts(config):
         return {}
-    found = {"slurm_mux": "", "etc/slurm_mux.conf": "", "slurm_prolog": "-> slurm_mux", "slurm_epilog": "-> slurm_mux"}
-    found |= {path: f"-> {target}" for path, target in links(config).items()}
-    for _, script in _all(config):
-        # What stands in a file beside the project may have changed since it was staged: that is for `up` to see.
+    mux = "-> slurm_mux"
+    content = {"slurm_mux": "", "etc/slurm_mux.conf": "", "slurm_prolog": mux, "slurm_epilog": mux}
+    content |= {path: f"-> {target}" for path, target in links(config).items()}
+    for _, script in _all_scripts(config):
+        # A file of the project may have changed since it was copied, which is no drift: `up` compares it.
         text = "" if script.text is None else hashlib.sha256(script.text.encode()).hexdigest()
-        found[f"scripts/{script.name}"] = script.sha256 or text
-    return found | ({f"scripts/{RXDM}": ""} if config.slurm.rxdm else {})
+        content[f"scripts/{script.name}"] = script.sha256 or text
+    return content | ({f"scripts/{RXDM}": ""} if config.slurm.rxdm else {})
 
 
 def _scope(at: Location) -> str:
-    """Return how the folder's name begins: ("partitions", "gpu", "scripts", 0) is `partition-gpu-`."""
+    """Return the beginning of the folder's name: `partition-gpu-` for ("partitions", "gpu", "scripts", 0)."""
     return {"partitions": f"partition-{at[1]}-", "nodesets": f"nodeset-{at[1]}-"}.get(str(at[0]), "")
 
 
@@ -121,9 +123,9 @@ def _source(config: ClusterConfig, script: Script, at: Location, folder: Path, f
         text = script.text
     else:
         text = read_script(str(script.file), (*at, "file"), folder, findings)
-        if text and (wrong := interpreter(config, (*at, "file"), text)):
-            findings.append(wrong)
-    # Split so that joining gives the very same text, whether its last line ends or not.
+        if text and (finding := interpreter(config, (*at, "file"), text)):
+            findings.append(finding)
+    # Joined with line feeds, the lines give exactly the same text, also without one at its end.
     return {"lines": text.split("\n")}
 
 
@@ -136,7 +138,7 @@ def _rxdm(config: ClusterConfig, rxdm: Rxdm, folder: Path, findings: list[Findin
 
 
 def read_script(name: str, at: Location, folder: Path, findings: list[Finding]) -> str:
-    """The text of a script that stands beside the project in `folder`; what is wrong with it is added to `findings`."""
+    """Return the text of a script in the project's `folder`, and add findings about it to `findings`."""
     path = folder / name
     try:
         text = _text(path)

@@ -1,4 +1,4 @@
-"""slurm.conf: the controller's file; every other machine asks the controller for it (configless mode)."""
+"""slurm.conf: the controller has the file, and every other machine fetches it from there (configless mode)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -52,11 +52,12 @@ _FIRST = (
     "MaxNodes",
     "OverSubscribe",
 )
-"""Order of a PartitionName line's parameters, as on clusters that are up; others follow in the order of the fields."""
+"""Order of a PartitionName line's parameters, as on existing clusters; others follow in the order of the fields."""
 
 
 _SCHEDULER = ("batch_sched_delay=1", "bf_continue", "nohold_on_prolog_fail", "salloc_wait_nodes", "sbatch_wait_nodes")
-"""Known to each release from 22.05 to 26.05 (src/slurmctld, src/salloc, src/plugins/sched/backfill)."""
+"""Words of SchedulerParameters in each release from 22.05 to 26.05 (src/slurmctld, src/salloc,
+src/plugins/sched/backfill)."""
 _PLACES = Group(
     title="Places",
     why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg sends "
@@ -107,13 +108,14 @@ _LAUNCHING = Group(
 
 
 def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> str:
-    """Text of slurm.conf; `addresses` are written beside the names, for machines that no name server has."""
+    """Return the text of slurm.conf. `addresses` are written beside the names, for machines without a name server."""
+    partition_lines = [" ".join(assignments(partition_settings(config, name))) for name in config.partitions]
     return document(
         header(config),
         [
             *groups(settings(config, addresses)),
             section("Nodes", NODES, node_lines(config, addresses)),
-            section("Partitions", PARTITIONS + (GPUS if has_gpus(config) else ""), partition_lines(config)),
+            section("Partitions", PARTITIONS + (GPUS if has_gpus(config) else ""), partition_lines),
         ],
     )
 
@@ -121,10 +123,10 @@ def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> s
 def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) -> list[Group]:
     """Return all one-line settings, in groups.
 
-    What fields set has the value of the field, in the group that names the parameter or else in one of their own. What
-    `slurm.extra` names stands in its own group at the end and nowhere else.
+    A parameter that a field sets has the field's value, in the group that has the parameter, or else in a group of its
+    own. Parameters of `slurm.extra` are only in the last group.
     """
-    ours = [
+    fixed = [
         _identity(config, addresses),
         _PLACES,
         _LOGS,
@@ -141,26 +143,33 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         _power_saving(config),
         _accounting(config),
     ]
-    given = {
+    from_fields = {
         slurm.parameter: value
         for path, slurm in conf_fields(type(config))
         if (value := slurm.value(reduce(getattr, path.split("."), config))) is not None
     }
-    placed = {name for group in ours for name in group.settings}
-    ours.append(Group(title="Further settings", settings={name: given[name] for name in given if name not in placed}))
+    names = {name for group in fixed for name in group.settings}
+    others = {name: value for name, value in from_fields.items() if name not in names}
     extra = overridden({}, config.slurm.extra, CONF)
-    kept = [
+    groups_ = [
         replace(
-            group, settings={name: given.get(name, one) for name, one in group.settings.items() if name not in extra}
+            group,
+            settings={
+                name: from_fields.get(name, value) for name, value in group.settings.items() if name not in extra
+            },
         )
-        for group in ours
+        for group in (*fixed, Group(title="Further settings", settings=others))
     ]
-    return [*kept, Group(title="From slurm.extra of the stack's configuration", settings=extra)]
+    return [*groups_, Group(title="From slurm.extra of the stack's configuration", settings=extra)]
 
 
 def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Group:
     controller = controller_name(config)
     overrides = registry.get(config.platform).slurm.config_overrides
+    # Tokens that slurmctld makes have a limited life, because a single one can't be revoked.
+    limited_tokens = tokens(config)
+    if limited_tokens:
+        limited_tokens["AuthAltParameters"] += f",max_token_lifespan={TOKEN_SECONDS}"
     return Group(
         title="Who and where",
         why="enable_configless: nodes and login machines fetch their files from slurmctld, so a change is one file and "
@@ -174,7 +183,7 @@ def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Gro
             "SlurmUser": paths.USER,
             "AuthType": "auth/munge",
             "CredType": "cred/munge",
-            **_limited_tokens(tokens(config)),
+            **limited_tokens,
             "SlurmctldParameters": ",".join(
                 ["enable_configless", *power_saving.controller_parameters(config, addresses)]
             ),
@@ -184,16 +193,10 @@ def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Gro
 
 
 def tokens(config: ClusterConfig) -> dict[str, str]:
-    """Return how slurmctld and slurmdbd authenticate tokens, for slurmrestd; empty without it."""
+    """Return the settings by which slurmctld and slurmdbd authenticate tokens, for slurmrestd; empty without it."""
     if not config.slurm.slurmrestd:
         return {}
     return {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={paths.TOKEN_KEY}"}
-
-
-def _limited_tokens(tokens: dict[str, str]) -> dict[str, str]:
-    """Return the settings with a limit to the life of tokens that slurmctld makes: a single one can't be revoked."""
-    key = "AuthAltParameters"
-    return {**tokens, key: f"{tokens[key]},max_token_lifespan={TOKEN_SECONDS}"} if key in tokens else tokens
 
 
 def _confinement(config: ClusterConfig) -> Group:
@@ -245,30 +248,30 @@ def _scheduling(config: ClusterConfig) -> Group:
 
 
 def topology(config: ClusterConfig) -> str:
-    """Return what topology.conf goes by: places, nodesets, or none, where there is no such file."""
+    """Return the base of topology.conf: places, nodesets, or none, if there is no such file."""
     if config.slurm.topology:
         return config.slurm.topology
     if registry.get(config.platform).slurm.places and any(map(partial(_is_placed, config), config.nodesets.values())):
         return "places"
-    # Of one nodeset it would say nothing; and programs that load libslurm alone end at 24.11's plugin with `undefined
-    # symbol: topo_conf` (test7.12 of Slurm's own tests).
+    # With one nodeset it would have no effect. And programs that load only libslurm fail with 24.11's plugin:
+    # `undefined symbol: topo_conf` (test7.12 of Slurm's own tests).
     return "nodesets" if len(config.nodesets) > 1 else "none"
 
 
 def _is_placed(config: ClusterConfig, nodeset: Nodeset) -> bool:
-    """Return whether machines are placed close to each other: those with a network of the GPUs are made for it."""
+    """Return whether machines are placed close to each other, as all with a network of the GPUs are."""
     placed = any(way.placement or (way.reservation and way.reservation.placement_policy) for way in nodeset.ways)
     return placed or nodeset_type(config, nodeset).family.fabric.nics > 0
 
 
 def _preemption(config: ClusterConfig) -> Group:
-    """Without PreemptType, what a QOS may preempt stands in the database and means nothing."""
-    some = preempts(config)
+    """Return the group of preemption. Without PreemptType, the `preempt` of QOS in the database has no effect."""
+    enabled = preempts(config)
     return Group(
         title="Preemption",
         why="By QOS, where Slurm's database says that one preempts another. A batch job that has to give way begins "
         "again later, unless it was submitted with --no-requeue; jobs of srun and salloc end.",
-        settings={"PreemptType": "preempt/qos" if some else None, "PreemptMode": "REQUEUE" if some else None},
+        settings={"PreemptType": "preempt/qos" if enabled else None, "PreemptMode": "REQUEUE" if enabled else None},
     )
 
 
@@ -283,42 +286,42 @@ def _submission(config: ClusterConfig) -> Group:
 
 
 def _scripts(config: ClusterConfig) -> Group:
-    some = has_scripts(config)
+    exist = has_scripts(config)
     return Group(
         title="Prolog and epilog",
         why="One program for each runs the stack's scripts in order: those for all nodes, for the partition, for the "
         f"nodeset. A node whose prolog or epilog fails is drained; prolog.log or epilog.log in {paths.LOGS} says why.",
-        settings={"Prolog": paths.PROLOG if some else None, "Epilog": paths.EPILOG if some else None},
+        settings={"Prolog": paths.PROLOG if exist else None, "Epilog": paths.EPILOG if exist else None},
     )
 
 
 def _health(config: ClusterConfig) -> Group:
-    wanted = config.slurm.health
+    health = config.slurm.health
     return Group(
         title="Health checks",
         why="The program drains a node that fails a check, and always ends with exit code 0: a slurmd that starts "
         "waits for that. ANY: nodes with jobs too. CYCLE: not on all nodes at the same moment.",
         settings={
-            "HealthCheckProgram": paths.HEALTH if wanted else None,
-            "HealthCheckInterval": wanted.interval if wanted else None,
-            "HealthCheckNodeState": "ANY,CYCLE" if wanted else None,
+            "HealthCheckProgram": paths.HEALTH if health else None,
+            "HealthCheckInterval": health.interval if health else None,
+            "HealthCheckNodeState": "ANY,CYCLE" if health else None,
         },
     )
 
 
 def has_own_metrics(config: ClusterConfig) -> bool:
-    """Return whether slurmctld gives its metrics itself: from 25.11 on, unless `PrivateData` hides anything.
+    """Return whether slurmctld serves its metrics itself: from 25.11 on, unless `PrivateData` is set.
 
-    With that, 25.11 gives none, and later releases give them to root's token alone. 25.11.0 to 25.11.4 can crash when
-    metrics are read: images have 25.11.7 (cluster/catalog/recipes.py).
+    With `PrivateData`, 25.11 serves none, and later releases only with root's token. 25.11.0 to 25.11.4 can crash when
+    metrics are read, so images have 25.11.7 (cluster/catalog/recipes.py).
     """
-    # Nodes read the file too, also while an upgrade leaves them at an earlier release.
+    # Nodes read the file too, also during an upgrade, when they may have an earlier release.
     release = config.nodes_release or config.slurm_version
     return config.monitoring is not None and release >= "25.11" and not private_data(config)
 
 
 def private_data(config: ClusterConfig) -> bool:
-    """Return whether users are not to see all of each other's (PrivateData)."""
+    """Return whether PrivateData is set, which hides data of other users."""
     return any(name.lower() == "privatedata" and value for name, value in config.slurm.extra.items())
 
 
@@ -395,7 +398,7 @@ def _accounting(config: ClusterConfig) -> Group:
 
 
 def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> list[str]:
-    """Return NodeName lines, of static and of elastic nodes, and a NodeSet line for each nodeset."""
+    """Return NodeName lines of static and of elastic nodes, and a NodeSet line for each nodeset."""
     lines: list[str] = []
     for name, nodeset in config.nodesets.items():
         size, gpu = sizes(config, nodeset), nodeset_gpu(config, nodeset)
@@ -422,35 +425,31 @@ def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> li
 
 
 def memory_per_cpu(config: ClusterConfig, partition: Partition) -> int:
-    """MiB for each CPU, so that a job on all CPUs of a node gets all it can have: the smallest over the nodesets.
+    """Return the MiB for each CPU with which a job on all CPUs of a node gets all memory: the least of the nodesets.
 
-    Without it, a job that asks for no memory would get all of a node's, and be alone there.
+    Without it, a job that asks for no memory would get all memory of a node, and no other job could run there.
     """
-    every = [sizes(config, config.nodesets[name]) for name in partition.nodesets]
-    return max(1, min((size.memory - size.reserved) // size.cpus for size in every))
+    node_sizes = [sizes(config, config.nodesets[name]) for name in partition.nodesets]
+    return max(1, min((size.memory - size.reserved) // size.cpus for size in node_sizes))
 
 
 def cpus_per_gpu(config: ClusterConfig, partition: Partition) -> int | None:
-    """CPUs for each GPU of a job that asks for none: a node's by its share, the smallest over the nodesets with GPUs.
+    """Return the CPUs for each GPU of a job that asks for no CPUs: a node's share, the least of the nodesets with GPUs.
 
-    None where no node has GPUs, or more GPUs than CPUs, or the whole cluster has a value of the user's own.
+    None if no node has GPUs, if a node has more GPUs than CPUs, or if `slurm.extra` has a value for the whole cluster.
     """
     if "defcpupergpu" in {name.lower() for name in config.slurm.extra}:
         return None
-    every = [
+    shares = [
         sizes(config, section).cpus // gpu.count
         for section in (config.nodesets[name] for name in partition.nodesets)
         if (gpu := nodeset_gpu(config, section))
     ]
-    return min(every, default=0) or None
-
-
-def partition_lines(config: ClusterConfig) -> list[str]:
-    return [" ".join(assignments(partition_settings(config, name))) for name in config.partitions]
+    return min(shares, default=0) or None
 
 
 def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
-    """Parameter and value of one partition's line, in order."""
+    """Return parameters and values of one partition's line, in order."""
     part = config.partitions[name]
     settings: dict[str, Value] = {
         **dict.fromkeys(_FIRST),
