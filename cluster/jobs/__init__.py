@@ -1,1 +1,1 @@
-"""Job scripts for a cluster: their text, their environment, and what they must know of partitions."""
+"""Job scripts for a cluster: their text, their environment, and the facts about partitions that they need."""

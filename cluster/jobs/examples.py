@@ -1,8 +1,8 @@
-"""Examples of job scripts for a cluster's own partitions, GPUs and programs, and a record of their files."""
+"""Example job scripts for a cluster's own partitions, GPUs and programs, and a record of their files."""
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cluster.config.cluster import ClusterConfig
@@ -14,9 +14,9 @@ from cluster.platforms import registry
 
 EXAMPLES = f"{FOLDER}/examples"
 _LINT = re.compile(r"^# shellcheck .*\n", re.MULTILINE)
-"""Lines that only checkers of the bodies need."""
+"""Comments for shellcheck."""
 PYTHON = ("python.sh",)
-"""Lines before a body: which Python runs the program."""
+"""Body that selects the Python for the bodies after it."""
 NCCL = "nccl.sh"
 PROGRAMS = {
     "pyxis": "the machines have no enroot and pyxis",
@@ -24,9 +24,9 @@ PROGRAMS = {
     "nccl": "no partition has GPUs and containers in which `./hpc nccl build` builds nccl-tests",
     "mpi": "the machines have no Open MPI for Python (packages openmpi-bin and python3-mpi4py)",
 }
-"""The reason why an example is left out, by the program that it needs."""
+"""Reasons for leaving an example out, by the program that it needs."""
 RECORD = ".written"
-"""Name of the record, beside the examples: a line for each file, as sha256sum prints it."""
+"""Name of the record beside the examples, which has a line for each file in sha256sum's format."""
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
@@ -37,17 +37,16 @@ class ExampleKind:
     name: str
     title: str
     bodies: tuple[str, ...]
-    """Files of scripts/jobs/examples, one after the other."""
+    """Files of scripts/jobs/examples, joined to one script."""
     files: tuple[str, ...] = ()
-    """Programs beside it, of scripts/jobs/examples/programs."""
+    """Programs of scripts/jobs/examples/programs, which are put beside the script."""
     gpus: bool | None = None
-    """True: on nodes with GPUs only; False: no GPU, on nodes without where there are some; None: GPUs where there are
-    some."""
+    """True: GPUs are required. False: no GPU, and if possible nodes without GPUs. None: GPUs if there are some."""
     nodes: int = 1
     whole: bool = False
-    """True if the job takes each of its nodes whole."""
+    """True if the job gets whole nodes."""
     tasks: str = "one"
-    """On each node: `one`, `gpus` (one for each GPU; one where there are none), or `cores` (four, or what there is)."""
+    """On each node: `one`, `gpus` (one for each GPU, at least one), or `cores` (four, or one for each CPU)."""
     needs: str = ""
     """A program that not every cluster has, as in Platform.job_programs."""
     more: Mapping[str, Option] = field(default_factory=dict)
@@ -110,24 +109,25 @@ class Examples:
 
 
 def examples(config: ClusterConfig) -> Examples:
-    """Return what fits the cluster, and what does not."""
+    """Return the examples that fit a cluster, and the reasons for those that do not."""
     rows = partition_facts(config)
-    there = registry.get(config.platform).job_programs(config)
+    installed = registry.get(config.platform).job_programs(config)
     scripts: list[JobScript] = []
     programs: dict[str, str] = {}
     left_out: dict[str, str] = {}
     for kind in KINDS:
-        row = next(_fitting(kind, config, rows), None)
-        if kind.needs and kind.needs not in there:
+        row = _find_partition(kind, config, rows)
+        if kind.needs and kind.needs not in installed:
             left_out[f"{kind.name}.sh"] = PROGRAMS[kind.needs]
         elif row is None:
             what = "GPUs" if kind.gpus else f"{kind.nodes} nodes" if kind.nodes > 1 else "a single node"
             left_out[f"{kind.name}.sh"] = f"no partition has {what} for a job"
         else:
-            scripts.append(_script(kind, config, row, packaged="pytorch" in there))
-            programs |= {name: source_of_program(name) for name in kind.files}
+            scripts.append(_script(kind, config, row, packaged="pytorch" in installed))
+            folder = BODIES / "examples" / "programs"
+            programs |= {name: (folder / name).read_text(encoding="utf-8") for name in kind.files}
     row = next((row for row in rows if row.gpu and row.nodes), None)
-    if row and launcher(config) in {"installed", *there}:
+    if row and launcher(config) in {"installed", *installed}:
         scripts.append(_nccl(config, row))
     else:
         left_out[NCCL] = PROGRAMS["nccl"]
@@ -135,7 +135,7 @@ def examples(config: ClusterConfig) -> Examples:
 
 
 def _nccl(config: ClusterConfig, row: PartitionFacts) -> JobScript:
-    """The job of `./hpc nccl run`, to be submitted from any folder."""
+    """Return the job of `./hpc nccl run`, to be submitted from any folder."""
     most = min(len(row.nodes), config.partitions[row.name].max_nodes or len(row.nodes))
     nodes = max(min(2, most), config.partitions[row.name].min_nodes or 1)
     script = run_script(config, NcclRun(partition=row, nodes=nodes, collective=row.fabric.collective))
@@ -149,35 +149,28 @@ def _nccl(config: ClusterConfig, row: PartitionFacts) -> JobScript:
     )
 
 
-def source_of_program(name: str) -> str:
-    """Text of a program beside the scripts."""
-    return (BODIES / "examples" / "programs" / name).read_text(encoding="utf-8")
-
-
-def _fitting(kind: ExampleKind, config: ClusterConfig, rows: tuple[PartitionFacts, ...]) -> Iterator[PartitionFacts]:
-    """Partitions that an example can run in, the best first: nodes with GPUs or without, as it asks; then the
-    default partition."""
-    for row in sorted(rows, key=lambda row: (row.gpu is None) == (kind.gpus is not False)):
-        if (row.gpu or not kind.gpus) and _nodes(kind, config, row) >= kind.nodes:
-            yield row
+def _find_partition(
+    kind: ExampleKind, config: ClusterConfig, rows: tuple[PartitionFacts, ...]
+) -> PartitionFacts | None:
+    """Return the best partition for an example: with or without GPUs as it asks, then the default partition."""
+    by_preference = sorted(rows, key=lambda row: (row.gpu is None) == (kind.gpus is not False))
+    fitting = (row for row in by_preference if row.gpu or not kind.gpus)
+    return next((row for row in fitting if _nodes(kind, config, row) >= kind.nodes), None)
 
 
 def _nodes(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts) -> int:
-    """Nodes of the job: as many as the example needs, or the fewest that a job of the partition has; 0: it can't."""
+    """Return the number of the job's nodes: those of the example, or the partition's minimum; 0 if it can't run."""
     section = config.partitions[row.name]
     fewest, most = section.min_nodes or 1, min(len(row.nodes), section.max_nodes or len(row.nodes))
     count = max(kind.nodes, fewest)
     return 0 if count > most or (kind.nodes == 1 and count > 1) else count
 
 
-def _time(wanted: str, longest: str) -> str:
-    return wanted if minutes(wanted) <= minutes(longest) else longest
-
-
 def _script(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts, *, packaged: bool) -> JobScript:
     gpu = row.gpu if kind.gpus is not False else None
     count = gpu.count if gpu and (kind.whole or kind.nodes > 1) else 1
     tasks = {"one": 1, "gpus": min(count, row.cpus), "cores": min(4, row.cpus)}[kind.tasks]
+    time = "00:30:00" if kind.whole else "00:10:00"
     options: dict[str, Option] = {
         "job-name": kind.name,
         "partition": row.name,
@@ -187,7 +180,7 @@ def _script(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts, *, pa
         "gpus-per-node": f"{gpu.type}:{count}" if gpu else False,
         "exclusive": kind.whole,
         "mem": 0 if kind.whole else False,
-        "time": _time("00:30:00" if kind.whole else "00:10:00", row.max_time),
+        "time": min(time, row.max_time, key=minutes),
         "output": "%x-%j.out",
         **kind.more,
     }
@@ -195,25 +188,25 @@ def _script(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts, *, pa
     if packaged and bodies[0] in PYTHON:
         bodies = ("libuv.sh", *bodies)
     text = "\n".join(_LINT.sub("", read_body(f"examples/{body}")).strip("\n") + "\n" for body in bodies)
-    asked = {name: value for name, value in options.items() if value is not False}
-    return JobScript(name=f"{kind.name}.sh", title=kind.title, options=asked, body=text)
+    options = {name: value for name, value in options.items() if value is not False}
+    return JobScript(name=f"{kind.name}.sh", title=kind.title, options=options, body=text)
 
 
 def example_files(config: ClusterConfig, found: Examples | None = None) -> dict[str, str]:
-    """Text of every file below EXAMPLES, by name: README, scripts, programs."""
+    """Return the text of every file below EXAMPLES, by name: README, scripts, programs."""
     found = found or examples(config)
     scripts = {script.name: script.text() for script in found.scripts}
     return {"README": readme(config, found), **scripts, **dict(sorted(found.programs.items()))}
 
 
 def installed_files(config: ClusterConfig, found: Examples | None = None) -> dict[str, str]:
-    """Return the files by absolute path, with the environment that the scripts source."""
+    """Return the text of all files by absolute path, with env.sh, which the scripts source."""
     files = {f"{EXAMPLES}/{name}": text for name, text in example_files(config, found).items()}
     return {ENV: render_environment(config), **files}
 
 
 def readme(config: ClusterConfig, found: Examples) -> str:
-    """The short guide beside the scripts."""
+    """Return the README beside the scripts."""
     pyxis = "pyxis" in registry.get(config.platform).job_programs(config)
     text = (BODIES / "examples" / "README.txt").read_text(encoding="utf-8")
     containers = (BODIES / "examples" / "README-containers.txt").read_text(encoding="utf-8")
@@ -234,7 +227,7 @@ def readme(config: ClusterConfig, found: Examples) -> str:
 
 
 def describe_request(script: JobScript) -> str:
-    """Return what a script asks for, in words: 2 nodes, 8 h100 each."""
+    """Return the request of a script in words: 2 nodes, 8 h100 each."""
     nodes, gpus = script.options["nodes"], script.options.get("gpus-per-node")
     kind, _, count = gpus.partition(":") if isinstance(gpus, str) else ("", "", "")
     what = f"{nodes} node{'s' if nodes != 1 else ''}"
@@ -242,12 +235,12 @@ def describe_request(script: JobScript) -> str:
 
 
 def record(files: Mapping[str, str]) -> str:
-    """Text of the record of files."""
+    """Return the record of files."""
     return "".join(f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in sorted(files.items()))
 
 
 def parse_record(text: str) -> dict[str, str]:
-    """Hash of each file of a record, by name. Lines that are none of a record are left out."""
+    """Return the hash of each file in a record, by name. Other lines are left out."""
     return {found[2]: found[1] for line in text.splitlines() if (found := _LINE.fullmatch(line))}
 
 

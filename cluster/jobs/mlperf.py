@@ -1,4 +1,4 @@
-"""Jobs of MLPerf benchmarks: what can be asked for, what is on the cluster, preparing and training."""
+"""Jobs of MLPerf benchmarks: checks of options, findings about the data folder, jobs that prepare and train."""
 
 import re
 import shlex
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from cluster.catalog import mlperf as catalog
 from cluster.catalog.mlperf import GPT3, GPUS, STABLE_DIFFUSION, DiffusionConfig, Gpt3Setting
 from cluster.config.cluster import ClusterConfig
-from cluster.config.validators import minutes
 from cluster.findings import Finding, Level, listing, suggest
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.script import ENV, JobScript, Option, read_body
@@ -19,11 +18,11 @@ _SOURCE = re.compile(r"[ -~]{1,1000}")
 _KEY = re.compile(
     r"secret|access_key|password|((^|[,_])(pass|token|key|key_pem|sas_url|account_key|client_id)=)", re.IGNORECASE
 )
-"""Names of rclone's options for keys, of all kinds of storage (rclone.org/overview, `rclone help backends`)."""
+"""Names of rclone's options for credentials, of all backends (rclone.org/overview, `rclone help backends`)."""
 _ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]*)?")
 _GIB = 1024**3
 _ROOM = 0.9
-"""A file system of 2048 GiB has less than that for files."""
+"""Share of a disk's size that its file system has at least."""
 NEEDED_FILES = {
     STABLE_DIFFUSION: (
         "training/stable_diffusion/run_and_time.sh",
@@ -47,10 +46,10 @@ NEEDED_FILES = {
         ),
     ),
 }
-"""Files that a run needs below the data folder (sources: the configurations of Stable Diffusion, run_gpt3.sh and
+"""Files below the data folder that a run requires (sources: the configurations of Stable Diffusion, run_gpt3.sh and
 gpt3_blend.sh of GPT-3 in github.com/mlcommons/training)."""
 VOCABULARY = "https://huggingface.co/gpt2/resolve/main"
-"""vocab.json and merges.txt (source: README.md of GPT-3 in github.com/mlcommons/training)."""
+"""Folder of vocab.json and merges.txt (source: README.md of GPT-3 in github.com/mlcommons/training)."""
 _SHORT = {"gpt3": "gpt3", "stable_diffusion": "sd"}
 _NO_CHECKPOINT = """\
 GPT-3 continues from a checkpoint that the recipe does not provide. Name it with --checkpoint:
@@ -60,35 +59,35 @@ GPT-3 continues from a checkpoint that the recipe does not provide. Name it with
 MLCommons publishes it in BF16 as gpt3/megatron-lm/checkpoint_nemo_bf16.tar; how to get at it is in the section "S3
 artifacts download" of large_language_model/megatron-lm/README.md in github.com/mlcommons/training."""
 _SAVE_MINUTES = 15
-"""Minutes of its run time that GPT-3 leaves for the last checkpoint, as run_gpt3.sh does."""
+"""Minutes of the run time that are kept for GPT-3's last checkpoint, as in run_gpt3.sh."""
 _SEED = 18384
-"""The recipe's (start.sh, SEED_BASE): runs can be compared."""
+"""The seed of the recipe (start.sh, SEED_BASE), so that runs can be compared."""
 
 
 class RequestError(ValueError):
-    """A request that the cluster, or the benchmark, can't satisfy: what was given, what is allowed, what to do."""
+    """A request does not fit the cluster or the benchmark. The message says what is allowed and what to do."""
 
 
 def check_folder(given: str, benchmark: str) -> str:
-    """The data folder; without one, where the guide mounts it. Raises RequestError."""
-    found = given or catalog.STORAGE[benchmark].path
-    if not _FOLDER.fullmatch(found) or {"..", "."} & set(found.split("/")):
+    """Return the data folder, by default the mount point of the guide. Raises RequestError."""
+    folder = given or catalog.STORAGE[benchmark].path
+    if not _FOLDER.fullmatch(folder) or {"..", "."} & set(folder.split("/")):
         raise RequestError(
-            f"--data {found!r}: allowed is an absolute path of letters, digits, dots, dashes and underscores, which "
+            f"--data {folder!r}: allowed is an absolute path of letters, digits, dots, dashes and underscores, which "
             "containers can mount, e.g. /lustre/mlperf"
         )
-    return found
+    return folder
 
 
 def check_image(given: str) -> str:
-    """A container image: a file, or one of a registry. Raises RequestError."""
+    """Return a container image, a file or one of a registry. Raises RequestError."""
     if not _IMAGE.fullmatch(given):
         raise RequestError(f"--image {given!r}: allowed is a file (*.sqsh), or REGISTRY#NAME:TAG as enroot takes it")
     return given
 
 
 def check_source(option: str, given: str) -> str:
-    """Return where data is copied from. Raises RequestError: neither an rclone remote nor s3://."""
+    """Return the source of data. Raises RequestError if it is neither an rclone remote nor s3://."""
     if not _SOURCE.fullmatch(given) or given.startswith("-") or ":" not in given:
         raise RequestError(
             f"{option} {given!r}: allowed is an rclone remote and a path, REMOTE:PATH, or s3://BUCKET/PATH"
@@ -101,7 +100,7 @@ def check_source(option: str, given: str) -> str:
 
 
 def check_endpoint(given: str) -> str:
-    """The URL of an object storage; empty without one. Raises RequestError."""
+    """Return the URL of an object storage; empty if none is given. Raises RequestError."""
     if given and not _ENDPOINT.fullmatch(given):
         raise RequestError(
             "--endpoint: allowed is the URL of an object storage without a user and a key, https://HOST[:PORT]"
@@ -110,14 +109,14 @@ def check_endpoint(given: str) -> str:
 
 
 def gpu_partition(config: ClusterConfig, name: str, nodes: int) -> PartitionFacts:
-    """The partition for a run: `name`, or the first one that is large enough. Raises RequestError: none is."""
+    """Return the partition for a run: `name`, or the first one that is large enough. Raises RequestError."""
     rows = partition_facts(config)
-    _known(rows, name)
+    _check_name(rows, name)
     fitting = [row for row in rows if row.gpu and row.gpu.count == GPUS and name in ("", row.name)]
     if not fitting:
-        there = listing(f"{row.name} ({row.gpu.count if row.gpu else 0} GPUs a node)" for row in rows)
+        listed = listing(f"{row.name} ({row.gpu.count if row.gpu else 0} GPUs a node)" for row in rows)
         raise RequestError(
-            f"{name or config.name} has no nodes with {GPUS} GPUs, which the benchmark needs. There: {there}"
+            f"{name or config.name} has no nodes with {GPUS} GPUs, which the benchmark needs. There: {listed}"
         )
     for row in fitting:
         if len(row.nodes) >= nodes:
@@ -129,16 +128,18 @@ def gpu_partition(config: ClusterConfig, name: str, nodes: int) -> PartitionFact
 
 
 def any_partition(config: ClusterConfig, name: str) -> PartitionFacts:
-    """The partition for preparing: `name`, or the first one without GPUs, or the default one. Raises RequestError."""
+    """Return the partition for preparing: `name`, else the first one without GPUs, else the default one. Raises
+    RequestError."""
     rows = [row for row in partition_facts(config) if row.nodes]
-    _known(rows, name)
+    _check_name(rows, name)
     chosen = [row for row in rows if row.name == name] if name else [row for row in rows if not row.gpu] or rows
     if not chosen:
         raise RequestError(f"{config.name} has no partition with nodes")
     return chosen[0]
 
 
-def _known(rows: Sequence[PartitionFacts], name: str) -> None:
+def _check_name(rows: Sequence[PartitionFacts], name: str) -> None:
+    """Raise RequestError if there is no partition of that name."""
     names = list(dict.fromkeys(row.name for row in rows))
     if name and name not in names:
         todo = suggest(name, names, "leave --partition out")
@@ -146,8 +147,8 @@ def _known(rows: Sequence[PartitionFacts], name: str) -> None:
 
 
 def diffusion_config(given: str, nodes: int) -> DiffusionConfig:
-    """The configuration of a run of Stable Diffusion. Without a name, that of the number of nodes; another number is
-    given to the one of two nodes, as the recipe does. Raises RequestError."""
+    """Return the configuration of a run of Stable Diffusion: by name, else by the number of nodes, else the one for two
+    nodes, as in the recipe. Raises RequestError."""
     by_name = {config.name: config for config in catalog.DIFFUSION_CONFIGS}
     if given and given not in by_name:
         todo = suggest(given, by_name, "leave --config out")
@@ -158,7 +159,7 @@ def diffusion_config(given: str, nodes: int) -> DiffusionConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Sizes of a run of GPT-3 that somebody chose; None: as the catalog has them."""
+    """The user's sizes of a run of GPT-3; None: the catalog's."""
 
     tensor: int | None = None
     pipeline: int | None = None
@@ -167,12 +168,12 @@ class Sizes:
 
 
 def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
-    """The sizes of a run of GPT-3. Raises RequestError: they do not fit each other, or the GPUs."""
-    # Slurm's type may be all that nvidia-smi prints: nvidia_h100_80gb_hbm3.
+    """Return the sizes of a run of GPT-3. Raises RequestError if they fit neither each other nor the GPUs."""
+    # Slurm's type may be the whole name of nvidia-smi: nvidia_h100_80gb_hbm3.
     kind = next((name for name in catalog.GPU_GB if row.gpu and name in row.gpu.type.lower()), "")
-    usual = [setting for setting in catalog.GPT3_SETTINGS if setting.gpu == kind and setting.nodes == nodes]
-    base = usual[0] if usual else Gpt3Setting(gpu=kind, nodes=nodes, batch=catalog.GPT3_SETTINGS[0].batch)
-    found = Gpt3Setting(
+    other = Gpt3Setting(gpu=kind, nodes=nodes, batch=catalog.GPT3_SETTINGS[0].batch)
+    base = next((row for row in catalog.GPT3_SETTINGS if (row.gpu, row.nodes) == (kind, nodes)), other)
+    setting = Gpt3Setting(
         gpu=kind,
         nodes=nodes,
         batch=sizes.batch or base.batch,
@@ -180,52 +181,52 @@ def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
         pipeline=sizes.pipeline or base.pipeline,
         micro=sizes.micro or base.micro,
     )
-    if wrong := [*_misfits(found, nodes * GPUS)]:
-        raise RequestError("\n".join(wrong))
-    return found
+    if problems := "\n".join(_misfits(setting, nodes * GPUS)):
+        raise RequestError(problems)
+    return setting
 
 
-def _misfits(row: Gpt3Setting, gpus: int) -> list[str]:
-    found: list[str] = []
+def _misfits(row: Gpt3Setting, gpus: int) -> Iterator[str]:
+    """Yield a message for each size that does not fit."""
     parts = row.tensor * row.pipeline
     if catalog.HEADS % row.tensor or row.tensor > GPUS:
-        found.append(f"--tensor {row.tensor}: allowed is a divisor of {catalog.HEADS} up to {GPUS}, the GPUs of a node")
+        yield f"--tensor {row.tensor}: allowed is a divisor of {catalog.HEADS} up to {GPUS}, the GPUs of a node"
     if catalog.LAYERS % row.pipeline:
-        found.append(f"--pipeline {row.pipeline}: allowed is a divisor of {catalog.LAYERS}, the layers")
+        yield f"--pipeline {row.pipeline}: allowed is a divisor of {catalog.LAYERS}, the layers"
     if gpus % parts:
-        found.append(
+        yield (
             f"--nodes {row.nodes}: allowed is a multiple of {-(-parts // GPUS)}, so that {GPUS} GPUs each make groups "
             f"of {parts} (tensor {row.tensor} x pipeline {row.pipeline})"
         )
     elif row.batch % (each := gpus // parts * row.micro):
         groups = f"{gpus // parts} groups of GPUs x {row.micro} samples"
-        found.append(f"--batch {row.batch}: allowed is a multiple of {each} ({groups})")
+        yield f"--batch {row.batch}: allowed is a multiple of {each} ({groups})"
     need, have = catalog.PARAMETERS * catalog.PARAMETER_BYTES / parts / 1e9, catalog.GPU_GB.get(row.gpu)
     if have and need > 0.9 * have:
-        found.append(
+        yield (
             f"--tensor {row.tensor} --pipeline {row.pipeline}: each GPU would need {need:.0f} GB for its parameters, "
             f"and has {have} GB. Allowed is a division into more parts: with 8 and 8 it needs "
             f"{catalog.PARAMETERS * catalog.PARAMETER_BYTES / 64e9:.0f} GB"
         )
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFolder:
-    """The files found in a data folder."""
+    """The state of a data folder on the cluster."""
 
     folder: bool
+    """True if it exists."""
     writable: bool
     mount: str
-    """The mount point of the folder's file system."""
+    """The mount point of its file system."""
     size: int
     """The size of that file system, in bytes."""
     missing: tuple[str, ...]
-    """The missing ones of the files that were asked for."""
+    """Required files that are missing."""
 
 
 def inspect_command(data: str, files: Iterable[str]) -> str:
-    """A line for the user's shell that inspects the data folder. Paths in `files` are below `data`, or absolute."""
+    """Return a shell command that inspects the data folder. Paths in `files` are below `data`, or absolute."""
     paths = " ".join(shlex.quote(file) for file in files)
     return (
         f'd={shlex.quote(data)}; [ -d "$d" ] || {{ echo none; exit 0; }}; echo folder; [ ! -w "$d" ] || echo writable; '
@@ -235,7 +236,7 @@ def inspect_command(data: str, files: Iterable[str]) -> str:
 
 
 def parse_data_folder(text: str) -> DataFolder:
-    """Return what `inspect_command` printed."""
+    """Parse the output of `inspect_command`."""
     rows = [(word, rest) for word, _, rest in (row.partition(" ") for row in text.splitlines())]
     found = dict(rows)
     size, _, mount = found.get("df", "").strip().partition(" ")
@@ -249,7 +250,7 @@ def parse_data_folder(text: str) -> DataFolder:
 
 
 def data_findings(benchmark: str, stack: str, user: str, data: str, folder: DataFolder) -> Iterator[Finding]:
-    """Yield what is wrong with the data folder."""
+    """Yield findings about the data folder."""
     at, storage = f"--data {data}", catalog.STORAGE[benchmark]
     if not folder.folder:
         given = "no such folder on the cluster"
@@ -272,7 +273,7 @@ def data_findings(benchmark: str, stack: str, user: str, data: str, folder: Data
 
 
 def not_prepared(stack: str, name: str, data: str, missing: Sequence[str]) -> Finding:
-    """The finding of files that a run needs and that are not there. `name`: the benchmark, as commands have it."""
+    """Return the finding about missing files of a run. `name` is the benchmark's name in commands."""
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     given, allowed = f"without {missing[0]}{more}", "a folder with code, data, checkpoint and image"
     todo = f"prepare it: ./hpc mlperf prepare {stack} {name} --data {data}"
@@ -281,7 +282,7 @@ def not_prepared(stack: str, name: str, data: str, missing: Sequence[str]) -> Fi
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """The files to prepare, and their source."""
+    """The files of a benchmark to prepare, and their sources."""
 
     benchmark: str
     data: str
@@ -292,13 +293,13 @@ class Preparation:
     endpoint: str = ""
     """URL of the object storage, for s3://."""
     checkpoint: str = ""
-    """GPT-3's checkpoint: the source to copy it from, or a folder."""
+    """Source of GPT-3's checkpoint, or its folder."""
     image: str = ""
-    """Imported as a file; empty: the recipe's, for GPT-3 none."""
+    """Container image to import as a file; empty: the recipe's, for GPT-3 none."""
 
 
 def prepare_scripts(wanted: Preparation) -> tuple[JobScript, ...]:
-    """The jobs. Those named after the first need what it makes. Raises RequestError."""
+    """Return the jobs. The first one creates the folders for the others. Raises RequestError."""
     kind = _SHORT[wanted.benchmark]
     of = "stable-diffusion" if kind == "sd" else kind
     values = {
@@ -322,31 +323,27 @@ def prepare_scripts(wanted: Preparation) -> tuple[JobScript, ...]:
             raise RequestError(_NO_CHECKPOINT)
         found.append(_copy(wanted, "gpt3-checkpoint", check_source("--checkpoint", wanted.checkpoint), "checkpoint"))
     if name := image_file(wanted.image or ("" if wanted.benchmark == GPT3 else catalog.IMAGE)):
-        values, title = (
-            {"IMAGE": wanted.image or catalog.IMAGE, "FILE": name},
-            f"The container image of {of} as one file.",
-        )
-        # The NCCL test imports its image in the same way.
+        values = {"IMAGE": wanted.image or catalog.IMAGE, "FILE": name}
+        title = f"The container image of {of} as one file."
+        # The body that imports an image is that of the NCCL test.
         bodies = ("../nccl/import-pyxis.sh", "image.sh")
         found.append(_script(wanted, f"{kind}-image", title, values, *bodies, limit=240))
     return tuple(found)
 
 
 def image_file(image: str) -> str:
-    """Name of the file that an image of a registry is imported to; empty for one that is a file, or none."""
+    """Return the name of the file that an image of a registry is imported to; empty for a file or without an image."""
     if not image or image.startswith("/"):
         return ""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", image.rpartition("#")[2]) + ".sqsh"
 
 
 def _places(wanted: Preparation) -> list[tuple[str, str, str]]:
-    """Name, source and folder below the data folder of each copy."""
+    """Return name, source and target folder of each copy."""
     if wanted.source:
-        kind = _SHORT[wanted.benchmark]
-        # One place with all folders, as the recipe's first bucket; of GPT-3 the dataset, as the archive has it.
-        return [
-            (f"{kind}-data", check_source("--source", wanted.source), "dataset" if wanted.benchmark == GPT3 else ".")
-        ]
+        # The source has all folders, as the recipe's first bucket; of GPT-3 only the dataset, as its archive.
+        target = "dataset" if wanted.benchmark == GPT3 else "."
+        return [(f"{_SHORT[wanted.benchmark]}-data", check_source("--source", wanted.source), target)]
     return [
         (name.rpartition("-")[0], f"{catalog.BUCKET}/{name}", to)
         for name, to in catalog.FOLDERS[wanted.benchmark].items()
@@ -374,9 +371,9 @@ def _script(
         "nodes": 1,
         "ntasks": 1,
         "cpus-per-task": min(8, wanted.partition.cpus),
-        "time": time_limit(wanted.partition, limit),
+        "time": wanted.partition.time_limit(limit),
         "output": f"{wanted.data}/.hpc/mlperf-{name}-%j.out",
-        # A node that fails does not end it; and two jobs do not write the same files.
+        # The job survives a failure of its node, and no second one writes the same files.
         "requeue": True,
         "open-mode": "append",
         "dependency": "singleton",
@@ -388,30 +385,25 @@ def _script(
 
 
 def variables(values: Mapping[str, str | int]) -> str:
-    """Assignments for bash."""
+    """Return assignments for bash."""
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
-
-
-def time_limit(partition: PartitionFacts, wanted: int) -> int:
-    """Minutes that a job may ask for in a partition."""
-    return max(1, int(min(wanted, minutes(partition.max_time))))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A training to run, and its nodes."""
+    """A training job to run."""
 
     data: str
     partition: PartitionFacts
     nodes: int
     image: str
-    """A file, or an image of a registry as pyxis takes it."""
+    """A file, or an image of a registry in pyxis' format."""
     minutes: int | None = None
-    """Run time; None: the recipe's."""
+    """Time limit; None: the recipe's."""
 
 
 def diffusion_script(wanted: Training, config: DiffusionConfig) -> JobScript:
-    """The job that trains Stable Diffusion."""
+    """Return the job that trains Stable Diffusion."""
     values: dict[str, str | int] = {
         "DATA": wanted.data,
         "ENVIRONMENT": ENV,
@@ -424,14 +416,14 @@ def diffusion_script(wanted: Training, config: DiffusionConfig) -> JobScript:
     options: dict[str, Option] = {"cpus-per-task": cpus, "mem-per-cpu": f"{memory}M"}
     title = f"Trains MLPerf's Stable Diffusion on {wanted.nodes} nodes."
     name = f"train_{config.name}"
-    limit = time_limit(wanted.partition, wanted.minutes or catalog.MINUTES[STABLE_DIFFUSION])
+    limit = wanted.partition.time_limit(wanted.minutes or catalog.MINUTES[STABLE_DIFFUSION])
     body = _body(values, "stable-diffusion.sh")
     return JobScript(name=f"mlperf-{name}.sh", title=title, options=_options(wanted, name, limit) | options, body=body)
 
 
 def gpt3_script(wanted: Training, setting: Gpt3Setting, checkpoint: str) -> JobScript:
-    """The job that trains GPT-3. `checkpoint`: its folder."""
-    limit = time_limit(wanted.partition, wanted.minutes or catalog.MINUTES[GPT3])
+    """Return the job that trains GPT-3 from a checkpoint's folder."""
+    limit = wanted.partition.time_limit(wanted.minutes or catalog.MINUTES[GPT3])
     if limit <= _SAVE_MINUTES:
         raise RequestError(
             f"--minutes {limit}: allowed is more than {_SAVE_MINUTES}, which GPT-3 keeps for its checkpoint"
@@ -469,7 +461,7 @@ def _options(wanted: Training, name: str, limit: int) -> dict[str, Option]:
         "gpus-per-node": GPUS,
         "time": limit,
         "output": f"{wanted.data}/logs/%j_{name}.out",
-        # A run that starts again would write its log twice, and measure neither.
+        # A requeued run would write to the log of the first one, and neither could be measured.
         "no-requeue": True,
     }
 

@@ -1,10 +1,11 @@
-"""Facts about a partition that a job needs to ask for its nodes: their names, sizes, GPUs and fabric."""
+"""Facts about partitions for jobs' requests: names, sizes, GPUs and fabric of their nodes."""
 
 from dataclasses import dataclass
 
 from cluster.catalog import Gpu, MachineType
 from cluster.catalog.fabrics import Fabric
 from cluster.config.cluster import ClusterConfig
+from cluster.config.validators import minutes
 from cluster.roster import node_names, nodeset_gpu, nodeset_type, sizes
 
 
@@ -16,9 +17,9 @@ class PartitionFacts:
     """The partition's."""
     default: bool
     exclusive: bool
-    """A job gets whole nodes, whatever it asks for."""
+    """True if every job gets whole nodes."""
     nodes: tuple[str, ...]
-    """Host names, which are NodeNames, in order."""
+    """NodeNames, in order."""
     machine_type: MachineType
     fabric: Fabric
     gpu: Gpu | None
@@ -32,9 +33,13 @@ class PartitionFacts:
     max_time: str
     """Longest run time, as slurm.conf has it: 24:00:00, INFINITE."""
 
+    def time_limit(self, wanted: int) -> int:
+        """Return a time limit in minutes: `wanted`, or the partition's longest run time if that is less."""
+        return max(1, int(min(wanted, minutes(self.max_time))))
+
 
 def partition_facts(config: ClusterConfig) -> tuple[PartitionFacts, ...]:
-    """Rows, one for each partition and kind of node; the default partition's first, then in the file's order."""
+    """Return facts for each partition and kind of node: the default partition first, then in the file's order."""
     found: list[PartitionFacts] = []
     for name, partition in config.partitions.items():
         kinds: dict[tuple[str, Gpu | None], list[str]] = {}

@@ -1,7 +1,7 @@
-"""Checks of a cluster by small jobs: one on each node that has room for it, then one over all nodes of a partition.
+"""Checks of a cluster by small jobs: one on each node with free resources, then one over all nodes of a partition.
 
-`plan` returns the jobs; the driver on the login machine (scripts/jobs/quickcheck/driver.py) starts them and prints an
-event, a line of JSON, for each that ends; `results` reads these.
+`plan` returns the jobs. The driver on the login machine (scripts/jobs/quickcheck/driver.py) starts them and prints an
+event, a line of JSON, for each that ends. `results` evaluates the events.
 """
 
 import json
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from cluster.config.validators import minutes
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.observe.nodes import Node
 from scripts.node.health.kinds import smi_exit
@@ -18,15 +17,15 @@ from scripts.node.slurm.hostlist import compress
 from scripts.node.slurm.output import parse_rows
 
 NODE, GPUS, CONTAINER, TOGETHER = "node", "gpus", "container", "together"
-"""Keys of jobs: what they check."""
+"""Keys of jobs, by what they check."""
 TASKS = 2
 MEMORY = 512
-"""MiB of a node's job; nvidia-smi alone takes some hundred."""
+"""MiB of a node's job. nvidia-smi alone uses some hundred."""
 CONTAINER_MEMORY = 1024
-"""MiB of a job that starts a container: enroot unpacks its image within it."""
+"""MiB of a job that starts a container. enroot's unpacking of the image counts."""
 LEAST_MEMORY = 64
 IMMEDIATE = 15
-"""Least seconds for a node that was free to be free: the epilog of its last job may still run."""
+"""Least seconds that a job waits for a free node, as the epilog of the node's last job may still run."""
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 _GPUS_ALLOCATED = re.compile(r"(?:^|,)gres/gpu=([0-9]+)")
 
@@ -47,7 +46,7 @@ class NodeResources:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckJob:
-    """Jobs of one kind on nodes of one partition, as the driver on the login machine starts them."""
+    """Jobs of one kind on nodes of one partition, for the driver on the login machine."""
 
     key: str
     partition: str
@@ -62,26 +61,26 @@ class CheckJob:
     program: tuple[str, ...]
     """A file beside the driver, and its arguments."""
     seconds: int
-    """Seconds that it may take, with its wait for the nodes."""
+    """Time limit in seconds, with the wait for nodes."""
     minutes: int = 0
-    """Minutes of its time limit in Slurm."""
+    """Slurm's time limit in minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedNode:
-    """A node without any result."""
+    """A node that was not checked."""
 
     node: str
     partition: str
     why: str
     todo: str = ""
     unavailable: bool = False
-    """Something must be done about it; not only busy."""
+    """True if the node can't take jobs at all, and is not just busy or off."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """The result of a check on one node, or on all of them."""
+    """The result of a check on a node, a partition or the cluster."""
 
     check: str
     status: str
@@ -89,46 +88,47 @@ class CheckResult:
     """Empty for a check of the whole cluster or of a partition."""
     partition: str = ""
     text: str = ""
-    """The result on one line; of a skipped check the reason."""
+    """The result on one line; the reason for a skipped check."""
     output: str = ""
-    """The node's output."""
+    """The job's output."""
     todo: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedNode:
-    """The facts that jobs on a node must report."""
+    """The values that jobs on a node must report."""
 
     node: str
     partition: str
     tasks: int
     memory: int
-    """MiB that its job may use."""
+    """MiB of the node's job."""
     container_memory: int
-    """MiB for the start of a container."""
+    """MiB of the job that starts a container."""
     gpus: int
-    """GPUs that the stack file promises."""
+    """GPUs according to the stack file."""
     no_gpus: str = ""
-    """The reason why GPUs are not looked for, if they are not."""
+    """The reason why GPUs are not checked; empty if they are."""
     held_gpus: str = ""
-    """The reason why its GPUs can't be had now, if they can't."""
+    """The reason why no GPU is free; empty if one is."""
     all_gpus: str = ""
-    """The reason why not all its GPUs can be had at once, if they can't."""
+    """The reason why not all GPUs are free; empty if they are."""
     shared: str = ""
-    """The reason why a job can't have the whole node, if it can't."""
+    """The reason why a job can't have the whole node; empty if it can."""
 
     def result(self, check: str, status: str, text: str = "", output: str = "", todo: str = "") -> CheckResult:
-        """The result of a check on this node."""
-        about = {"check": check, "node": self.node, "partition": self.partition}
-        return CheckResult(**about, status=status, text=text, output=output, todo=todo)
+        """Return the result of a check on this node."""
+        return CheckResult(
+            check=check, node=self.node, partition=self.partition, status=status, text=text, output=output, todo=todo
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The user's choices."""
+    """Options of a check."""
 
     run: str
-    """Unique for each run: names of jobs and files have it."""
+    """A unique name of the run, which is in names of jobs and files."""
     suites: frozenset[str] = frozenset({"hello"})
     wait: bool = False
     exclusive: bool = False
@@ -138,30 +138,30 @@ class Options:
     pyxis: bool = False
     mail: bool = False
     rehearsed: bool = False
-    """Machines stand for others, and may lack their GPUs."""
+    """True in a rehearsal, whose machines may lack GPUs."""
     shared_home: bool = True
     """True if the user's home is on the shared file system; root's is not."""
     most_nodes: Mapping[str, int] = field(default_factory=dict)
-    """Nodes of one job, in partitions that have such a limit."""
+    """Largest number of nodes of a job, by partition."""
     prolog_seconds: Mapping[str, int] = field(default_factory=dict)
-    """Partitions whose prolog takes long for jobs on several nodes, as the one of A3 Mega."""
+    """Seconds of the prolog for jobs on several nodes, by partition; that of A3 Mega takes long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckPlan:
-    """The jobs of a check, the results that it expects, and the nodes that it leaves out."""
+    """The jobs of a check, the expected results, and the nodes that are left out."""
 
     jobs: tuple[CheckJob, ...]
     expected: Mapping[str, ExpectedNode]
-    """Expectations by node."""
+    """Expected results by node."""
     not_checked: tuple[SkippedNode, ...]
     options: Options
 
     def spec(self) -> str:
-        """The driver's argument (scripts/jobs/quickcheck/driver.py)."""
+        """Return the driver's argument (scripts/jobs/quickcheck/driver.py)."""
         spec = {name: getattr(self.options, name) for name in ("run", "wait", "image", "pyxis", "shared_home")}
         seconds = self.options.seconds
-        # slurmdbd of a busy cluster lags behind as jobs do.
+        # slurmdbd of a busy cluster may take as long as jobs do.
         spec |= {"immediate": max(IMMEDIATE, seconds // 4), "image_seconds": 600, "accounting_seconds": seconds}
         spec["mail"] = next(iter(self.expected), "") if self.options.mail else ""
         return json.dumps({**spec, "jobs": [asdict(job) for job in self.jobs]})
@@ -170,32 +170,37 @@ class CheckPlan:
 def plan(
     facts: Sequence[PartitionFacts],
     nodes: Mapping[str, Node],
-    rooms: Mapping[str, NodeResources],
+    resources: Mapping[str, NodeResources],
     options: Options,
     *,
     only: frozenset[str] | None = None,
 ) -> CheckPlan:
-    """Jobs for the nodes of these partitions; `only` names the nodes to check, all if None."""
+    """Return the jobs that check the nodes of these partitions, or those in `only`."""
     expected: dict[str, ExpectedNode] = {}
-    missing: dict[str, SkippedNode] = {}
+    skipped: dict[str, SkippedNode] = {}
     together: dict[str, list[str]] = {}
     for row in facts:
         for name in row.nodes:
             if only is not None and name not in only:
                 continue
-            if name not in expected and name not in missing:
-                found = _expected(row, name, nodes.get(name), rooms.get(name, NodeResources()), options)
+            if name not in expected and name not in skipped:
+                found = _expected(row, name, nodes.get(name), resources.get(name, NodeResources()), options)
                 if isinstance(found, SkippedNode):
-                    missing[name] = found
+                    skipped[name] = found
                 else:
                     expected[name] = found
             if name in expected:
                 together.setdefault(row.name, []).append(name)
-    jobs = [*_jobs_of_each(expected, options), *_jobs_of_all(together, expected, options)]
-    longest = {row.name: minutes(row.max_time) for row in facts}
-    # A job that asks for longer than its partition allows never starts.
-    jobs = [replace(job, minutes=max(1, int(min(-(-job.seconds // 60), longest[job.partition])))) for job in jobs]
-    return CheckPlan(jobs=tuple(jobs), expected=expected, not_checked=tuple(missing.values()), options=options)
+    kinds: dict[CheckJob, list[str]] = {}
+    for node in expected.values():
+        for job in _jobs_of(node, options):
+            kinds.setdefault(job, []).append(node.node)
+    jobs = [replace(job, nodes=compress(names)) for job, names in kinds.items()]
+    jobs += _jobs_of_all(together, expected, options)
+    # A job that requests more time than its partition allows never starts.
+    rows = {row.name: row for row in facts}
+    jobs = [replace(job, minutes=rows[job.partition].time_limit(-(-job.seconds // 60))) for job in jobs]
+    return CheckPlan(jobs=tuple(jobs), expected=expected, not_checked=tuple(skipped.values()), options=options)
 
 
 def _expected(
@@ -207,8 +212,10 @@ def _expected(
     if node.fine and (node.asleep or node.booting):
         state = "off until a job needs it" if node.asleep else "booting"
         todo = f"srun --partition={row.name} --nodelist={name} true has it started; check it then"
-        return SkippedNode(node=name, partition=row.name, why=f"{node.word}: {state}", todo=todo, unavailable=False)
-    if why := _why_unusable(node):
+        return SkippedNode(node=name, partition=row.name, why=f"{node.word}: {state}", todo=todo)
+    # A completing node is free in a moment.
+    if not replace(node, states=node.states - {"COMPLETING"}).fine:
+        why = f"{node.word}: {node.reason}" if node.reason else node.word
         todo = f"./hpc status STACK; once it is mended ./hpc nodes STACK resume {name}"
         return SkippedNode(node=name, partition=row.name, why=why, todo=todo, unavailable=True)
     whole = options.exclusive or row.exclusive
@@ -232,16 +239,8 @@ def _expected(
     )
 
 
-def _jobs_of_each(expected: Mapping[str, ExpectedNode], options: Options) -> list[CheckJob]:
-    """Return a job of each kind for nodes that get the same request."""
-    kinds: dict[CheckJob, list[str]] = {}
-    for node in expected.values():
-        for job in _jobs_of(node, options):
-            kinds.setdefault(job, []).append(node.node)
-    return [replace(job, nodes=compress(nodes)) for job, nodes in kinds.items()]
-
-
 def _jobs_of(node: ExpectedNode, options: Options) -> Iterator[CheckJob]:
+    """Yield the jobs of a node, without the node's name, so that nodes with equal requests share a job."""
     exclusive = ("--exclusive",) if options.exclusive else ()
 
     def job(key: str, tasks: int, memory: int, *gres: str, program: tuple[str, ...], seconds: int = 0) -> CheckJob:
@@ -268,7 +267,7 @@ def _jobs_of(node: ExpectedNode, options: Options) -> Iterator[CheckJob]:
 def _jobs_of_all(
     partitions: Mapping[str, list[str]], expected: Mapping[str, ExpectedNode], options: Options
 ) -> Iterator[CheckJob]:
-    """Return one job over all nodes of each partition, or several where the partition limits the nodes of a job."""
+    """Yield a job over all nodes of each partition, or several if the partition limits the nodes of a job."""
     for name, every in partitions.items():
         most = options.most_nodes.get(name, len(every))
         for start in range(0, len(every), most):
@@ -288,11 +287,11 @@ def _jobs_of_all(
 
 
 def parse_resources(text: str) -> dict[str, NodeResources]:
-    """Return what `scontrol --oneliner show node` prints, by the node's name."""
-    return {row["NodeName"]: _room(row) for row in parse_rows(text) if "NodeName" in row}
+    """Parse the output of `scontrol --oneliner show node`: resources by the node's name."""
+    return {row["NodeName"]: _resources(row) for row in parse_rows(text) if "NodeName" in row}
 
 
-def _room(row: Mapping[str, str]) -> NodeResources:
+def _resources(row: Mapping[str, str]) -> NodeResources:
     cpus, memory = _number(row.get("CPUEfctv") or row.get("CPUTot")), _number(row.get("RealMemory"))
     gpus = sum(int(count) for count in _GPUS.findall(row.get("Gres", "")))
     used = _GPUS_ALLOCATED.search(row.get("AllocTRES", ""))
@@ -310,17 +309,8 @@ def _number(text: str | None) -> int:
     return int(text) if text and text.isdigit() else 0
 
 
-def _why_unusable(node: Node) -> str:
-    """Say why a node takes no jobs at all; empty if it takes some."""
-    # A node whose last job is only cleaned up after is soon free.
-    if replace(node, states=node.states - {"COMPLETING"}).fine:
-        return ""
-    reason = f": {node.reason}" if node.reason else ""
-    return f"{node.word}{reason}"
-
-
 def _why_busy(node: Node, room: NodeResources, *, cpus: int = 0, memory: int = 0, gpus: int = 0) -> str:
-    """Say why a job of this size can't start on a node now; empty if it can."""
+    """Return why a job of this size can't start on a node now; empty if it can."""
     if gpus > room.gpus:
         return f"slurmctld has {room.gpus} GPUs of {node.name}"
     needed = {"CPU": (room.free_cpus, cpus), "memory": (room.free_memory, memory), "GPU": (room.free_gpus, gpus)}
@@ -334,14 +324,14 @@ def _why_busy(node: Node, room: NodeResources, *, cpus: int = 0, memory: int = 0
 
 PASS, FAIL, SKIP = "pass", "fail", "skip"
 MARK = "hpc-check "
-"""Text in front of what programs of scripts/jobs/quickcheck print for this package."""
+"""Prefix of the lines that programs of scripts/jobs/quickcheck print for `parse_tasks`."""
 Event = Mapping[str, Any]
-"""A line of the driver's (scripts/jobs/quickcheck/driver.py)."""
+"""A line of the driver's output (scripts/jobs/quickcheck/driver.py)."""
 _BUSY = ("nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
-"""Messages of srun when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
+"""Messages of srun after --immediate (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
 _MIB = 1024 * 1024
 _PAGE = 65_536
-"""The kernel rounds a limit to pages; the largest base page of Linux."""
+"""The largest base page of Linux. The kernel rounds a memory limit to pages."""
 _REFUSED = (
     "Invalid account",
     "not permitted to use this partition",
@@ -352,16 +342,16 @@ _REFUSED = (
     "node count specification invalid",
     "Requested node configuration is not available",
 )
-"""Messages of slurmctld for a job that this user can't have (slurm_errno.c)."""
+"""Messages of slurmctld for a job that the user may not submit (slurm_errno.c)."""
 
 
 def was_busy(event: Event | None) -> bool:
-    """Return whether a job did not begin, because others have its nodes."""
+    """Return whether a job did not begin because other jobs have its nodes."""
     return event is not None and bool(event["code"]) and any(text in str(event["err"]) for text in _BUSY)
 
 
 def parse_tasks(event: Event | None) -> list[dict[str, Any]]:
-    """Return what the tasks of a job printed."""
+    """Return the reports of a job's tasks."""
     found: list[dict[str, Any]] = []
     for line in str(event["out"]).splitlines() if event else ():
         if line.startswith(MARK):
@@ -375,7 +365,7 @@ def parse_tasks(event: Event | None) -> list[dict[str, Any]]:
 
 
 def job_output(event: Event | None) -> str:
-    """Return what a job printed, without what is for this module."""
+    """Return the output of a job without the reports of its tasks."""
     if event is None:
         return ""
     text = f"{event['err']}\n{event['out']}"
@@ -385,8 +375,8 @@ def job_output(event: Event | None) -> str:
 def _node_results(
     plan: CheckPlan, expected: ExpectedNode, events: Mapping[str, Event], last: Mapping[str, Event]
 ) -> Iterator[CheckResult]:
-    """Results of a node. `events`: how its jobs ended, by their keys; `last`: what the driver found on the login
-    machine."""
+    """Yield the results of a node. `events` are the ends of its jobs by key; `last` are the driver's events about the
+    login machine."""
     job, result = events.get(NODE), expected.result
     tasks = parse_tasks(job)
     if wrong := _hello(expected, job, tasks):
@@ -413,7 +403,7 @@ def _node_results(
 
 
 def _hello(expected: ExpectedNode, event: Event | None, tasks: list[dict[str, Any]]) -> str:
-    """Say what is wrong with a node's answer; empty if nothing is."""
+    """Return what is wrong with the result of a node's job; empty if nothing is."""
     if event is None:
         return "the check ended before this node's job did"
     if event.get("late"):
@@ -430,14 +420,14 @@ def _hello(expected: ExpectedNode, event: Event | None, tasks: list[dict[str, An
 def _home(plan: CheckPlan, expected: ExpectedNode, full: Mapping[str, Any], event: Event | None) -> CheckResult:
     if not plan.options.shared_home:
         return expected.result("home", SKIP, "root's home is not shared: name a user with --as")
-    there = full.get("home") or {}
-    back = (event or {}).get("files", {}).get(expected.node)
-    wrong = str(there.get("error") or (back or {}).get("error") or "")
-    if back is None:
+    on_node = full.get("home") or {}
+    on_login = (event or {}).get("files", {}).get(expected.node)
+    wrong = str(on_node.get("error") or (on_login or {}).get("error") or "")
+    if on_login is None:
         wrong = wrong or "what the node wrote is not on the login machine"
-    elif not wrong and not back.get("own"):
+    elif not wrong and not on_login.get("own"):
         wrong = "what the node wrote has another owner on the login machine"
-    elif not wrong and str(back.get("text", "")).split() != [plan.options.run, expected.node]:
+    elif not wrong and str(on_login.get("text", "")).split() != [plan.options.run, expected.node]:
         wrong = "what the node wrote has another content on the login machine"
     if wrong:
         todo = f"./hpc ssh STACK {expected.node} -- findmnt; ./hpc status STACK"
@@ -457,10 +447,12 @@ def _memory(expected: ExpectedNode, full: Mapping[str, Any]) -> CheckResult:
     return expected.result("memory", PASS, f"{expected.memory} MiB")
 
 
-def _gpus(expected: ExpectedNode, seen: Mapping[str, Any], whole: Event | None) -> Iterator[CheckResult]:
-    """Check that there are as many GPUs as promised, and that a job sees and opens its own only."""
-    count = seen["driver"] if seen.get("driver") is not None else len(seen.get("devices", ()))
-    source = "the driver" if seen.get("driver") is not None else "device files"
+def _gpus(expected: ExpectedNode, report: Mapping[str, Any], whole: Event | None) -> Iterator[CheckResult]:
+    """Yield whether there are as many GPUs as expected, and whether a job can only open its own. `report` is of the job
+    with one GPU, `whole` the end of the job with all."""
+    by_driver = report.get("driver")
+    count = len(report.get("devices", ())) if by_driver is None else by_driver
+    source = "device files" if by_driver is None else "the driver"
     todo = f"./hpc nodes STACK drain {expected.node} --reason 'GPU missing'; then ./hpc status STACK"
     problems = [] if count == expected.gpus else [f"{count} of {expected.gpus} GPUs by {source}"]
     output, skipped = "", expected.all_gpus
@@ -485,16 +477,16 @@ def _gpus(expected: ExpectedNode, seen: Mapping[str, Any], whole: Event | None) 
     else:
         note = f"; not tried together: {skipped}" if skipped else ""
         yield expected.result("gpus", PASS, f"{count} GPUs by {source}{note}")
-    yield _confined(expected, seen)
+    yield _confined(expected, report)
 
 
-def _confined(expected: ExpectedNode, seen: Mapping[str, Any]) -> CheckResult:
+def _confined(expected: ExpectedNode, report: Mapping[str, Any]) -> CheckResult:
     if expected.held_gpus:
         return expected.result("confined", SKIP, expected.held_gpus)
     counts = {
-        "in CUDA_VISIBLE_DEVICES": len(seen.get("visible", ())),
-        "can be opened": len(seen.get("open", ())),
-        **({"by nvidia-smi": len(seen["smi"])} if "smi" in seen else {}),
+        "in CUDA_VISIBLE_DEVICES": len(report.get("visible", ())),
+        "can be opened": len(report.get("open", ())),
+        **({"by nvidia-smi": len(report["smi"])} if "smi" in report else {}),
     }
     wrong = [f"{count} {what}" for what, count in counts.items() if count != 1]
     if wrong:
@@ -508,20 +500,19 @@ def _container(expected: ExpectedNode, event: Event | None) -> CheckResult:
     if event is None or was_busy(event):
         status, text = (SKIP, "other jobs took the node meanwhile") if event else (FAIL, "its job did not end")
         return expected.result("container", status, text, todo="" if event else todo)
-    seen = next(iter(parse_tasks(event)), None)
-    if seen is None:
-        # pyxis: what the container printed comes as it is.
+    report = next(iter(parse_tasks(event)), None)
+    if report is None:
+        # With pyxis, the output is that of the container.
         if event["code"] == 0 and "ID=" in event["out"]:
             return expected.result("container", PASS, "pyxis")
         late = "no end in time" if event.get("late") else f"exit code {event['code']}"
         return expected.result("container", FAIL, f"no container started, {late}", job_output(event), todo)
-    runtime = seen.get("runtime")
-    if not runtime or "skip" in seen:
-        return expected.result(
-            "container", SKIP, str(seen.get("skip") or "no pyxis, enroot, apptainer or podman on the node")
-        )
-    if "error" in seen or str(seen.get("wanted")) not in str(seen.get("out")):
-        return expected.result("container", FAIL, f"{runtime} did not start one", str(seen.get("error", "")), todo)
+    runtime = report.get("runtime")
+    if not runtime or "skip" in report:
+        text = str(report.get("skip") or "no pyxis, enroot, apptainer or podman on the node")
+        return expected.result("container", SKIP, text)
+    if "error" in report or str(report.get("wanted")) not in str(report.get("out")):
+        return expected.result("container", FAIL, f"{runtime} did not start one", str(report.get("error", "")), todo)
     return expected.result("container", PASS, str(runtime))
 
 
@@ -530,10 +521,10 @@ def _accounting(expected: ExpectedNode, event: Event | None) -> CheckResult:
     if event is None or event.get("error"):
         return expected.result("accounting", FAIL, "sacct gave no answer", str((event or {}).get("error", "")), todo)
     rows = [line.split("|") for line in str(event["text"]).splitlines()]
-    mine = [row for row in rows if len(row) == 6 and row[5] == expected.node]
-    if not mine:
+    row = next((row for row in rows if len(row) == 6 and row[5] == expected.node), None)
+    if row is None:
         return expected.result("accounting", FAIL, "sacct has no job of this node", todo=todo)
-    number, user, account, qos = mine[0][:4]
+    number, user, account, qos = row[:4]
     lacking = [name for name, value in (("user", user), ("account", account), ("QOS", qos)) if not value]
     if lacking:
         text = f"job {number} is recorded without {', '.join(lacking)}"
@@ -559,7 +550,7 @@ class CheckReport:
 
 
 def parse_events(lines: Iterable[str]) -> Iterator[Event]:
-    """The driver's lines; what else stands on its output is left out."""
+    """Yield the driver's events; other lines of its output are left out."""
     for line in lines:
         try:
             event = json.loads(line)
@@ -572,9 +563,9 @@ def parse_events(lines: Iterable[str]) -> Iterator[Event]:
 def results(
     plan: CheckPlan, events: Iterable[Event], *, more: Iterable[CheckResult] = (), now: Mapping[str, Node] | None = None
 ) -> CheckReport:
-    """The report of a run. A check that never ended failed.
+    """Return the report of a run. A check that did not end failed.
 
-    `more` are results of other checks; `now` has the jobs of nodes that became busy meanwhile.
+    `more` are results of other checks; `now` has the jobs of nodes that became busy during the run.
     """
     every = list(events)
     ended = {(event["key"], tuple(event["nodes"])): event for event in every if event["event"] == "end"}
@@ -595,7 +586,7 @@ def results(
 
 
 def _lost(expected: ExpectedNode, event: Event | None, now: Node | None) -> SkippedNode | None:
-    """A node on which no job could begin, because others were faster or the user may not use it."""
+    """Return the node as skipped if its job could not begin, as others were faster or the user may not use it."""
     if event is None or event["code"] == 0 or MARK in event["out"]:
         return None
     why = " ".join(str(event["err"]).split())

@@ -12,10 +12,10 @@ from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 BODIES = Path(__file__).parents[2] / "scripts" / "jobs"
 """Bodies of job scripts, in a folder for each kind of job."""
 MARK = "# shellcheck shell=bash\n"
-"""First line of a body, that names the shell for shellcheck without a #! line."""
+"""First line of a body, which tells shellcheck the shell, as there is no #! line."""
 
 Option = str | int | bool
-"""The value of an option of sbatch; True for one that takes none, False for one that is left out."""
+"""The value of an option of sbatch; True for an option without a value, False for one that is left out."""
 _DIRECTIVES = re.compile(r"\A(# shellcheck .*\n)+")
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:/=@%+\[\]*-]+")
@@ -35,15 +35,15 @@ class JobScript:
     """Bash; it runs with `set -euo pipefail`."""
 
     def text(self) -> str:
-        """The whole file. Raises ValueError for an option that can't stand in an #SBATCH line."""
+        """Return the text of the file. Raises ValueError for an option that is not allowed in an #SBATCH line."""
         options = "".join(f"#SBATCH {word}\n" for word in map(_quoted, option_words(self.options)))
         title = " ".join(self.title.split())
         return f"#!/bin/bash\n# {title}\n{options}\nset -euo pipefail\n\n{self.body.strip(chr(10))}\n"
 
 
 def option_words(options: Mapping[str, Option]) -> list[str]:
-    """Options as words of a command line: --nodes=2, --exclusive. Raises ValueError for a name that is none, and for a
-    value of more than one line."""
+    """Return options as words of a command line: --nodes=2, --exclusive. Raises ValueError for an invalid name, and for
+    a value of more than one line."""
     found: list[str] = []
     for name, value in options.items():
         if not _OPTION.fullmatch(name):
@@ -56,8 +56,8 @@ def option_words(options: Mapping[str, Option]) -> list[str]:
 
 
 def read_body(path: str) -> str:
-    """A body from scripts/jobs, without the comments for shellcheck that it begins with. Raises ValueError: the first
-    line is not MARK."""
+    """Return a body from scripts/jobs, without the comments for shellcheck at its beginning. Raises ValueError if the
+    first line is not MARK."""
     text = (BODIES / path).read_text(encoding="utf-8")
     if not text.startswith(MARK):
         raise ValueError(f"scripts/jobs/{path}: the first line must be {MARK.strip()!r}")
@@ -65,7 +65,8 @@ def read_body(path: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word as sbatch reads it in an #SBATCH line: with spaces in double quotes (src/sbatch/opt.c, _get_argument)."""
+    """Return a word as sbatch reads it in an #SBATCH line: with spaces in double quotes (src/sbatch/opt.c,
+    _get_argument)."""
     if _PLAIN.fullmatch(word):
         return word
     if '"' in word or "\\" in word:
@@ -74,17 +75,15 @@ def _quoted(word: str) -> str:
 
 
 FOLDER = "/opt/apps/hpc"
-"""Root's own, mode 0755; on Kubernetes in the jail."""
+"""Owned by root, mode 0755; on Kubernetes in the jail."""
 ENV = f"{FOLDER}/env.sh"
 """The file that jobs source."""
-
-
 _DIGITS = re.compile(r"[0-9]+$")
 _DEFINED = re.compile(r"^([a-z_]+)\(\)", re.MULTILINE)
 
 
 def render_environment(config: ClusterConfig) -> str:
-    """Text of env.sh."""
+    """Return the text of env.sh."""
     by_partition: dict[str, list[PartitionFacts]] = {}
     for row in partition_facts(config):
         by_partition.setdefault(row.name, []).append(row)
@@ -123,7 +122,7 @@ unset -v _hpc_mounts
 
 
 def _partition(config: ClusterConfig, rows: list[PartitionFacts]) -> list[str]:
-    """Lines for a partition; where its nodes differ, by the name of the node."""
+    """Return the lines for a partition; if its nodes differ, a condition on the node's name for each kind."""
     calls = [_call(config, row) for row in rows]
     if len(set(calls)) == 1:
         return [calls[0]]
@@ -138,11 +137,11 @@ def _partition(config: ClusterConfig, rows: list[PartitionFacts]) -> list[str]:
 
 def _call(config: ClusterConfig, row: PartitionFacts) -> str:
     fabric, rxdm = row.fabric, config.slurm.rxdm
-    # Without the prolog that installs the plugin, nodes have what they have without a fabric.
+    # Without the prolog that installs the plugin, nodes use the same network as without a fabric.
     installed = not fabric.rxdm or (rxdm is not None and row.name in rxdm.partitions)
     call = [f"_hpc_{fabric.environment[-1] if installed else 'sockets'}", *filter(None, fabric.host_nics)]
     names = [",".join(fabric.nic_names)] if installed and fabric.nic_names else []
-    # Where the fabric's NICs are the stack's, jobs end without what the fabric needs.
+    # If the stack created the fabric's NICs, a job fails when the fabric can't be used.
     return shlex.join([*call, *names]) + (" || _hpc_failed=1" if installed and fabric.nics else "")
 
 

@@ -1,4 +1,4 @@
-"""The settings of the warm-up of nodes (scripts/node/jobs/warm_up.py), on `up` and on demand."""
+"""The input of the warm-up of nodes (scripts/node/jobs/warm_up.py), on `up` and on demand."""
 
 import math
 from collections.abc import Collection
@@ -11,41 +11,41 @@ from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.people import admits_root
 
 _CPUS, _MEMORY_MIB = 4, 16_384
-"""Resources of a node's job that downloads images: enroot compresses them with all CPUs that it has."""
+"""Resources of a job that downloads images. enroot compresses them with all CPUs of the job."""
 _SMALL_MIB = 256
 
 
 class WarmPartition(TypedDict):
-    """Nodes of a partition, and what a job that warms one of them asks for: CPUs, MiB."""
+    """Nodes of a partition, and the request of a job that warms one of them."""
 
     name: str
     nodes: list[str]
-    others: list[str]  # of the same partition, which may help where rxdm needs two nodes
+    others: list[str]  # further nodes of the partition, for rxdm, which needs two nodes
     rxdm: bool  # whether A3 Mega's prolog runs there, for jobs on several nodes
     cpus: int
-    memory: int
-    minutes: int | None  # the longest time limit of a job there; None: any
+    memory: int  # MiB
+    minutes: int | None  # the longest time limit of a job there; None: no limit
 
 
 class Payload(TypedDict):
-    """The settings of a warm-up: container images for each node, and how long all of it may take."""
+    """The input of a warm-up: container images for each node, and the time limit of all of it."""
 
     images: list[str]
     partitions: list[WarmPartition]
     seconds: int
 
 
-def warm_up(config: ClusterConfig, wanted: WarmUp, *, only: Collection[str] | None = None) -> Payload:
-    """The payload. `only` names the nodes to warm, all of the partitions if None."""
+def warm_up(config: ClusterConfig, section: WarmUp, *, only: Collection[str] | None = None) -> Payload:
+    """Return the input of a warm-up of the nodes in `only`, or of all nodes of the section's partitions."""
     rxdm = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
     parts: list[WarmPartition] = []
     for row in partition_facts(config):
         nodes = [node for node in row.nodes if only is None or node in only]
-        if nodes and (not wanted.partitions or row.name in wanted.partitions):
-            parts.append(_partition(row, nodes, rxdm=row.name in rxdm, images=bool(wanted.containers)))
-    # A node of several partitions is warmed in the first of them: in the one with rxdm, if there is one.
+        if nodes and (not section.partitions or row.name in section.partitions):
+            parts.append(_partition(row, nodes, rxdm=row.name in rxdm, images=bool(section.containers)))
+    # A node of several partitions is warmed in the first of them, so those with rxdm come first.
     parts.sort(key=lambda part: (not admits_root(config.partitions[part["name"]]), not part["rxdm"]))
-    return {"images": list(wanted.containers), "partitions": parts, "seconds": wanted.seconds}
+    return {"images": list(section.containers), "partitions": parts, "seconds": section.seconds}
 
 
 def _partition(row: PartitionFacts, nodes: list[str], *, rxdm: bool, images: bool) -> WarmPartition:

@@ -453,7 +453,7 @@ _Out = tuple[str, Span, str, dict[str, float], bool, bool]
 
 
 def _read_events(text: str, inside: _Window) -> tuple[list[_Registered], list[_Out]]:
-    """Parse NodeName|Start|End|State|TRES|ClusterNodes|Reason: the registrations of the cluster, and outages of nodes."""
+    """Parse NodeName|Start|End|State|TRES|ClusterNodes|Reason: registrations of the cluster, outages of nodes."""
     registered: list[_Registered] = []
     outages: list[_Out] = []
     for line in text.splitlines():

@@ -20,7 +20,6 @@ from cluster.jobs.examples import (
     installed_files,
     parse_record,
     record,
-    source_of_program,
 )
 from cluster.jobs.partition_facts import partition_facts
 from cluster.jobs.script import BODIES, ENV
@@ -167,7 +166,7 @@ class TestFiles:
 
     @pytest.mark.parametrize("path", sorted((FOLDER / "programs").glob("*.py")), ids=lambda path: path.name)
     def test_programs_are_python_of_the_oldest_release(self, path: Path):
-        ast.parse(source_of_program(path.name), feature_version=(3, 10))
+        ast.parse(path.read_text(), feature_version=(3, 10))
 
     def test_scripts_source_the_environment_of_jobs_where_processes_talk_to_each_other(self):
         texts = example_files(stacks.config("a3mega"))
