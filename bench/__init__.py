@@ -1,5 +1,5 @@
 """Measures how fast this is, as ratios and times that anybody can measure again: `./hpc bench`.
 
-`cases` has the questions and asks them, `report` shows the answers. Clusters of a bench
-live under a root of their own and are gone at its end, however it ends.
+`cases` measures, `report` prints the results. Clusters of a bench are below a root of their own, which is always
+removed at the end.
 """

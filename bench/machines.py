@@ -1,10 +1,10 @@
-"""Machines for by-hand.sh, as a cloud's own command would make them: all at once, answering SSH when it returns.
+"""Creates machines for by-hand.sh as a cloud's own command would: all in parallel, and reachable by SSH at its end.
 
     python -m bench.machines make ROOT STACK CIDR PUBLIC_KEY NAME=GPUS...   prints NAME ADDRESS HOST_KEY of each
     python -m bench.machines remove ROOT STACK                             whatever there is of it
 
-They are the rehearsal's, made by the same functions, with its network, names and shared folders; what is compared is
-what comes after. ROOT, and the cache of images, are where HPC_LOCAL_ROOT and HPC_LOCAL_IMAGES say for a rehearsal.
+The functions of rehearsals create them, with the same network, names and shared folders, so that the bench compares
+only the set-up. ROOT and the cache of images are those of HPC_LOCAL_ROOT and HPC_LOCAL_IMAGES.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ SHARED = ("home", "opt-apps")
 
 
 def make(root: Path, stack: str, cidr: str, key: Path, wanted: list[str]) -> list[str]:
-    """Make network, shared folders and machines; a line for each machine."""
+    """Create network, shared folders and machines; return a line for each machine."""
     block = ipaddress.IPv4Network(cidr)
     gpus = {name: int(count) for name, _, count in (word.partition("=") for word in wanted)}
     addresses = {name: str(block[2 + number]) for number, name in enumerate(gpus)}

@@ -1,9 +1,9 @@
-"""Where a real slurmctld places jobs, with the blocks of the nodes' places and without: a program for a controller.
+"""Finds where a real slurmctld places jobs, with and without the nodes' places in topology.conf. Runs on a controller.
 
-    python3 placement.py NODES      prints JSON: for each of the two ways, the number of blocks of each job
+    python3 placement.py NODES      prints JSON: for both topologies, the number of blocks of each job
 
-slurmctld gives a job elastic nodes before these have machines, so that it alone places jobs on hundreds of nodes. It
-runs beside the one of the cluster. topology.conf is written by the set-up of the machine.
+slurmctld allocates elastic nodes before they have machines, so that no machines are needed for hundreds of nodes. It
+runs beside the slurmctld of the cluster. The set-up's functions write topology.conf.
 """
 
 import json
@@ -47,24 +47,24 @@ PartitionName=all Nodes=ALL Default=YES OverSubscribe=EXCLUSIVE
 """
 
 
-def places(nodes: int, drawn: random.Random) -> dict[str, str]:
-    """Return the place of each node: names say nothing of it, as a cloud places machines where there is room."""
+def draw_places(nodes: int, generator: random.Random) -> dict[str, str]:
+    """Return a random place for each node, as a cloud places machines where there is room."""
     hosts = [f"/{'ab'[host * 2 // nodes]}/{host // BLOCK}/{host}" for host in range(nodes)]
-    drawn.shuffle(hosts)
+    generator.shuffle(hosts)
     return {f"n-{number}": host for number, host in enumerate(hosts)}
 
 
-def wanted(nodes: int, drawn: random.Random) -> tuple[list[str], list[int]]:
-    """Return nodes that are taken, a quarter, and sizes of jobs that fill most of the rest."""
-    taken = drawn.sample([f"n-{number}" for number in range(nodes)], nodes // 4)
+def draw_jobs(nodes: int, generator: random.Random) -> tuple[list[str], list[int]]:
+    """Return a quarter of the nodes, which are busy, and sizes of jobs that fill most of the others."""
+    taken = generator.sample([f"n-{number}" for number in range(nodes)], nodes // 4)
     jobs: list[int] = []
     while sum(jobs) < nodes // 2:
-        jobs.append(drawn.choice([size for size in SIZES if size <= nodes // 8]))
+        jobs.append(generator.choice([size for size in SIZES if size <= nodes // 8]))
     return taken, jobs
 
 
-def placed(nodes: int, reported: dict[str, str], taken: list[str], jobs: list[int]) -> list[list[str]]:
-    """Have slurmctld place jobs, one after the other; the nodes of each."""
+def place_jobs(nodes: int, reported: dict[str, str], taken: list[str], jobs: list[int]) -> list[list[str]]:
+    """Let slurmctld place jobs one after the other; return the nodes of each."""
     sys.path.insert(0, SETUP)
     topology: Any = import_module("slurm.topology")
     expand: Any = import_module("slurm.hostlist").expand
@@ -85,9 +85,9 @@ def placed(nodes: int, reported: dict[str, str], taken: list[str], jobs: list[in
 
         def wait(what: str, *command: str, text: str) -> None:
             end = time.monotonic() + SECONDS
-            while (said := ask(*command, check=False)) != text and text not in (said or "-").split():
+            while (printed := ask(*command, check=False)) != text and text not in (printed or "-").split():
                 if time.monotonic() > end:
-                    raise RuntimeError(f"{what}: {said}")
+                    raise RuntimeError(f"{what}: {printed}")
                 time.sleep(0.1)
 
         daemon = subprocess.Popen(["slurmctld", "-D", "-f", folder / "slurm.conf"], env=env, stderr=subprocess.DEVNULL)
@@ -105,17 +105,16 @@ def placed(nodes: int, reported: dict[str, str], taken: list[str], jobs: list[in
 
 
 def measure(nodes: int) -> dict[str, list[tuple[int, int]]]:
-    """Return for each job the number of blocks that its nodes are in, and the least that it could be in; by the
-    nodesets' switches, and by the places."""
-    drawn = random.Random(nodes)  # noqa: S311 - the same each time
-    where = places(nodes, drawn)
-    taken, jobs = wanted(nodes, drawn)
+    """Return the number of blocks of each job, and the least possible number, for both topologies."""
+    generator = random.Random(nodes)  # noqa: S311 - the same each time
+    places = draw_places(nodes, generator)
+    taken, jobs = draw_jobs(nodes, generator)
     return {
-        way: [
-            (len({where[node].rpartition("/")[0] for node in found}), -(-len(found) // BLOCK))
-            for found in placed(nodes, reported, taken, jobs)
+        kind: [
+            (len({places[node].rpartition("/")[0] for node in allocated}), -(-len(allocated) // BLOCK))
+            for allocated in place_jobs(nodes, reported, taken, jobs)
         ]
-        for way, reported in (("nodesets", {}), ("places", where))
+        for kind, reported in (("nodesets", {}), ("places", places))
     }
 
 

@@ -1,4 +1,4 @@
-"""Answers of the cases, and how they are shown: a table for the screen, a page for docs/."""
+"""Results of the cases, as a table for the screen and as a page for docs/."""
 
 import os
 import platform
@@ -77,7 +77,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The answers of one run, and where they were found."""
+    """The results of one run, with its machine and date."""
 
     machine: Mapping[str, str]
     date: str
@@ -85,7 +85,7 @@ class Report:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Report":
-        """Read the fields of a report, after a trip through a file."""
+        """Return the report in a JSON document."""
         results = []
         for row in document["results"]:
             series = tuple(replace(Series(**found), values=tuple(found["values"])) for found in row["series"])
@@ -94,18 +94,18 @@ class Report:
         return cls(machine=document["machine"], date=document["date"], results=tuple(results))
 
     def merged(self, newer: "Report") -> "Report":
-        """This report with the answers of a newer run in the place of its own, in this one's order."""
+        """Return this report with the results of a newer run, in the order of this one."""
         results = {result.case: result for result in (*self.results, *newer.results)}
         return Report(machine=newer.machine, date=newer.date, results=tuple(results.values()))
 
 
 def ratio(ours: Series, theirs: Series) -> float:
-    """The median of ours to theirs, round by round, so that what slows the machine down for a while slows both."""
+    """Return the median ratio of the rounds, so that a temporary load of the machine affects both sides."""
     return statistics.median(a / b for a, b in zip(ours.values, theirs.values, strict=True))
 
 
 def table(report: Report) -> list[tuple[str, str, str, str]]:
-    """Every claim and every series in a row of its own, below a heading."""
+    """Return the rows of a table: a heading, and each claim and each series in its own row."""
     rows = [("", "MEASURED", "GOAL", "")]
     for result in report.results:
         rows.append((f"{result.case}: {result.title}", "", "", ""))
@@ -118,7 +118,7 @@ def table(report: Report) -> list[tuple[str, str, str, str]]:
 
 
 def page(report: Report) -> str:
-    """docs/reference/benchmarks.md."""
+    """Return docs/reference/benchmarks.md."""
     machine = report.machine
     where = (
         f"Measured on {report.date}: {machine['processor']}, {machine['cores']} cores, {machine['memory']} of memory, "
@@ -146,7 +146,7 @@ def _markdown(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list
 
 
 def quantity(value: float, unit: str) -> str:
-    """A number with its unit, with as many digits as mean something."""
+    """Return a number with its unit, with its significant digits."""
     if unit == "x":
         return f"{value:.2f} x"
     digits = 0 if value >= 100 else 1 if value >= 1 else 3
@@ -154,7 +154,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def description() -> dict[str, str]:
-    """Processor, memory, kernel, distribution and Python."""
+    """Return this machine's processor, memory, kernel, distribution and Python."""
     info = dict(_pairs("/proc/cpuinfo", ":"))
     memory = dict(_pairs("/proc/meminfo", ":")).get("MemTotal", "0 kB").split()[0]
     release = dict(_pairs("/etc/os-release", "="))

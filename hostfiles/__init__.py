@@ -1,6 +1,6 @@
-"""Files of this machine that several processes and threads use: locks, atomic writes, private folders.
+"""Files that several processes and threads of this machine use: locks, atomic writes, private folders.
 
-It imports the standard library only, so that the engine, the components and the commands share it.
+It imports only the standard library, so that the engine, the components and the commands can share it.
 """
 
 import fcntl
@@ -14,19 +14,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Not $TMPDIR: a socket's path may have 108 bytes at most.
+# Not $TMPDIR: the path of a socket may have 108 bytes at most.
 PARENT = Path("/tmp")  # noqa: S108
 _NEW = ".new-"
-_SOON = 60
-"""Seconds after which a new private folder that is not locked is taken for abandoned."""
+_LOCK_SECONDS = 60
+"""Seconds after which a new private folder without a lock is abandoned."""
 
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock file `path` (made where missing); yields False, not holding it, if `wait` is off and it is taken.
+    """Hold a lock on the file `path`, which is created; yield False if `wait` is off and another process holds it.
 
-    The lock is held by an open file, so a killed holder can't leave one behind. A holder may remove the file (it is
-    about to remove all that it guards): who waited for it then takes a new one.
+    An open file holds the lock, so that it ends with its holder. A holder may remove the file, together with everything
+    that it guards: whoever waited for it then locks a new file.
     """
     handle = None
     try:
@@ -34,7 +34,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except FileNotFoundError:  # the folder went between making and using it
+            except FileNotFoundError:  # somebody has removed the folder since
                 continue
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,7 +58,7 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def remove_empty(folder: Path) -> bool:
-    """Remove the folder if nothing is in it; returns whether it is gone."""
+    """Remove the folder if it is empty; return whether it does not exist any more."""
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -71,10 +71,10 @@ def remove_empty(folder: Path) -> bool:
 def write_atomically(
     path: Path, text: str, *, mode: int = 0o644, owner: tuple[int, int] | None = None, sync: bool = False
 ) -> None:
-    """Replace `path` as a whole: a reader sees the old text or the new one, also if this process is killed.
+    """Replace the file `path` atomically: a reader sees the old or the new text, also if this process is killed.
 
-    Line ends are written as they are. `owner` is a uid and a gid; with `sync`, the text is on disk before it replaces
-    the old one. Raises OSError, and leaves nothing behind.
+    Line ends are not changed. `owner` is a uid and a gid. With `sync`, the text is on disk before it replaces the old
+    one. If it raises OSError, it leaves no new file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")  # threads may write the same file
@@ -94,16 +94,15 @@ def write_atomically(
 
 
 class PrivateFolder:
-    """A folder `KIND-PID-...` of mode 0700 in /tmp, for keys and sockets; unlocked ones of the same kind, which killed
-    processes left, are removed first.
+    """A folder `KIND-PID-...` of mode 0700 in /tmp, for keys and sockets.
 
-    The process that uses it holds a lock on it, which ends with the process. A process number would not do: it may
-    belong to another process by now, or to another container that shares /tmp.
+    Its process holds a lock on it, which ends with the process: unlocked folders of the same kind are removed first. A
+    process id is no proof, since another process may have it now, in this or in another container that shares /tmp.
     """
 
     def __init__(self, kind: str) -> None:
         sweep(kind)
-        # Until it is locked, under a name that `sweep` spares.
+        # Until it is locked, it has a name that `sweep` does not remove.
         made = Path(tempfile.mkdtemp(prefix=f"{_NEW}{kind}-{os.getpid()}-", dir=PARENT))
         self._held = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._held, fcntl.LOCK_EX)
@@ -111,20 +110,20 @@ class PrivateFolder:
         made.rename(self.path)
 
     def remove(self) -> None:
-        """Remove it with all that is in it."""
+        """Remove the folder and its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._held)
 
 
 def sweep(kind: str) -> None:
-    """Remove this user's unlocked folders of a kind; whatever else is in /tmp is left alone."""
+    """Remove this user's unlocked folders of a kind, and nothing else in /tmp."""
     for path in (*PARENT.glob(f"{kind}-*"), *PARENT.glob(f"{_NEW}{kind}-*")):
-        # It may vanish meanwhile, be a link, or not be readable.
+        # The path may vanish, be a link, or not be readable.
         with suppress(OSError):
-            found = path.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                 continue
-            if path.name.startswith(_NEW) and time.time() - found.st_mtime < _SOON:
+            if path.name.startswith(_NEW) and time.time() - status.st_mtime < _LOCK_SECONDS:
                 continue
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

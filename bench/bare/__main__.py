@@ -1,6 +1,6 @@
-"""The program of a person who has the machines' names in a list: no configuration to check, nothing to derive.
+"""A minimal Pulumi program to compare with: machines with the files of the set-up, and commands, without configuration.
 
-As many machines as the stack says, each with the files of the set-up, as ours have them, and as many commands.
+The stack file has the numbers of both.
 """
 
 from pathlib import Path

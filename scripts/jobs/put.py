@@ -1,5 +1,5 @@
-"""Writes files below a folder of the shared file system, as root. Sent to a machine with a call of `put` below
-it, and run by `python3 -`; standard library only, Python 3.9 (the jail's)."""
+"""Writes files below a folder of the shared file system, as root. A machine gets this text with a call of `put` at its
+end, and runs it by `python3 -`. It needs only the standard library of Python 3.9, which the jail has."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from typing import Any
 
 
 def put(folder: str, files: dict[str, Any]) -> None:
-    """Write the files that differ, each atomically, and print their paths as JSON. `files`: path to [text, mode].
+    """Write the files that differ, each atomically, and print their paths as JSON. `files` is {path: [text, mode]}.
 
-    Exits with a message if a folder on the way is not root's alone: users could put another file in its place.
+    It exits with a message if others can write to a folder on the way, and so could replace the file.
     """
     changed = []
     for path, (text, mode) in files.items():
@@ -26,13 +26,13 @@ def put(folder: str, files: dict[str, Any]) -> None:
 
 
 def _write(folder: Path, target: Path, text: str, mode: int) -> bool:
-    """Write a file below `folder`, unless it is there; whether it was written."""
-    _make(folder, target.parent)
-    there = _is(target, text, mode)
-    if not there:
-        number, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    """Write a file below `folder` unless it is current; return whether it was written."""
+    _make_folders(folder, target.parent)
+    current = _is_current(target, text, mode)
+    if not current:
+        descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
-            with os.fdopen(number, "w", encoding="utf-8", newline="") as out:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as out:
                 out.write(text)
                 out.flush()
                 os.fchmod(out.fileno(), mode)
@@ -41,31 +41,31 @@ def _write(folder: Path, target: Path, text: str, mode: int) -> bool:
         except BaseException:
             Path(part).unlink()
             raise
-    return not there
+    return not current
 
 
-def _make(top: Path, folder: Path) -> None:
-    """Make folders from `top` to `folder`, which must be root's alone."""
-    for place in [top, *(top / part for part in reversed(folder.relative_to(top).parents)), folder]:
-        place.mkdir(mode=0o755, parents=place == top, exist_ok=True)
-        found = place.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            sys.exit(f"{place} is not a folder that root alone can write to. Look at what it holds, and move it away.")
-        if found.st_mode & 0o055 != 0o055:
-            place.chmod(0o755)
+def _make_folders(top: Path, folder: Path) -> None:
+    """Create the folders from `top` to `folder`; exit if others own them or can write to them."""
+    for path in [top, *(top / part for part in reversed(folder.relative_to(top).parents)), folder]:
+        path.mkdir(mode=0o755, parents=path == top, exist_ok=True)
+        status = path.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            sys.exit(f"{path} is not a folder that root alone can write to. Look at what it holds, and move it away.")
+        if status.st_mode & 0o055 != 0o055:
+            path.chmod(0o755)
 
 
-def _is(target: Path, text: str, mode: int) -> bool:
-    """Return whether the file is there, with this text and mode, and is root's."""
+def _is_current(target: Path, text: str, mode: int) -> bool:
+    """Return whether the file has this text and mode, and belongs to root."""
     try:
-        found = target.lstat()
+        status = target.lstat()
     except FileNotFoundError:
         return False
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         sys.exit(f"{target} is a folder, and a file belongs there. Look at what it holds, and move it away.")
     return (
-        stat.S_ISREG(found.st_mode)
-        and found.st_uid == os.geteuid()
-        and stat.S_IMODE(found.st_mode) == mode
+        stat.S_ISREG(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and stat.S_IMODE(status.st_mode) == mode
         and target.read_bytes() == text.encode()
     )

@@ -1,8 +1,8 @@
-"""Reads what is in effect of users on a cluster, as root where they log in: on a login machine, or in the jail.
+"""Reads the state of users on a cluster, as root on a login machine or in the jail.
 
     python3 in_effect.py FOLDER   < {"users": [NAME ...]}   prints JSON, and changes nothing
 
-FOLDER has the modules of scripts/node. Needs Python 3.8.
+FOLDER has the modules of scripts/node. It needs Python 3.8.
 """
 
 import json
@@ -22,19 +22,19 @@ SECONDS = 20
 
 
 def observe(names: list[str]) -> dict[str, Any]:
-    """{"users": {name: {uid, shell, sudo, keys}}, "homes": {name: uid}, "associations": rows, "defaults": rows}.
+    """Return {"users": {name: {uid, shell, sudo, keys}}, "homes": {name: uid}, "associations": rows, "defaults": rows}.
 
-    `sudo` is null on a machine without it; rows are null where the database does not answer.
+    `sudo` is None on a machine without sudo, and rows are None if the database does not answer.
     """
     return {
-        "users": {name: _user(pwd.getpwnam(name)) for name in names if _there(name)},
+        "users": {name: _user(pwd.getpwnam(name)) for name in names if _exists(name)},
         "homes": _homes(),
         "associations": _rows("association", "user,account,qos,defaultqos"),
         "defaults": _rows("user", "user,defaultaccount"),
     }
 
 
-def _there(name: str) -> bool:
+def _exists(name: str) -> bool:
     try:
         pwd.getpwnam(name)
     except KeyError:
@@ -47,13 +47,13 @@ def _user(row: pwd.struct_passwd) -> dict[str, Any]:
 
 
 def _sudo(name: str) -> bool | None:
-    """Return whether sudo would run any command for the user without a password, by its own word."""
-    said = _run("sudo", "--non-interactive", "--list", f"--other-user={name}")
-    return None if said is None else "NOPASSWD: ALL" in said
+    """Return whether sudo runs any command for the user without a password; None without sudo."""
+    rights = _run("sudo", "--non-interactive", "--list", f"--other-user={name}")
+    return None if rights is None else "NOPASSWD: ALL" in rights
 
 
 def _keys(home: str) -> list[str]:
-    """The lines of authorized_keys, read as root, who follows no link of the user's."""
+    """Return the lines of authorized_keys, without following links of the user."""
     try:
         text = authorized_keys.text(home)
     except (authorized_keys.UnexpectedFileError, OSError):
@@ -78,7 +78,7 @@ def _rows(what: str, fields: str) -> list[list[str]] | None:
 
 
 def _run(*command: str) -> str | None:
-    """Return what a command prints; None where it is missing, fails or hangs."""
+    """Return the output of a command; None if it is missing, fails or hangs."""
     try:
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         env = {**os.environ, "LC_ALL": "C"}

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import cases, environment, report
-from bench.cases import CASES, Answer, Case
-from bench.environment import CommandError, Environment, free_network, sized
+from bench import cases, report
+from bench.cases import CASES, Answer, Case, CommandError, Environment, free_network, sized
 from bench.report import Claim, Report, Result, Series, ratio
 from cluster.load import parse
 from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
@@ -68,7 +67,7 @@ class TestEnvironment:
         here = Environment(root=tmp_path, quick=True, say=print)
         with pytest.raises(CommandError, match=r"failed \(3\):\ngone"):
             here.call(["sh", "-c", "echo gone >&2; exit 3"])
-        assert here.call(["cat"], given="typed") == "typed"
+        assert here.call(["cat"], stdin="typed") == "typed"
         assert not here.running
 
     @pytest.mark.parametrize("nodes", [2, 64])
@@ -81,7 +80,7 @@ class TestRunner:
     def test_a_case_that_fails_is_told_and_the_next_is_asked(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(environment, "PLACE", tmp_path / "place")
+        monkeypatch.setattr(cases, "PLACE", tmp_path / "place")
 
         def broken(here: Environment) -> Answer:
             here.call(["sh", "-c", "echo no disk; exit 1"])

@@ -105,7 +105,7 @@ def test_the_driver_removes_what_killed_runs_have_left(tmp_path: Path, monkeypat
         (tmp_path / name / "login").touch()
         if name != ".hpc-check-new":
             os.utime(tmp_path / name, (0, 0))
-    driver.Driver({"run": "ab12"}).sweep()
+    driver.Driver({"run": "ab12"}).remove_leftovers()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hpc-check-new", "kept"]
 
 

@@ -1,9 +1,9 @@
-"""Starts a container on the node with the runtime that is there. Standard library only; runs as the user in a job.
+"""Starts a container with the node's container runtime. It runs as the user in a job, with the standard library only.
 
     python3 container.py TOKEN [IMAGE]
 
-Without IMAGE, apptainer and podman get a root folder of the node's own `cat` and its libraries, so no registry is
-needed. It prints one line of JSON behind MARK: the runtime, what the container printed, and what was expected.
+Without IMAGE, apptainer and podman start a root folder with the node's own `cat` and its libraries, so that no registry
+is needed. It prints a line of JSON after MARK: the runtime, the output of the container, and the expected output.
 """
 
 import json
@@ -25,9 +25,9 @@ _OS = ("cat", "/etc/os-release")
 
 
 def commands(runtime: str, token: str, root: str, image: str) -> list[list[str]]:
-    """Command lines that start a container; the last one's output is the container's.
+    """Return the command lines that start a container. The output of the last one is that of the container.
 
-    `image` is a path or a registry's name, with # behind the registry; if empty, `root` is the root folder.
+    `image` is a path or a name with # after the registry. If it is empty, `root` is the root folder.
     """
     if runtime == "enroot":
         packed = image if image.startswith("/") else f"{root}.sqsh"
@@ -36,7 +36,7 @@ def commands(runtime: str, token: str, root: str, image: str) -> list[list[str]]
         create = ["enroot", "create", "--name", name, packed]
         return [*fetch, create, ["enroot", "start", name, *_OS]]
     if not image.startswith("/"):
-        image = image.replace("#", "/", 1)  # which only enroot has
+        image = image.replace("#", "/", 1)  # only enroot has the #
     if runtime == "podman":
         what = [image, *_OS] if image else ["--rootfs", root, *_SHOW]
         return [["podman", "run", "--rm", "--network", "none", "--cgroups", "disabled", *what]]
@@ -46,7 +46,7 @@ def commands(runtime: str, token: str, root: str, image: str) -> list[list[str]]
 
 
 def start(token: str, image: str) -> dict[str, object]:
-    """Start a container; what it printed, or why it did not start."""
+    """Start a container; return its output, or why it did not start."""
     runtime = next((name for name in RUNTIMES if shutil.which(name)), "")
     if not runtime:
         return {}
@@ -58,13 +58,14 @@ def start(token: str, image: str) -> dict[str, object]:
             fill(root, token)
         wanted = "ID=" if image else token
         try:
-            return {"runtime": runtime, "wanted": wanted, **_last(commands(runtime, token, str(root), image))}
+            return {"runtime": runtime, "wanted": wanted, **_run_all(commands(runtime, token, str(root), image))}
         finally:
             if runtime == "enroot":
                 _run(["enroot", "remove", "--force", f"hpc-check-{token}"])
 
 
-def _last(lines: list[list[str]]) -> dict[str, object]:
+def _run_all(lines: list[list[str]]) -> dict[str, object]:
+    """Run command lines; return the output of the last one, or the error of the first that fails."""
     out = ""
     for line in lines:
         done = _run(line)
@@ -76,7 +77,7 @@ def _last(lines: list[list[str]]) -> dict[str, object]:
 
 
 def fill(root: Path, token: str) -> None:
-    """A root folder with `cat` and the libraries that it needs, and the token in /hpc-check."""
+    """Create a root folder with `cat`, `sh`, their libraries, and the token in /hpc-check."""
     for name in ("dev", "etc", "proc", "sys", "tmp", "run", "var/tmp", "bin", "usr/bin"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for program in ("cat", "sh"):
@@ -92,7 +93,7 @@ def fill(root: Path, token: str) -> None:
 
 
 def libraries(text: str) -> Iterator[str]:
-    """Paths in what ldd prints: `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)`."""
+    """Yield the paths in the output of ldd: `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)`."""
     for line in text.splitlines():
         if found := re.search(r"(?:=> )?(/\S+) \(0x", line):
             yield found[1]
@@ -100,13 +101,13 @@ def libraries(text: str) -> Iterator[str]:
 
 @contextmanager
 def _own_cache() -> Iterator[None]:
-    """Keep caches out of the user's home: it may be a network file system that podman's storage can't lie on."""
+    """Keep caches out of the user's home, which may be on a network file system that podman's storage can't use."""
     with tempfile.TemporaryDirectory(prefix="hpc-check-store-") as folder:
         os.environ["XDG_DATA_HOME"] = os.environ["APPTAINER_CACHEDIR"] = folder
         try:
             yield
         finally:
-            # podman's layers belong to uids of its own.
+            # Subordinate uids own podman's layers.
             if shutil.which("podman"):
                 _run(["podman", "unshare", "rm", "-rf", f"{folder}/containers"])
 

@@ -2,9 +2,9 @@
 
     python3 driver.py SPEC      SPEC: JSON, as cluster/jobs/quickcheck.py writes it
 
-Starts srun for each node, side by side, and prints an event, a line of JSON, for each that ends. srun, not sbatch: what
-a job prints comes back by the network, so a node without its file systems can be read too. The programs travel on
-srun's command line for the same reason. Ends, and cancels what it started, when its standard input does.
+It starts srun for each node in parallel, and prints an event, a line of JSON, for each that ends. With srun the output
+of a job comes back over the network, so that a node without its file systems can be checked too; for the same reason
+the programs are on srun's command line. When its standard input ends, it cancels what it has started, and ends.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 AT_ONCE = 64
-"""Nodes that are checked side by side: each costs an srun on the login machine."""
+"""Nodes that are checked in parallel: each needs an srun on the login machine."""
 GRACE = 15
-"""Seconds that srun gets to end by itself after its job was cancelled."""
+"""Seconds that srun has to end by itself after its job was cancelled."""
 LONGEST = 65_536
-"""Characters that are kept of what a job prints; of one with many tasks LONGEST_OF_TASK for each."""
+"""Characters that are kept of the output of a job, but LONGEST_OF_TASK per task if that is more."""
 LONGEST_OF_TASK = 512
 DAY = 86_400
 _PIPED: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
@@ -49,10 +49,10 @@ class Driver:
         self.folder = Path(pwd.getpwuid(os.getuid()).pw_dir) / f".hpc-check-{spec['run']}"
 
     def work(self) -> None:
-        """Run the jobs: those of single nodes, one after the other on each node; then those on several nodes."""
+        """Run the jobs on single nodes, one after the other on each node; then those on several nodes."""
         event("begin", job_name=self.name)
         try:
-            self.sweep()
+            self.remove_leftovers()
             self.folder.mkdir(mode=0o700)
             (self.folder / "login").write_text(f"{self.spec['run']}\n")
             self.image = self._image()
@@ -71,8 +71,8 @@ class Driver:
             self.scancel()
         event("done")
 
-    def sweep(self) -> None:
-        """Remove folders that killed runs have left: no run takes a day."""
+    def remove_leftovers(self) -> None:
+        """Remove folders of killed runs: those that are older than a day, which no run takes."""
         for old in self.folder.parent.glob(".hpc-check-*"):
             if time.time() - old.lstat().st_mtime > DAY:
                 shutil.rmtree(old, ignore_errors=True)
@@ -83,16 +83,16 @@ class Driver:
             if job["key"] == "node":
                 self.good[node] = code == 0
                 if code:
-                    break  # the others would wait for the same
+                    break  # the other jobs would fail for the same reason
 
     def _together(self, job: dict[str, Any]) -> None:
-        """A job on all nodes that answered alone: one that does not would only fail it for the others."""
+        """Run a job on all nodes whose own job succeeded, since it would fail on the others."""
         nodes = [node for node in expand(job["nodes"]) if self.good.get(node)]
         if len(nodes) > 1:
             self._run(job, nodes)
 
     def _run(self, job: dict[str, Any], nodes: list[str]) -> int:
-        """Run srun once; its exit code, 124 if it took too long."""
+        """Run srun once; return its exit code, 124 if it took too long."""
         if self.stop.is_set():
             return 130
         line = self.line(job, nodes)
@@ -122,7 +122,7 @@ class Driver:
         return code
 
     def line(self, job: dict[str, Any], nodes: list[str]) -> list[str]:
-        """The srun of a job."""
+        """Return the command line of srun for a job."""
         line = ["srun", "--chdir=/", "--kill-on-bad-exit=0", f"--job-name={self.name}", f"--comment={job['key']}"]
         line += [f"--time={job['minutes']}", f"--partition={job['partition']}", f"--nodelist={','.join(nodes)}"]
         line += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes) * job['tasks']}", *job["options"]]
@@ -132,14 +132,16 @@ class Driver:
             line.append(f"--immediate={self.spec['immediate']}")
         if job["key"] == "container" and self.spec["pyxis"]:
             return [*line, f"--container-image={self.image}", "cat", "/etc/os-release"]
-        # Without pyxis, whose option srun would have, a container is started by what the node has.
+        # Without pyxis, which adds an option to srun, container.py starts the container.
         container = ["container.py", self.spec["run"], self.image] if job["key"] == "container" else None
         program, *arguments = container or job["program"]
         return [*line, "python3", "-c", (_HERE / program).read_text(), *arguments]
 
     def _image(self) -> str:
-        """The image, downloaded once where the login machine can: nodes of a large cluster would exceed a registry's
-        limits. Into the home, so not where that is the login machine's own."""
+        """Return the image, downloaded once to a shared home by the login machine if it can.
+
+        Downloads by all nodes of a large cluster would exceed the limits of a registry.
+        """
         name = self.spec["image"]
         wanted = any(job["key"] == "container" for job in self.spec["jobs"])
         if not name or name.startswith("/") or not wanted or not self.spec["shared_home"]:
@@ -148,7 +150,7 @@ class Driver:
             if shutil.which(program):
                 place = self.folder / f"image.{suffix}"
                 event("note", text=f"{program}: downloading {name} on the login machine")
-                # Only enroot has # between a registry and the image.
+                # Only enroot has a # between registry and image.
                 source = name if program == "enroot" else name.replace("#", "/", 1)
                 error = self._download([program, *words, str(place), f"docker://{source}"])
                 if error is None:
@@ -157,7 +159,7 @@ class Driver:
         return name
 
     def _download(self, line: list[str]) -> str | None:
-        """Run a program that starts others; why it failed, or None."""
+        """Run a program that starts others; return why it failed, or None."""
         with self.lock:
             if self.stop.is_set():
                 return "stopped"
@@ -174,7 +176,7 @@ class Driver:
         return (err or f"exit code {process.returncode}") if process.returncode else None
 
     def _after(self) -> None:
-        """Return what came back to this machine: files that nodes wrote into the home, and records of accounting."""
+        """Report the files that nodes wrote to the home, and the records of accounting."""
         files: dict[str, Any] = {}
         for path in self.folder.glob("node-*"):
             try:
@@ -193,7 +195,7 @@ class Driver:
                 return
             rows = [line.split("|") for line in text.splitlines()]
             ended = {row[5] for row in rows if len(row) == 6 and row[4] not in ("PENDING", "RUNNING")}
-            # slurmctld sends new jobs to slurmdbd in rounds of five seconds.
+            # slurmctld sends new jobs to slurmdbd every five seconds.
             if ended.issuperset(node for node, good in self.good.items() if good):
                 break
             time.sleep(0.5)
@@ -210,12 +212,12 @@ class Driver:
                 process.terminate()
 
     def scancel(self) -> None:
-        """End what is left of this run's jobs: an srun that was killed leaves its own."""
+        """Cancel the remaining jobs of this run: a killed srun leaves its job."""
         ask("scancel", f"--name={self.name}")
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:
-    """End a process that leads its group, and all that it has started."""
+    """End a process that leads its process group, and the processes that it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
 
@@ -249,7 +251,7 @@ def main(text: str) -> int:
     threading.Thread(target=watch, daemon=True).start()
     try:
         driver.work()
-    except Exception as error:  # noqa: BLE001 - whatever it is, its message must reach the one who called
+    except Exception as error:  # noqa: BLE001 - the caller must get the message of any error
         driver.cancel_all()
         event("failed", text=f"{type(error).__name__}: {error}", line=shlex.join(sys.argv[:1]))
         return 1

@@ -1,4 +1,5 @@
-"""Prints what a task sees of its node, as a line of JSON behind MARK. Standard library only; runs as the user."""
+"""Prints what a task of a job finds on its node, as a line of JSON after MARK. It runs as the user, with the standard
+library only."""
 
 import errno
 import json
@@ -16,8 +17,8 @@ _SECONDS = 30
 _DENIED = (errno.EPERM, errno.EACCES)
 
 
-def seen(mode: str, token: str = "") -> dict[str, object]:
-    """Return what a mode collects."""
+def collect(mode: str, token: str = "") -> dict[str, object]:
+    """Return the values that a mode (hello or node) collects."""
     environ = os.environ
     found: dict[str, object] = {
         "node": environ.get("SLURMD_NODENAME", ""),
@@ -37,30 +38,31 @@ def seen(mode: str, token: str = "") -> dict[str, object]:
 
 
 def gpus() -> dict[str, object]:
-    """GPUs by the driver, device files, what of them may be opened, and what CUDA and nvidia-smi show."""
+    """Return the number of GPUs of the driver, device files, those that can be opened, and the GPUs of CUDA and
+    nvidia-smi."""
     devices = sorted(
         (path.name for path in Path("/dev").iterdir() if re.fullmatch("nvidia[0-9]+", path.name)),
         key=lambda name: int(name[6:]),
     )
     driver = Path("/proc/driver/nvidia/gpus")
     found: dict[str, object] = {
-        # Seen by every process, whatever its cgroup allows.
+        # Every process sees these, whatever devices its cgroup allows.
         "driver": len(list(driver.iterdir())) if driver.is_dir() else None,
         "devices": devices,
         "open": [name for name in devices if _opens(f"/dev/{name}")],
         "visible": [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word],
     }
     if smi := shutil.which("nvidia-smi"):
-        done = _run(smi, "-L")
-        found["smi"] = [line for line in done[1].splitlines() if line.startswith("GPU ")]
-        if done[0]:
-            found["smi_code"], found["smi_error"] = done[0], (done[2] or done[1]).strip()[-2000:]
+        code, out, err = _run(smi, "-L")
+        found["smi"] = [line for line in out.splitlines() if line.startswith("GPU ")]
+        if code:
+            found["smi_code"], found["smi_error"] = code, (err or out).strip()[-2000:]
     return found
 
 
 def _opens(path: str) -> bool:
-    """Return whether the cgroup lets this process open a device; a stand-in has no driver behind it, which is asked
-    later."""
+    """Return whether the cgroup lets this process open a device. The check comes before the driver's, which a stand-in
+    does not have."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
@@ -69,13 +71,12 @@ def _opens(path: str) -> bool:
 
 
 def memory_limit(cgroups: str, root: Path) -> int | None:
-    """The smallest memory limit in bytes of the cgroups that a process is in: -1 if none is set, None if none can be
-    seen.
+    """Return the smallest memory limit in bytes of a process's cgroups: -1 if none is set, None if none can be read.
 
-    `cgroups` is the text of /proc/PID/cgroup: v1 has a line for each controller, v2 one with the number 0.
+    `cgroups` is the text of /proc/PID/cgroup: v1 has a line per controller, v2 a line with the number 0.
     """
     limits: list[int] = []
-    seen_any = False
+    readable = False
     for line in cgroups.splitlines():
         number, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
@@ -88,18 +89,18 @@ def memory_limit(cgroups: str, root: Path) -> int | None:
         while folder == base or base in folder.parents:
             try:
                 text = (folder / name).read_text().strip()
-                seen_any = True
+                readable = True
             except OSError:
                 text = "max"
             # v1 writes "no limit" as the largest multiple of a page in 63 bits.
             if text.isdigit() and int(text) < 1 << 62:
                 limits.append(int(text))
             folder = folder.parent
-    return min(limits, default=-1 if seen_any else None)
+    return min(limits, default=-1 if readable else None)
 
 
 def home(token: str, node: str) -> dict[str, object]:
-    """Read in the user's home what was written on the login machine, and write there for it to be read."""
+    """Read the file of the login machine in the user's home, and write one for the login machine to read."""
     try:
         entry = pwd.getpwuid(os.getuid())
     except KeyError:
@@ -127,5 +128,5 @@ def _run(*command: str) -> tuple[int, str, str]:
 
 
 if __name__ == "__main__":
-    # One write: lines of several tasks do not mix.
-    os.write(1, f"{MARK}{json.dumps(seen(*sys.argv[1:]))}\n".encode())
+    # One write, so that the lines of several tasks do not mix.
+    os.write(1, f"{MARK}{json.dumps(collect(*sys.argv[1:]))}\n".encode())
