@@ -1,9 +1,9 @@
-"""A Compute Engine that speaks the JSON REST protocol of the real one, as far as a bake, flex start and the reconcile
-loop need it.
+"""A stand-in of Compute Engine that speaks its JSON REST protocol, as far as a bake, flex start and the reconcile loop
+use it.
 
-Its time passes with requests: each that comes brings every operation one step on. So operations take their time, are
-seen half done, and go on while nobody asks, after a client was killed too. It refuses what the real one refuses:
-an image of a disk whose machine runs, a name that is taken, deleting what another operation still works on.
+Each request advances every operation by one step. So operations take several requests, can be read before they are
+done, and continue after a client was killed. The stand-in refuses what Compute Engine refuses: an image of a disk whose
+machine runs, a name that is taken, a deletion while another operation is in progress.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ STOCK_OUT = {
 
 @dataclass
 class Operation:
-    """Work that has begun."""
+    """An operation that has begun."""
 
     name: str
     target: str
     zone: str
     kind: str
     left: float
-    """Requests until it is done."""
+    """Number of requests until it is done."""
     finish: Callable[[], None]
     errors: Sequence[Mapping[str, Any]] = ()
     group: str = ""
-    """Of the operations of one request for many instances."""
+    """Group of the operations of one request for many instances."""
 
-    def seen(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         done = self.left <= 0
         row: dict[str, Any] = {
             "kind": "compute#operation",
@@ -79,27 +79,27 @@ class Operation:
 
 @dataclass
 class Fault:
-    """What goes wrong with calls of one kind, such as `instances.insert`."""
+    """A fault of calls of one kind, such as `instances.insert`."""
 
     errors: Sequence[Mapping[str, Any]] = ()
-    """The operation ends with these."""
+    """The operation ends with these errors."""
     never: bool = False
     """The operation does not end."""
 
 
 @dataclass
 class Machine:
-    """A builder: how far it is with what it installs."""
+    """An instance, and the progress of a builder."""
 
     resource: dict[str, Any]
-    said: list[str | None]
-    """What its guest attribute is from one question to the next; the last stays."""
+    reports: list[str | None]
+    """Values of its guest attribute, one for each request; the last one stays."""
     console: str = ""
 
 
 @dataclass
 class World:
-    """What there is."""
+    """The resources that exist."""
 
     machines: dict[str, Machine] = field(default_factory=dict)
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -116,8 +116,17 @@ def not_ready(path: str) -> RefusalError:
     return RefusalError(400, "resourceNotReady", f"The resource '{path}' is not ready")
 
 
+def in_use(disk: str) -> RefusalError:
+    message = f"The disk resource '{disk}' is already being used"
+    return RefusalError(400, "resourceInUseByAnotherResource", message)
+
+
+def taken(path: str) -> RefusalError:
+    return RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
+
+
 class FakeCompute(GoogleHttp):
-    """The server. What its next builders say, and what goes wrong, is set on it."""
+    """The server. Tests set the reports of its next builders, and its faults."""
 
     def __init__(self, *, steps: Sequence[str | None] = STEPS, console: str = "", requests_each: int = 2) -> None:
         super().__init__()
@@ -135,9 +144,9 @@ class FakeCompute(GoogleHttp):
                 operation.left -= 1
                 if operation.left <= 0:
                     operation.finish()
-        # A request that is sent again is answered with the operation that the first one began.
+        # A repeated request is answered with the operation that the first one began.
         if operation := self.world.by_request.get(call.query.get("requestId", "")):
-            return 200, operation.seen()
+            return 200, operation.to_json()
         for method, pattern, answer in self._routes():
             if call.method == method and (match := re.fullmatch("/compute/v1/" + pattern, call.path)):
                 return 200, answer(call, *match.groups())
@@ -164,7 +173,7 @@ class FakeCompute(GoogleHttp):
     def _operation(self, _call: Call, name: str) -> dict[str, Any]:
         if name not in self.world.operations:
             raise not_found("operations/" + name)
-        return self.world.operations[name].seen()
+        return self.world.operations[name].to_json()
 
     def _machines(self) -> dict[str, dict[str, Any]]:
         return {path: machine.resource for path, machine in self.world.machines.items()}
@@ -189,7 +198,7 @@ class FakeCompute(GoogleHttp):
         self.world.operations[operation.name] = operation
         if request := call.query.get("requestId"):
             self.world.by_request[request] = operation
-        return operation.seen()
+        return operation.to_json()
 
     def _busy(self, path: str, *kinds: str) -> bool:
         return any(o.target == path and o.left > 0 and o.kind in kinds for o in self.world.operations.values())
@@ -204,7 +213,7 @@ class FakeCompute(GoogleHttp):
     def _insert_machine(self, call: Call, zone: str) -> dict[str, Any]:
         path = f"{zone}/instances/{call.body['name']}"
         if path in self.world.machines:
-            raise RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
+            raise taken(path)
         return self._new_machine(call, path)
 
     def _new_machine(self, call: Call, path: str) -> dict[str, Any]:
@@ -226,9 +235,7 @@ class FakeCompute(GoogleHttp):
         self._machine(path).resource["status"] = "STOPPING"
         disk = path.replace("/instances/", "/disks/")
         if any(i["sourceDisk"] == disk and i["status"] == "PENDING" for i in self.world.images.values()):
-            raise RefusalError(
-                400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used"
-            )
+            raise in_use(disk)
 
         def finish() -> None:
             if not self.faults.get("instances.delete", Fault()).errors:
@@ -251,17 +258,15 @@ class FakeCompute(GoogleHttp):
             raise RefusalError(403, "forbidden", "Guest attributes endpoint access is disabled")
         if machine.resource["status"] != "RUNNING":
             raise not_found("hpc/bake")
-        said = machine.said.pop(0) if len(machine.said) > 1 else machine.said[0]
-        if said == "gone":
+        report = machine.reports.pop(0) if len(machine.reports) > 1 else machine.reports[0]
+        if report == "gone":
             del self.world.machines[path]
             raise not_found(path)
-        if said == "off":
+        if report == "off":
             machine.resource["status"] = "TERMINATED"
-        if said is None or said == "off":
+        if report is None or report == "off":
             raise not_found("hpc/bake")
-        namespace, _, key = call.query["queryPath"].partition("/")
-        items = [{"namespace": namespace, "key": key, "value": said}]
-        return {"kind": "compute#guestAttributes", "queryValue": {"items": items}}
+        return _guest_attribute(call, report)
 
     def _serial_port(self, call: Call, path: str) -> dict[str, Any]:
         text, start = self._machine(path).console, int(call.query.get("start", 0))
@@ -283,12 +288,10 @@ class FakeCompute(GoogleHttp):
     def _insert_image(self, call: Call, project: str) -> dict[str, Any]:
         path = f"{project}/global/images/{call.body['name']}"
         if path in self.world.images:
-            raise RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
+            raise taken(path)
         disk = call.body["sourceDisk"]
         if self._machine(disk.replace("/disks/", "/instances/")).resource["status"] != "TERMINATED":
-            raise RefusalError(
-                400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used"
-            )
+            raise in_use(disk)
         image: dict[str, Any] = {**call.body, "selfLink": GOOGLE + path, "status": "PENDING", "labelFingerprint": "1"}
         self.world.images[path] = image
 
@@ -322,15 +325,15 @@ class FakeCompute(GoogleHttp):
 
 
 STEP = 2
-"""Requests that a start takes."""
+"""Number of requests that the start of a machine takes."""
 
 
 class FakeFlex(FakeCompute):
-    """The server; `templates` has the provisioning model of each."""
+    """The server for nodes of flex start; `templates` has the provisioning model of each template."""
 
     def __init__(self, *, capacity_after: float = 4, wait_requests: float = 20, early: bool = False) -> None:
-        """`capacity_after`: requests until there is capacity; `wait_requests`: what two hours are in requests. `early`:
-        whether the operation ends when the machine is queued, or when it runs."""
+        """`capacity_after`: number of requests until there is capacity; `wait_requests`: number of requests that stands
+        for two hours; `early`: whether the operation ends when the machine is queued, or when it runs."""
         super().__init__()
         self.capacity_after, self.wait_requests, self.early = capacity_after, wait_requests, early
         self.without: set[str] = set()
@@ -368,7 +371,7 @@ class FakeFlex(FakeCompute):
         refused = self.faults.get("instances.insert", Fault()).errors
         requests = self.wait_requests if waits and not refused else 1
         comes = not refused and self.capacity_after <= requests and call.body["name"] not in self.without
-        pending = self._later(path, self.capacity_after if comes else requests, lambda: None)
+        pending = self._schedule(path, self.capacity_after if comes else requests, lambda: None)
         pending.errors = () if comes else refused or [STOCK_OUT]
 
         def finish() -> None:
@@ -378,7 +381,7 @@ class FakeFlex(FakeCompute):
                 del self.world.machines[path]
                 return
             resource["status"] = "STAGING"
-            self._later(path, STEP, started)
+            self._schedule(path, STEP, started)
 
         def started() -> None:
             if resource["status"] == "STAGING":
@@ -388,20 +391,13 @@ class FakeFlex(FakeCompute):
         if not self.early:
             if request := call.query.get("requestId"):
                 self.world.by_request[request] = pending
-            return pending.seen()
+            return pending.to_json()
         return self._begin(call, "instances.insert", path, lambda: None)
 
-    def _later(self, path: str, requests: float, finish: Callable[[], None]) -> Operation:
-        """Have `finish` called after so many requests, whoever sends them."""
-        name = f"operation-{next(self._numbers)}"
-        operation = Operation(
-            name=name,
-            target=path,
-            zone=path.partition("/instances/")[0],
-            kind="instances.insert",
-            left=requests,
-            finish=finish,
-        )
+    def _schedule(self, path: str, requests: float, finish: Callable[[], None]) -> Operation:
+        """Call `finish` after this number of requests of any client."""
+        name, zone = f"operation-{next(self._numbers)}", path.partition("/instances/")[0]
+        operation = Operation(name, path, zone, "instances.insert", requests, finish)
         self.world.operations[name] = operation
         return operation
 
@@ -432,19 +428,19 @@ class FakeFlex(FakeCompute):
 
 
 class FakeController(FakeFlex):
-    """The server for one instance on disks and with an address that are a region's: one instance at a time has them,
-    until another one takes the disks by force."""
+    """The server for a controller in two zones, with regional disks and an address that only one instance can have,
+    until another one attaches the disks by force."""
 
     def __init__(self) -> None:
         super().__init__()
         self.holders: dict[str, str] = {}
-        """Path of the instance that may write to a disk, by the disk's."""
+        """Path of the instance to which a disk is attached, by the disk's path."""
         self.dead: set[str] = set()
         """Zones that do not answer."""
         self.full: set[str] = set()
         """Zones without capacity."""
         self.stopped_by = ""
-        """The user of the last stop; empty: it was Google's own; `from inside`: the instance's."""
+        """User of the last stop; empty for a stop by Google, `from inside` for a shutdown on the instance."""
 
     def handle(self, call: Call) -> Answer:
         if any(f"/zones/{zone}/" in call.path for zone in self.dead):
@@ -452,9 +448,9 @@ class FakeController(FakeFlex):
         return super().handle(call)
 
     def _routes(self) -> list[tuple[str, str, Callable[..., dict[str, Any]]]]:
-        return [("GET", r"(projects/[^/]+/zones/[^/]+)/operations", self._ends), *super()._routes()]
+        return [("GET", r"(projects/[^/]+/zones/[^/]+)/operations", self._list_operations), *super()._routes()]
 
-    def _ends(self, call: Call, _zone: str) -> dict[str, Any]:
+    def _list_operations(self, call: Call, _zone: str) -> dict[str, Any]:
         target = call.query["filter"].partition("=")[2]
         kind = {"": "compute.instances.hostError", "from inside": "compute.instances.guestTerminate"}
         begun = {"operationType": "insert", "targetId": target, "insertTime": "2026-11-23T07:00:00.000-08:00"}
@@ -469,11 +465,9 @@ class FakeController(FakeFlex):
         disks = {disk["source"]: disk.get("forceAttach", False) for disk in call.body["disks"]}
         for disk, forced in disks.items():
             if self.holders.get(disk) in self.world.machines and not forced:
-                raise RefusalError(
-                    400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used"
-                )
+                raise in_use(disk)
         address = call.body["networkInterfaces"][0]["networkIP"]
-        taken = any(row["networkInterfaces"][0]["networkIP"] == address for row in self._machines().values())
+        address_taken = any(row["networkInterfaces"][0]["networkIP"] == address for row in self._machines().values())
         resource = {
             **call.body,
             "selfLink": GOOGLE + path,
@@ -485,7 +479,7 @@ class FakeController(FakeFlex):
         }
         zone = path.split("/")[3]
         errors: list[Mapping[str, Any]] = [STOCK_OUT] if zone in self.full else []
-        if taken:
+        if address_taken:
             errors = [{"code": "IP_IN_USE_BY_ANOTHER_RESOURCE", "message": f"IP '{address}' is already being used"}]
         machine = Machine(resource, [None])
         if not errors:
@@ -502,32 +496,32 @@ class FakeController(FakeFlex):
 
 
 class FakeElastic(InstanceGroups, FakeCompute):
-    """The server for instances that are made from templates, one by one, many at once or by a resize request, and found
-    by their label.
+    """The server for instances of templates, which are created one by one, many at once or by a resize request, and
+    listed by label.
 
-    A subclass may have a machine behind each instance: `boot` and `halt` are called as instances begin and end to run.
+    A subclass may run a machine for each instance: `boot` and `halt` are called when an instance starts and ends.
     """
 
     def __init__(self, templates: Mapping[str, Mapping[str, Any]], *, requests_each: int = 1) -> None:
-        """`templates`: properties by name, as an instance template has them."""
+        """`templates`: properties of each instance template, by its name."""
         super().__init__(requests_each=requests_each)
         self.templates = {name: dict(properties) for name, properties in templates.items()}
         self.capacity: dict[str, int] = {}
-        """Instances that a template may still have; one that is not here has no limit."""
+        """Number of instances that can still be created from a template; others have no limit."""
         self.unreachable: list[str] = []
-        """Zones that are left out of lists, as `zones/NAME`."""
+        """Zones that lists leave out, as `zones/NAME`."""
         self.guest: dict[str, str] = {}
-        """What instances have published under hpc/boot."""
+        """Guest attribute hpc/boot of instances, by name."""
         self.consoles: dict[str, str] = {}
         self.reportable = True
         """Whether hosts can be reported as faulty."""
         self.host = ""
-        """The host of every new instance; another one for each where it is empty."""
+        """Host of all new instances; each has a host of its own if this is empty."""
         self.clock: Callable[[], float] = time.time
         self._ids = itertools.count(1000)
         self.groups = {}
         self.queue_seconds, self.queue_error = 0.0, ""
-        """How long requests of flex start wait, and the error with which they then fail."""
+        """Time for which requests of flex start wait, and the error with which they then fail."""
 
     def handle(self, call: Call) -> Answer:
         self.step_groups()
@@ -536,16 +530,16 @@ class FakeElastic(InstanceGroups, FakeCompute):
     def queue(self) -> tuple[float, str]:
         return self.queue_seconds, self.queue_error
 
-    def present(self) -> float:
+    def now(self) -> float:
         return self.clock()
 
     def template_of(self, link: str) -> Mapping[str, Any]:
         return self._template(link)[1]
 
     def shortage_of(self, link: str, count: int) -> list[Mapping[str, Any]]:
-        return [STOCK_OUT] if self._take(self._template(link)[0], count) else []
+        return [STOCK_OUT] if self._take_capacity(self._template(link)[0], count) else []
 
-    def come(self, zone: str, names: Sequence[str], link: str, group: str, ends: float) -> None:
+    def create_members(self, zone: str, names: Sequence[str], link: str, group: str, ends: float) -> None:
         until = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime(ends))
         created_by = {"key": "created-by", "value": f"projects/1/zones/z/instanceGroupManagers/{group}"}
         for name in names:
@@ -555,22 +549,22 @@ class FakeElastic(InstanceGroups, FakeCompute):
             self._add(path, {**resource, "status": "RUNNING"})
             self.boot(name, resource)
 
-    def leave(self, zone: str, names: Sequence[str]) -> None:
+    def delete_members(self, zone: str, names: Sequence[str]) -> None:
         for name in names:
             if f"{zone}/instances/{name}" in self.world.machines:
                 self.end(name, "")
 
-    def operate(self, call: Call, kind: str, path: str, finish: Callable[[], None]) -> dict[str, Any]:
+    def begin_operation(self, call: Call, kind: str, path: str, finish: Callable[[], None]) -> dict[str, Any]:
         return self._begin(call, kind, path, finish)
 
     def boot(self, name: str, resource: dict[str, Any]) -> None:
-        """An instance begins to run; also after a reset."""
+        """Called when an instance starts, and after a reset."""
 
     def halt(self, name: str, resource: dict[str, Any]) -> None:
-        """An instance does not run any more."""
+        """Called when an instance has ended."""
 
     def end(self, name: str, status: str = "TERMINATED") -> None:
-        """Have an instance end without a request, as one that is preempted; deleted, where `status` is empty."""
+        """End an instance without a request, as a preemption does. Delete it if `status` is empty."""
         path = next(path for path in self.world.machines if path.endswith(f"/instances/{name}"))
         self.halt(name, self.world.machines[path].resource)
         if status:
@@ -612,7 +606,9 @@ class FakeElastic(InstanceGroups, FakeCompute):
 
     def _operations(self, call: Call, zone: str) -> dict[str, Any]:
         group = call.query.get("filter", "").partition("=")[2]
-        return {"items": [one.seen() for one in self.world.operations.values() if one.group == group]}
+        return {
+            "items": [operation.to_json() for operation in self.world.operations.values() if operation.group == group]
+        }
 
     def _template(self, link: str) -> tuple[str, dict[str, Any]]:
         name = link.rpartition("/")[2]
@@ -639,9 +635,9 @@ class FakeElastic(InstanceGroups, FakeCompute):
     def _new_machine(self, call: Call, path: str) -> dict[str, Any]:
         template, properties = self._template(call.query.get("sourceInstanceTemplate", ""))
         self._add(path, self._resource(path, properties, call.body))
-        short = self._take(template, 1)
+        short = self._take_capacity(template, 1)
         operation = self._begin(call, "instances.insert", path, lambda: None)
-        self._comes([path], operation["name"], short)
+        self._finish_insert([path], operation["name"], short)
         return operation
 
     def _bulk_insert(self, call: Call, zone: str) -> dict[str, Any]:
@@ -651,21 +647,21 @@ class FakeElastic(InstanceGroups, FakeCompute):
             raise RefusalError(400, "invalid", "Invalid value for field 'count'")
         for path in paths:
             if path in self.world.machines:
-                raise RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
+                raise taken(path)
         given = {name: value for name, value in call.body.get("instanceProperties", {}).items() if name != "labels"}
         labels = {**properties.get("labels", {}), **call.body.get("instanceProperties", {}).get("labels", {})}
         for path in paths:
             self._add(path, self._resource(path, properties, {**given, "labels": dict(labels)}))
-        short = self._take(template, len(paths))
+        short = self._take_capacity(template, len(paths))
         operation = self._begin(call, "instances.insert", f"{zone}/instances/", lambda: None)
-        self._comes(paths, operation["name"], short)
-        return self.world.operations[operation["name"]].seen()
+        self._finish_insert(paths, operation["name"], short)
+        return self.world.operations[operation["name"]].to_json()
 
     def _add(self, path: str, resource: dict[str, Any]) -> None:
         self.world.machines[path] = Machine(resource, [None], self.consoles.get(resource["name"], ""))
 
-    def _take(self, template: str, count: int) -> bool:
-        """Take capacity; whether there is too little."""
+    def _take_capacity(self, template: str, count: int) -> bool:
+        """Take capacity of a template. Returns whether there is too little."""
         if template not in self.capacity:
             return False
         if self.capacity[template] < count:
@@ -673,8 +669,8 @@ class FakeElastic(InstanceGroups, FakeCompute):
         self.capacity[template] -= count
         return False
 
-    def _comes(self, paths: Sequence[str], name: str, short: bool) -> None:
-        """Have the instances of an operation run when it ends, or be gone."""
+    def _finish_insert(self, paths: Sequence[str], name: str, short: bool) -> None:
+        """Make an operation start its instances at its end, or delete them if it fails."""
         operation = self.world.operations[name]
         machines = {path: self.world.machines[path] for path in paths}
         refused = list(operation.errors) or ([STOCK_OUT] if short else [])
@@ -691,7 +687,7 @@ class FakeElastic(InstanceGroups, FakeCompute):
 
         def finish() -> None:
             for path, machine in machines.items():
-                # It may have been deleted meanwhile.
+                # The instance may have been deleted meanwhile.
                 if self.world.machines.get(path) is not machine or machine.resource["status"] != "PROVISIONING":
                     continue
                 if refused:
@@ -771,6 +767,10 @@ class FakeElastic(InstanceGroups, FakeCompute):
         name = self._machine(path).resource["name"]
         if name not in self.guest:
             raise not_found(call.query["queryPath"])
-        namespace, _, key = call.query["queryPath"].partition("/")
-        items = [{"namespace": namespace, "key": key, "value": self.guest[name]}]
-        return {"kind": "compute#guestAttributes", "queryValue": {"items": items}}
+        return _guest_attribute(call, self.guest[name])
+
+
+def _guest_attribute(call: Call, value: str) -> dict[str, Any]:
+    namespace, _, key = call.query["queryPath"].partition("/")
+    items = [{"namespace": namespace, "key": key, "value": value}]
+    return {"kind": "compute#guestAttributes", "queryValue": {"items": items}}

@@ -1,10 +1,10 @@
-"""A day of faults in minutes: what a cloud and its machines do to a rehearsal's elastic nodes while jobs run, and what
-was lost.
+"""A day of faults in minutes: faults of a cloud and its machines for a rehearsal's elastic nodes while jobs run, and a
+report of what was lost.
 
     python -m lab.google.fault_day ROOT STACK
 
-Waits of ten minutes and more (ways that cool down, the time of a boot) are cut short, as a person cuts them short with
-`hpc-reconcile lift`; all else takes its time.
+Waits of ten minutes and more (capacity that is not tried again, the time of a boot) are ended with `hpc-reconcile
+lift`, as an administrator can.
 """
 
 import json
@@ -30,11 +30,11 @@ from lab.machines import inside
 JOBS = 12
 JOB = "sleep 20"
 RECORD_SECONDS = 10.0
-"""Until the end of a job is in the database: slurmctld sends records in rounds of five seconds."""
+"""Time until the end of a job is in the database: slurmctld sends records every five seconds."""
 LONGEST_SECONDS = 1500.0
-"""From the last fault until every job has ended."""
+"""Longest time from the last fault until all jobs have ended."""
 USER = "getent passwd | awk -F: '$3 >= 1000 && $3 < 60000 { print $1; exit }'"
-"""The first of the stack's users: what a killed slurmctld forgets is submitted again for users, not for root."""
+"""Prints the first of the stack's users. Jobs that a killed slurmctld forgets are submitted again for users only."""
 JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
 TWICE = "COMPLETED twice"
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
@@ -50,15 +50,15 @@ class FaultClient:
         self._token, self._place = design["token"], design["place"]
 
     def set(self, **faults: Any) -> None:
-        """Have these faults and no others."""
+        """Set these faults and no others."""
         self._ask("/lab/faults", faults)
 
     def preempt(self, name: str, seconds: float = 0) -> None:
-        """Have an instance stopped after so many seconds, as a spot instance is."""
+        """Preempt an instance after this number of seconds."""
         self._ask(f"/lab/preempt/{name}?seconds={seconds}", {})
 
     def maintain(self, name: str, seconds: float) -> None:
-        """Have maintenance of an instance's host announced."""
+        """Announce maintenance of an instance's host."""
         self._ask(f"/lab/maintenance/{name}?seconds={seconds}", {})
 
     def instances(self) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ class FaultClient:
                 with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
                     return json.loads(reply.read())
             except urllib.error.HTTPError as error:
-                if error.code != 503:  # a fault that was asked for
+                if error.code != 503:  # the fault `unavailable`
                     raise
 
 
@@ -104,7 +104,7 @@ class Day:
     user: str = "root"
     began: float = field(default_factory=time.time)
     jobs: list[str] = field(default_factory=list)
-    """Names of the jobs: numbers of those that slurmctld forgot are given again."""
+    """Names of the jobs. Slurm may reuse the numbers of jobs that slurmctld forgot."""
 
     def slurm(self, script: str) -> str:
         """Return what a shell script prints that root runs on the controller."""
@@ -116,16 +116,16 @@ class Day:
 
     def host(self, name: str) -> str:
         """Return the host of a node's instance."""
-        found = (row["resourceStatus"]["physicalHost"] for row in self.cloud.instances() if row["name"] == name)
-        return next(found, "").rpartition("/")[2] or "no host"
+        hosts = (row["resourceStatus"]["physicalHost"] for row in self.cloud.instances() if row["name"] == name)
+        return next(hosts, "").rpartition("/")[2] or "no host"
 
     def repairs(self) -> list[dict[str, Any]]:
-        """Return the loop's lines of repaired nodes."""
+        """Return the lines of the loop's journal about repaired nodes."""
         lines = self.slurm(f"grep -h '\"repaired\"' {JOURNAL}").splitlines()
         return [json.loads(line) for line in lines]
 
     def submit(self, count: int) -> None:
-        """Submit jobs of one node and of more by turns."""
+        """Submit jobs of one node and of several nodes in turn."""
         for number in range(count):
             nodes = 1 + number % self.largest
             name = f"day-{self.began:.0f}-{len(self.jobs)}"
@@ -144,7 +144,7 @@ class Day:
         return [name for name in names if name in elastic]
 
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait for a condition; whether it came true in time."""
+        """Wait for a condition. Return whether it was met in time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if condition():
@@ -153,27 +153,27 @@ class Day:
         return False
 
     def states(self) -> Counter[str]:
-        """Count the jobs by their state; one that completed twice as that."""
-        found: dict[str, list[str]] = {name: [] for name in self.jobs}
+        """Count the jobs by their state, of which `COMPLETED twice` is one."""
+        records: dict[str, list[str]] = {name: [] for name in self.jobs}
         for row in self.slurm("sacct -aXnPD --starttime=now-1day --format=JobName,State").splitlines():
             name, _, state = row.partition("|")
-            # A job that ran again has more rows.
-            if name in found:
-                found[name].append(state.split()[0])
-        # The new record of a job that is requeued comes when it may run again.
+            # A job that ran again has several rows.
+            if name in records:
+                records[name].append(state.split()[0])
+        # A requeued job gets its new record only when it may run again.
         waiting = set(self.slurm("squeue --noheader --format=%j").split())
-        return Counter("WAITING" if name in waiting else _state(states) for name, states in found.items())
+        return Counter("WAITING" if name in waiting else _state(states) for name, states in records.items())
 
     def ended(self) -> bool:
-        """Return whether no job waits or runs."""
+        """Return whether all jobs have ended."""
         return sum(self.states()[state] for state in (*_ENDED, TWICE)) == len(self.jobs)
 
 
 def _state(states: list[str]) -> str:
-    """The state of a job by all of its records."""
-    done = states.count("COMPLETED")
-    waits = [state for state in states if state not in (*_ENDED, "REQUEUED")]
-    return (TWICE if done > 1 else "COMPLETED") if done else (waits or states or ["UNKNOWN"])[-1]
+    """Return the state of a job by all of its records."""
+    completed = states.count("COMPLETED")
+    pending = [state for state in states if state not in (*_ENDED, "REQUEUED")]
+    return (TWICE if completed > 1 else "COMPLETED") if completed else (pending or states or ["UNKNOWN"])[-1]
 
 
 def _no_capacity(day: Day) -> str:
@@ -231,14 +231,14 @@ def _killed(day: Day) -> str:
 
 
 def _maintenance(day: Day) -> str:
-    found = [row["name"] for row in day.cloud.instances()]
-    day.cloud.maintain(found[-1], 7200)
+    name = day.cloud.instances()[-1]["name"]
+    day.cloud.maintain(name, 7200)
     time.sleep(30)
-    return f"maintenance of {found[-1]} in two hours"
+    return f"maintenance of {name} in two hours"
 
 
 def _sick_host(day: Day) -> str:
-    """A GPU that is lost, and lost again after each reboot of the machine, as long as it is on its host."""
+    """Make a host whose machines lose a GPU, also after each reboot, until the machine is on another host."""
     if not day.slurm("scontrol show config | grep '^HealthCheckProgram.*hpc'"):
         return "the stack has no health checks"
     if not day.until(lambda: bool(day.running()), 120):
@@ -251,7 +251,7 @@ def _sick_host(day: Day) -> str:
         return f"{name} lost a GPU on {host}, and was not repaired in 7 minutes"
     repair = next(row for row in day.repairs()[before:] if name in row["nodes"])
     day.cloud.set()
-    day.slurm("hpc-reconcile lift")  # trusts the host again, before a week is over
+    day.slurm("hpc-reconcile lift")  # makes the loop use the host again before a week is over
     took = _clock(time.monotonic() - sum(repair["seconds"].values()))
     return f"{name} lost a GPU on {host}: {', '.join(repair['steps'])}; sound on {day.host(name)} after {took}"
 
@@ -279,14 +279,14 @@ FAULTS: dict[str, Callable[[Day], str]] = {
 
 
 def play(root: Path, stack: str) -> int:
-    """Play the day, and print what was lost; 1 if something was."""
+    """Play the day, and print what was lost. Return 1 if something was lost."""
     paths = StackPaths(root, stack)
     design = json.loads(cloud.CloudPaths(paths.cloud).design.read_text())
     controller = f"{stack}-controller"
     day = Day(paths, controller, FaultClient(root, stack))
     elastic = [name for name in design["addresses"] if name not in design["static"]]
-    found = day.slurm(f"sinfo --noheader --nodes={elastic[0]} --format=%R").split()
-    day.partition, day.largest = found[0], min(3, len(elastic))
+    partitions = day.slurm(f"sinfo --noheader --nodes={elastic[0]} --format=%R").split()
+    day.partition, day.largest = partitions[0], min(3, len(elastic))
     day.user = day.slurm(USER) or day.user
     began = time.monotonic()
     day.submit(JOBS)
@@ -299,20 +299,19 @@ def play(root: Path, stack: str) -> int:
     states = day.states()
     print(f"{_clock(began)}  {len(day.jobs)} jobs: {', '.join(f'{n} {state}' for state, n in sorted(states.items()))}")
     asleep = day.until(lambda: _leftovers(day, elastic) == [], LONGEST_SECONDS if in_time else 1)
-    lost = [f"job {state}: {count}" for state, count in states.items() if state != "COMPLETED"] + _leftovers(
-        day, elastic
-    )
+    lost = [f"job {state}: {count}" for state, count in states.items() if state != "COMPLETED"]
+    lost += _leftovers(day, elastic)
     print(f"{_clock(began)}  lost: {'; '.join(lost) if lost else 'nothing'}", flush=True)
     return 0 if asleep and not lost else 1
 
 
 def _leftovers(day: Day, elastic: list[str]) -> list[str]:
-    """Return what is wrong when all jobs have ended: nodes that do not wait or sleep, instances without use."""
+    """Return the nodes that are neither idle nor powered down, and the instances without an idle node."""
     rows = [row.split() for row in day.slurm("sinfo --noheader --Node --format='%N %T'").splitlines()]
-    found = sorted({f"node {name} is {state}" for name, state in rows if state not in ("idle", "idle~")})
+    nodes = sorted({f"node {name} is {state}" for name, state in rows if state not in ("idle", "idle~")})
     awake = {name for name, state in rows if state == "idle"}
     machines = {row["name"] for row in day.cloud.instances()}
-    return found + [f"instance {name} without a node" for name in sorted(machines & {*elastic} - awake)]
+    return nodes + [f"instance {name} without a node" for name in sorted(machines & {*elastic} - awake)]
 
 
 def _clock(began: float) -> str:

@@ -1,7 +1,7 @@
-"""Stands for `gcloud compute start-iap-tunnel`: the same arguments, the same words, and connections that really go on.
+"""A stand-in of `gcloud compute start-iap-tunnel`: the same arguments, the same messages, and working connections.
 
-The file that FAKE_GCLOUD names says what it does: {"ports": {instance: [address, port]}, "mood": ..., "boots": n}.
-Each call adds its process id and arguments to the same file with `.log` behind.
+The file FAKE_GCLOUD controls it: {"ports": {instance: [address, port]}, "mood": ..., "boots": n}. Each call adds its
+process id and arguments to a file of that name with the suffix `.log`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ WORDS = {
 
 
 def pump(read, write, done):
-    """Pass bytes on until there are no more."""
+    """Copy bytes until the end."""
     with suppress(OSError):
         while data := read():
             write(data)
@@ -36,7 +36,7 @@ def pump(read, write, done):
 
 
 def relay(here, target):
-    """Connect one local connection with the machine's SSH server, both ways."""
+    """Relay a local connection to the machine's SSH server, in both directions."""
     there = socket.create_connection(target)
 
     def close():
@@ -48,8 +48,8 @@ def relay(here, target):
     pump(lambda: there.recv(65536), here.sendall, close)
 
 
-def stdin(target):
-    """Return the same with standard input and output."""
+def relay_stdio(target):
+    """Relay standard input and output to the machine's SSH server."""
     there = socket.create_connection(target)
     threading.Thread(
         target=pump, args=(lambda: os.read(0, 65536), there.sendall, lambda: os._exit(0)), daemon=True
@@ -58,7 +58,7 @@ def stdin(target):
 
 
 def main():
-    """Open the tunnel, or print the words of the mood."""
+    """Open the tunnel, or print the error of the mood."""
     parser = argparse.ArgumentParser()
     for name in ("group", "verb", "instance"):
         parser.add_argument(name)
@@ -66,26 +66,26 @@ def main():
     for name in ("--project", "--zone", "--local-host-port", "--verbosity"):
         parser.add_argument(name)
     parser.add_argument("--listen-on-stdin", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     file = Path(os.environ["FAKE_GCLOUD"])
     with Path(f"{file}.log").open("a") as log:
         log.write(json.dumps({"pid": os.getpid(), "args": sys.argv[1:]}) + "\n")
-    wanted = json.loads(file.read_text())
-    mood = wanted.get("mood")
-    if mood == "booting" and wanted["boots"]:
-        file.write_text(json.dumps({**wanted, "boots": wanted["boots"] - 1}))
+    behaviour = json.loads(file.read_text())
+    mood = behaviour.get("mood")
+    if mood == "booting" and behaviour["boots"]:
+        file.write_text(json.dumps({**behaviour, "boots": behaviour["boots"] - 1}))
     elif mood == "booting":
         mood = None
     if mood:
         sys.stderr.write(WORDS[mood])
         return 1
-    assert (given.group, given.verb, given.port) == ("compute", "start-iap-tunnel", 22)
-    assert (given.project, given.zone) == ("my-project", "us-central1-a")
-    target = tuple(wanted["ports"][given.instance])
-    if given.listen_on_stdin:
-        stdin(target)
+    assert (args.group, args.verb, args.port) == ("compute", "start-iap-tunnel", 22)
+    assert (args.project, args.zone) == ("my-project", "us-central1-a")
+    target = tuple(behaviour["ports"][args.instance])
+    if args.listen_on_stdin:
+        relay_stdio(target)
         return 0
-    host, _, port = given.local_host_port.partition(":")
+    host, _, port = args.local_host_port.partition(":")
     print("Testing if tunnel connection works.", file=sys.stderr)
     with socket.create_server((host, int(port))) as server:
         print(f"Listening on port [{port}].", flush=True)

@@ -1,12 +1,13 @@
-"""A Compute Engine whose instances are machines of this host: the cloud of a rehearsal's elastic nodes.
+"""A stand-in of Compute Engine whose instances are machines of this host: the cloud of a rehearsal's elastic nodes.
 
-It speaks the protocol of the real one as the reconcile loop uses it. An instance comes up as a machine, of the design
-that its template names, and its status follows the machine's. Operations take seconds, go on while nobody asks, and are
-continued by the next process: what there is stands in one file, written after each change. It does not imitate disks,
-networks, permissions and quotas, nor the metadata server on the machines. A controller with `failover` is an instance
-too, whose machine stays when the instance is deleted, as its disks do; the program that brings it back runs here.
+It speaks Compute Engine's protocol as the reconcile loop uses it. An instance is a machine of the design that its
+template names, and its status is that of the machine. Operations take seconds, continue without requests, and are
+continued by the next process: the state is one file, written after each change. It does not imitate disks, networks,
+permissions and quotas, nor the metadata server on the machines. A controller with `failover` is an instance too. Its
+machine stays when the instance is deleted, as its disks do, and the program that creates it again runs here.
 
-Faults are set while it runs, under /lab/ with the same token: see `Faults`, and `FaultClient` in fault_day.py.
+Faults are set while the stand-in runs, under /lab/ with the same token: see `Faults`, and `FaultClient` in
+fault_day.py.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ from components.local.host.layer import File
 from components.local.host.paths import HostError
 from components.local.host.process import Process, usual_umask
 from hostfiles import locked, write_atomically
-from lab.google.compute import GOOGLE, QUOTA, STOCK_OUT, not_found, not_ready
+from lab.google.compute import GOOGLE, QUOTA, STOCK_OUT, not_found, not_ready, taken
 from lab.google.http import Answer, Call, GoogleHttp, RefusalError
 from lab.google.instance_groups import InstanceGroups
 
 WORKERS = 8
 """Machines that are started or ended at the same time."""
 KEPT = 400
-"""Operations that are remembered after their end."""
+"""Number of finished operations that the state keeps."""
 NOTICE_SECONDS = 30.0
-"""From the notice of a preemption until the instance is stopped, unless the fault says otherwise."""
+"""From the notice of a preemption until the instance is stopped, by default."""
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
 LOST = """\
 #!/bin/sh
 echo "Unable to determine the device handle for GPU 0000:04:00.0: GPU is lost.  Reboot the system to recover this GPU"
 exit 15
 """
-"""nvidia-smi without a GPU: its message and exit code (nvidia-smi(1))."""
+"""A replacement of nvidia-smi with its message and exit code for a lost GPU (nvidia-smi(1))."""
 PLACE = "/etc/hpc/place"
-"""As scripts/gcp/start.py writes it."""
+"""File with the name of the host, as scripts/gcp/start.py writes it."""
 _JOIN_UNIT = "/etc/systemd/system/multi-user.target.wants/hpc-node.service"
 _SCRIPTS = Path(__file__).parents[2] / "scripts"
 _TICK_SECONDS = 0.1
@@ -61,71 +62,71 @@ _MINIMUM_MISSED = {"code": "VM_MIN_COUNT_NOT_REACHED", "message": "Requested min
 
 @dataclass
 class Faults:
-    """What goes wrong, until it is set otherwise."""
+    """The faults of the cloud, until others are set."""
 
     insert_seconds: float = 3.0
-    """How long an instance is being provisioned before its machine boots. Not less where Slurm asks for it: of a node
-    that boots sooner slurmctld reckons, by three roundings to whole seconds, that it had booted before."""
+    """Time for which an instance is provisioned before its machine boots. If Slurm requested the node, a shorter time
+    makes slurmctld conclude, by three roundings to whole seconds, that the node had booted before the request."""
     delete_seconds: float = 0.5
     capacity: dict[str, int] = field(default_factory=dict)
-    """Instances that there may be at the same time by way, such as `spot`; `*` for all: the next are a stock-out."""
+    """Largest number of instances at a time by way, such as `spot`, or `*` for all. Further ones are a stock-out."""
     stock_out_until: dict[str, float] = field(default_factory=dict)
-    """Until when there is no capacity, by way: seconds since the epoch."""
+    """End of a stock-out by way, in seconds since 1970."""
     quota: int | None = None
-    """Instances that the project may have."""
+    """Largest number of instances of the project."""
     hang: dict[str, int] = field(default_factory=dict)
-    """How many of the next operations do not end, by kind: `insert`, `delete`."""
+    """Number of the next operations that do not end, by kind: `insert`, `delete`."""
     unavailable: float = 0.0
     """Part of the requests that are answered with 503, 0 to 1."""
     queue_seconds: float = 3.0
-    """How long a request of flex start waits at least."""
+    """Least time for which a request of flex start waits."""
     queue_error: str = ""
-    """The code of the error with which it then fails."""
+    """Code of the error with which that request fails; empty for none."""
     bad_hosts: list[str] = field(default_factory=list)
-    """Hosts, as `host-3`, whose machines boot and never join the cluster."""
+    """Hosts, such as `host-3`, whose machines boot and never join the cluster."""
     sick_hosts: list[str] = field(default_factory=list)
-    """Hosts whose machines have lost a GPU from their next boot on, by nvidia-smi."""
+    """Hosts whose machines report a lost GPU by nvidia-smi, from their next boot on."""
 
 
 @dataclass
 class Instance:
-    """An instance: its machine has its name."""
+    """An instance. Its machine has the same name."""
 
     id: str
     name: str
     zone: str
     template: str
-    """Empty: it is a static node's, whose machine the stack creates and deletes."""
+    """Empty for a static node, whose machine the stack creates and deletes."""
     labels: dict[str, str]
     created: float
     host: str
     status: str = "PROVISIONING"
     stops: float = 0.0
-    """When it is stopped without a request: it is preempted; 0: it is not."""
+    """Time of its preemption; 0 for none."""
     maintenance: float = 0.0
-    """Start of its maintenance window; 0: none is planned."""
+    """Start of its maintenance window; 0 for none."""
     group: str = ""
-    """The managed instance group that it is of."""
+    """Its managed instance group, if it has one."""
     ends: float = 0.0
-    """When it is deleted, at the end of its run time; 0: it has none."""
+    """Time of its deletion at the end of its run time; 0 for none."""
 
 
 @dataclass
 class Operation:
-    """Work on instances that has begun."""
+    """An operation on instances that has begun."""
 
     name: str
     kind: str
     zone: str
     targets: list[str]
     due: float
-    """When it acts: seconds since the epoch."""
+    """Time at which it acts, in seconds since 1970."""
     done: bool = False
     errors: list[dict[str, Any]] = field(default_factory=list)
     group: str = ""
     hangs: bool = False
 
-    def seen(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         target = self.targets[0] if len(self.targets) == 1 else ""
         row: dict[str, Any] = {
             "kind": "compute#operation",
@@ -145,7 +146,7 @@ class Operation:
 
 
 class HostCompute(InstanceGroups, GoogleHttp):
-    """The server of one stack, by its folder."""
+    """The server of one stack."""
 
     def __init__(self, paths: CloudPaths) -> None:
         self._paths = paths
@@ -155,11 +156,11 @@ class HostCompute(InstanceGroups, GoogleHttp):
         self._changed = threading.Condition(self._lock)
         self._pool = ThreadPoolExecutor(WORKERS)
         self._acting: dict[str, threading.Thread] = {}
-        """Threads of operations that act just now."""
-        self._names: dict[str, threading.Lock] = {}
-        """Held while a machine is changed, by its name."""
+        """Threads of operations that act at present."""
+        self._machine_locks: dict[str, threading.Lock] = {}
+        """Locks that are held while a machine is changed, by its name."""
         self._ended = threading.Event()
-        self._random = random.Random(0)  # noqa: S311 - faults that are the same in each run
+        self._random = random.Random(0)  # noqa: S311 - the same faults in each run
         self.requests: deque[dict[str, Any]] = deque(maxlen=2000)
         """The last requests: time, method, path, status."""
         self.instances: dict[str, Instance] = {}
@@ -169,7 +170,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
         self.groups = {}
         self.next = 1
         self.away = False
-        """Whether the controller, which is an instance here with `failover`, was deleted by a request."""
+        """True if a request deleted the controller, which is an instance with `failover`."""
         self.watch: Any = None
         """The program that watches the controller, if the stack has one."""
         self._load()
@@ -187,12 +188,12 @@ class HostCompute(InstanceGroups, GoogleHttp):
         self._read_design()
 
     def _save(self) -> None:
-        for name in [name for name, one in self.operations.items() if one.done][:-KEPT]:
+        for name in [name for name, operation in self.operations.items() if operation.done][:-KEPT]:
             del self.operations[name]
         self.by_request = {key: name for key, name in self.by_request.items() if name in self.operations}
         state = {
-            "instances": [asdict(one) for one in self.instances.values()],
-            "operations": [asdict(one) for one in self.operations.values()],
+            "instances": [asdict(instance) for instance in self.instances.values()],
+            "operations": [asdict(operation) for operation in self.operations.values()],
             "requests": self.by_request,
             "next": self.next,
             "faults": asdict(self.faults),
@@ -209,25 +210,25 @@ class HostCompute(InstanceGroups, GoogleHttp):
     # -- time --------------------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Have time pass until `end` is called or the folder is gone; then complete the machines of this moment."""
-        threading.Thread(target=self._watch, daemon=True).start()
-        # Not `wait`, which has the lock that `end` needs, called by a signal on this thread.
+        """Act on operations until `end` is called or the folder is gone, then finish with machines in progress."""
+        threading.Thread(target=self._run_watch, daemon=True).start()
+        # Not `wait`: it holds the lock that `end` needs, which a signal handler calls on this thread.
         while not self._ended.is_set() and self._paths.lock.exists():
             self.tick()
             time.sleep(_TICK_SECONDS)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def end(self) -> None:
-        """Have `serve` return."""
+        """Make `serve` return."""
         self._ended.set()
 
-    def _watch(self) -> None:
+    def _run_watch(self) -> None:
         """Run the program of the machine that watches the controller, as long as the stack has one."""
         sys.path[:0] = [str(_SCRIPTS / "gcp"), str(_SCRIPTS / "node")]
         failover = importlib.import_module("failover")
 
         def settings() -> dict[str, Any]:
-            # Read by requests too, but these may all be the program's own.
+            # Requests read the design too, but this program's own may be the only ones.
             with self._lock:
                 self._read_design()
                 return dict(self.design.get("watch") or {})
@@ -239,45 +240,45 @@ class HostCompute(InstanceGroups, GoogleHttp):
         self.watch.run()
 
     def tick(self) -> None:
-        """Begin what is due."""
+        """Start operations and preemptions that are due."""
         now = time.time()
         with self._lock:
             self.step_groups()
-            for name, one in self.operations.items():
-                if not one.done and not one.hangs and name not in self._acting and one.due <= now:
-                    self._acting[name] = threading.Thread(target=self._act, args=[one], daemon=True)
+            for name, operation in self.operations.items():
+                if not operation.done and not operation.hangs and name not in self._acting and operation.due <= now:
+                    self._acting[name] = threading.Thread(target=self._run_operation, args=[operation], daemon=True)
                     self._acting[name].start()
             for instance in self.instances.values():
                 if instance.stops and instance.stops <= now:
                     instance.stops, instance.status = 0.0, "STOPPING"
                     self._begin("preempted", instance.zone, [instance.name], 0.0)
 
-    def _act(self, operation: Operation) -> None:
-        """Do what an operation is for, on all of its instances side by side. One that was cut off is done again."""
+    def _run_operation(self, operation: Operation) -> None:
+        """Run an operation on all of its instances in parallel. One that was interrupted is repeated."""
         try:
-            acting = [self._pool.submit(self._act_on, operation, name) for name in operation.targets]
-            found = [error for one in acting for error in one.result()]
+            results = [self._pool.submit(self._act_on, operation, name) for name in operation.targets]
+            errors = [error for result in results for error in result.result()]
         except (RuntimeError, CancelledError):  # this process ends
             return
         with self._lock:
-            operation.done, operation.errors = True, [*operation.errors, *found]
+            operation.done, operation.errors = True, [*operation.errors, *errors]
             del self._acting[operation.name]
             self._save()
 
     def _act_on(self, operation: Operation, name: str) -> list[dict[str, Any]]:
         acts = {
             "insert": self._boot, "delete": self._remove, "stop": self._halt, "preempted": self._halt,
-            "start": self._start, "reset": self._reset, "reportHostAsFaulty": self._move,
-            "performMaintenance": self._service,
+            "start": self._start, "reset": self._reset, "reportHostAsFaulty": self._change_host,
+            "performMaintenance": self._perform_maintenance,
         }  # fmt: skip
         with self._lock:
-            held = self._names.setdefault(name, threading.Lock())
-        with held:
+            machine_lock = self._machine_locks.setdefault(name, threading.Lock())
+        with machine_lock:
             with self._lock:
                 instance = self.instances.get(name)
             try:
                 if instance and operation.kind == "insert" and operation.errors:
-                    self._drop(instance)
+                    self._forget(instance)
                 elif instance:
                     acts[operation.kind](instance)
             except (HostError, OSError) as error:
@@ -285,8 +286,8 @@ class HostCompute(InstanceGroups, GoogleHttp):
                 return [{"code": "INTERNAL_ERROR", "message": f"{name}: {error}"}]
         return []
 
-    def _set(self, instance: Instance, status: str, *before: str) -> bool:
-        """Set the status if it is one of these, and the instance is the one that has the name."""
+    def _set_status(self, instance: Instance, status: str, *before: str) -> bool:
+        """Set the status if it is one of `before`, and if no other instance has the name now."""
         with self._lock:
             if self.instances.get(instance.name) is not instance or (before and instance.status not in before):
                 return False
@@ -294,7 +295,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
             self._save()
             return True
 
-    def _drop(self, instance: Instance) -> None:
+    def _forget(self, instance: Instance) -> None:
         with self._lock:
             if self.instances.get(instance.name) is instance:
                 del self.instances[instance.name]
@@ -303,110 +304,110 @@ class HostCompute(InstanceGroups, GoogleHttp):
     # -- machines ----------------------------------------------------------------------------------------------------
 
     def _machine(self, instance: Instance) -> machine.Design:
-        """The design of an instance's machine."""
+        """Return the design of an instance's machine."""
         if instance.name == self._controller:
             return machine.design({**self.design["machines"]["/controller"], "name": instance.name})
-        # The template may be gone, as the stack has another image since.
+        # The template may be deleted, since the stack has another image.
         template = self.design["templates"].get(instance.template)
         nodeset = template["nodeset"] if template else instance.labels["hpc-nodeset"]
         props = self.design["machines"][nodeset]
         design = machine.design({**props, "name": instance.name, "address": self.design["addresses"][instance.name]})
         if not instance.template:
             return design
-        own = {INSTANCE: File(content=f"{instance.id}\n"), PLACE: File(content=f"{_place(instance)}\n")}
+        files = {INSTANCE: File(content=f"{instance.id}\n"), PLACE: File(content=f"{_place(instance)}\n")}
         if instance.host in self.faults.bad_hosts:
-            own[_JOIN_UNIT] = File(link="/dev/null")
+            files[_JOIN_UNIT] = File(link="/dev/null")
         if instance.host in self.faults.sick_hosts:
-            own[NVIDIA_SMI] = File(content=LOST, mode=0o755)
-        return replace(design, files={**design.files, **own})
+            files[NVIDIA_SMI] = File(content=LOST, mode=0o755)
+        return replace(design, files={**design.files, **files})
 
     def _bare(self, instance: Instance) -> machine.Design:
         return machine.bare(Path(self.design["root"]), self.design["stack"], instance.name)
 
     def _boot(self, instance: Instance) -> None:
-        if not self._set(instance, "STAGING", "PROVISIONING", "STAGING"):
+        if not self._set_status(instance, "STAGING", "PROVISIONING", "STAGING"):
             return
         design = self._machine(instance)
         if instance.name == self._controller:
             machine.update(design)
-            self._set(instance, "RUNNING", "STAGING")
+            self._set_status(instance, "RUNNING", "STAGING")
             return
-        # This process may have been killed after the machine had come up.
+        # An earlier process may have been killed after the start of the machine.
         with suppress(FileNotFoundError):
             text = Path(f"{design.paths.upper}{INSTANCE}").read_text()
             if text == f"{instance.id}\n" and machine.running(design.paths):
-                self._set(instance, "RUNNING", "STAGING")
+                self._set_status(instance, "RUNNING", "STAGING")
                 return
         try:
             machine.create(design)
         except HostError:
-            self._drop(instance)
+            self._forget(instance)
             raise
-        self._set(instance, "RUNNING", "STAGING")
+        self._set_status(instance, "RUNNING", "STAGING")
 
     def _remove(self, instance: Instance) -> None:
         bare = self._bare(instance)
         if instance.name == self._controller:
-            # Its files are on its disks, which stay.
+            # Its files are on disks that stay.
             machine.stop(bare)
             with self._lock:
                 self.away = True
-            self._drop(instance)
+            self._forget(instance)
             return
         files = machine.files_of(bare.paths)
-        # A node that has become a static one has another machine of this name.
+        # A node that has become static has another machine of this name.
         if files is None or INSTANCE in files:
             machine.delete(bare)
-        self._drop(instance)
+        self._forget(instance)
 
     def _halt(self, instance: Instance) -> None:
-        if not self._set(instance, "STOPPING", "RUNNING", "STOPPING", "STAGING", "PROVISIONING"):
+        if not self._set_status(instance, "STOPPING", "RUNNING", "STOPPING", "STAGING", "PROVISIONING"):
             return
         machine.stop(self._bare(instance))
         scheduling = self._properties(instance).get("scheduling", {})
         if scheduling.get("instanceTerminationAction") == "DELETE":
             self._remove(instance)
         else:
-            self._set(instance, "TERMINATED")
+            self._set_status(instance, "TERMINATED")
 
     def _start(self, instance: Instance) -> None:
         machine.update(self._machine(instance))
-        self._set(instance, "RUNNING")
+        self._set_status(instance, "RUNNING")
 
     def _reset(self, instance: Instance) -> None:
         machine.stop(self._bare(instance))
         self._start(instance)
 
-    def _service(self, instance: Instance) -> None:
+    def _perform_maintenance(self, instance: Instance) -> None:
         with self._lock:
             instance.maintenance = 0.0
         self._reset(instance)
 
-    def _move(self, instance: Instance) -> None:
-        """Have the instance on another host, with its disk."""
+    def _change_host(self, instance: Instance) -> None:
+        """Restart the instance on another host, with its disk."""
         machine.stop(self._bare(instance))
         with self._lock:
             instance.host = self._free_host()
         self._start(instance)
 
     def _free_host(self) -> str:
-        taken = {one.host for one in self.instances.values()}
+        taken = {instance.host for instance in self.instances.values()}
         return next(name for n in range(len(taken) + 2) if (name := f"host-{n}") not in taken)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def answer(self, call: Call) -> Answer:
-        """Return what a client gets."""
+        """Handle a request, and return the answer for the client."""
         if call.path == "/watch" and self.watch:
             return 200, self.watch.status()
         try:
-            answer = self._checked(call)
+            answer = self._answer_authenticated(call)
         except RefusalError as refusal:
             answer = refusal.answer
         self.requests.append({"time": time.time(), "method": call.method, "path": call.path, "status": answer[0]})
         return answer
 
-    def _checked(self, call: Call) -> Answer:
+    def _answer_authenticated(self, call: Call) -> Answer:
         if call.headers.get("Authorization") != f"Bearer {self.design['token']}":
             raise RefusalError(401, "authError", "Request had invalid authentication credentials.")
         if call.path.startswith("/compute/") and self._random.random() < self.faults.unavailable:
@@ -416,26 +417,26 @@ class HostCompute(InstanceGroups, GoogleHttp):
             return self.handle(call)
 
     def _read_design(self) -> None:
-        """Read the design again: `up` may have changed it."""
+        """Read the design again, since `up` may have changed it."""
         with suppress(FileNotFoundError, ValueError):
             self.design = json.loads(self._paths.design.read_text())
         static = dict(self.design["static"])
         if self._controller and not self.away:
             static[self._controller] = ""
-        for name in [name for name, one in self.instances.items() if not one.template and name not in static]:
+        for name in [name for name, row in self.instances.items() if not row.template and name not in static]:
             del self.instances[name]
         for name, nodeset in static.items():
             if name not in self.instances:
                 labels = {**self.design["labels"], "hpc-nodeset": nodeset, "hpc-node": name}
                 if name == self._controller:
                     labels = dict(self.design["watch"]["body"]["labels"])
-                self._new(self.design["place"], name, "", labels)
+                self._add(self.design["place"], name, "", labels)
 
     def handle(self, call: Call) -> Answer:
         """Answer a request that is authenticated."""
-        # A request that is sent again is answered with the operation that the first one began.
-        if again := self.by_request.get(call.query.get("requestId", "")):
-            return 200, self.operations[again].seen()
+        # A repeated request is answered with the operation that the first one began.
+        if name := self.by_request.get(call.query.get("requestId", "")):
+            return 200, self.operations[name].to_json()
         for method, pattern, answer in self._routes():
             if call.method == method and (match := re.fullmatch(pattern, call.path)):
                 return 200, answer(call, *match.groups())
@@ -443,9 +444,9 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     def _routes(self) -> list[tuple[str, str, Callable[..., dict[str, Any]]]]:
         project = r"/compute/v1/(projects/[^/]+)"
-        zone, one = rf"{project[:-1]}/zones/[^/]+)", rf"{project[:-1]}/zones/[^/]+)/instances/([^/]+)"
-        later: list[tuple[str, str, Callable[..., dict[str, Any]]]] = [
-            ("POST", f"{one}/{kind}", lambda call, zone, name, kind=kind: self._change(call, kind, zone, name))
+        zone, instance = rf"{project[:-1]}/zones/[^/]+)", rf"{project[:-1]}/zones/[^/]+)/instances/([^/]+)"
+        changes: list[tuple[str, str, Callable[..., dict[str, Any]]]] = [
+            ("POST", f"{instance}/{kind}", lambda call, zone, name, kind=kind: self._change(call, kind, zone, name))
             for kind in ("stop", "start", "reset", "reportHostAsFaulty", "performMaintenance")
         ]
         return [
@@ -453,11 +454,11 @@ class HostCompute(InstanceGroups, GoogleHttp):
             ("GET", f"{zone}/instances", self._list),
             ("POST", f"{zone}/instances", self._insert),
             ("POST", f"{zone}/instances/bulkInsert", self._bulk_insert),
-            ("GET", one, lambda _, zone, name: self._row(self._instance(zone, name))),
-            ("DELETE", one, self._delete),
-            ("GET", f"{one}/serialPort", self._serial_port),
-            ("GET", f"{one}/getGuestAttributes", lambda _, zone, name: self._no_attribute(zone, name)),
-            *later,
+            ("GET", instance, lambda _, zone, name: self._instance_json(self._instance(zone, name))),
+            ("DELETE", instance, self._delete),
+            ("GET", f"{instance}/serialPort", self._serial_port),
+            ("GET", f"{instance}/getGuestAttributes", lambda _, zone, name: self._no_attribute(zone, name)),
+            *changes,
             *((method, f"/compute/v1/{path}", answer) for method, path, answer in self.group_routes()),
             ("GET", f"{zone}/operations", self._operations),
             ("GET", f"{zone}/operations/([^/]+)", self._operation),
@@ -471,26 +472,26 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     @property
     def _controller(self) -> str:
-        """Name of the controller, if it is an instance here."""
+        """Name of the controller if it is an instance, else empty."""
         return str((self.design.get("watch") or {}).get("name", ""))
 
     def _instance(self, zone: str, name: str) -> Instance:
-        found = self.instances.get(name)
-        lost = found and name == self._controller and machine.files_of(self._bare(found).paths) is None
-        if found is None or found.zone != zone or lost:
+        instance = self.instances.get(name)
+        lost = instance and name == self._controller and machine.files_of(self._bare(instance).paths) is None
+        if instance is None or instance.zone != zone or lost:
             raise not_found(f"{zone}/instances/{name}")
-        return found
+        return instance
 
     def _properties(self, instance: Instance) -> Mapping[str, Any]:
         return self.design["templates"].get(instance.template, {}).get("properties", {})
 
-    def _row(self, instance: Instance) -> dict[str, Any]:
-        """An instance as it is now: one whose machine has ended is TERMINATED."""
+    def _instance_json(self, instance: Instance) -> dict[str, Any]:
+        """Return an instance as it is now. One whose machine has ended is TERMINATED."""
         if instance.status == "RUNNING" or (instance.status == "TERMINATED" and not instance.template):
             paths = self._bare(instance).paths
             runs = machine.running(paths) is not None or machine.is_between_boots(paths)
             instance.status = "RUNNING" if runs else "TERMINATED"
-        made = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(instance.created))
+        created = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(instance.created))
         status: dict[str, Any] = {"physicalHost": _place(instance)}
         if instance.maintenance:
             begins = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(instance.maintenance))
@@ -514,52 +515,51 @@ class HostCompute(InstanceGroups, GoogleHttp):
             "name": instance.name,
             "zone": GOOGLE + instance.zone,
             "selfLink": f"{GOOGLE}{instance.zone}/instances/{instance.name}",
-            "creationTimestamp": f"{made}.000+00:00",
+            "creationTimestamp": f"{created}.000+00:00",
             "labels": instance.labels,
             "status": instance.status,
             "networkInterfaces": [{"networkIP": self.design["addresses"].get(instance.name, "")}],
             "resourceStatus": status,
         }
 
-    def _filtered(self, call: Call) -> list[Instance]:
+    def _page(self, call: Call) -> tuple[list[Instance], dict[str, Any]]:
+        """Return the instances that the request's filter selects, on the requested page, and the next page's token."""
         match = re.fullmatch(r'labels\.([a-z0-9_-]+)\s*[=:]\s*"?([^"]*)"?', call.query.get("filter", ""))
         if call.query.get("filter") and not match:
             raise RefusalError(400, "invalid", "Invalid value for field 'filter'")
-        every = [self.instances[name] for name in sorted(self.instances)]
-        return [one for one in every if not match or one.labels.get(match[1]) == match[2]]
-
-    def _page(self, call: Call) -> tuple[list[Instance], dict[str, Any]]:
-        every, most = self._filtered(call), int(call.query.get("maxResults", 500))
-        start = int(call.query.get("pageToken", 0))
-        more = {"nextPageToken": str(start + most)} if start + most < len(every) else {}
-        return every[start : start + most], more
+        instances = [self.instances[name] for name in sorted(self.instances)]
+        if match:
+            instances = [instance for instance in instances if instance.labels.get(match[1]) == match[2]]
+        start, most = int(call.query.get("pageToken", 0)), int(call.query.get("maxResults", 500))
+        token = {"nextPageToken": str(start + most)} if start + most < len(instances) else {}
+        return instances[start : start + most], token
 
     def _aggregated(self, call: Call, _project: str) -> dict[str, Any]:
-        page, more = self._page(call)
+        page, token = self._page(call)
         items: dict[str, Any] = {}
-        for one in page:
-            place = one.zone.partition("/")[2].partition("/")[2]
-            items.setdefault(place, {"instances": []})["instances"].append(self._row(one))
-        return {"items": items, **more}
+        for instance in page:
+            zone = instance.zone.partition("/")[2].partition("/")[2]
+            items.setdefault(zone, {"instances": []})["instances"].append(self._instance_json(instance))
+        return {"items": items, **token}
 
     def _list(self, call: Call, _zone: str) -> dict[str, Any]:
-        page, more = self._page(call)
-        return {"items": [self._row(one) for one in page], **more}
+        page, token = self._page(call)
+        return {"items": [self._instance_json(instance) for instance in page], **token}
 
     def _insert(self, call: Call, zone: str) -> dict[str, Any]:
         if call.body.get("name") == self._controller != "":
             if self._controller in self.instances:
                 raise RefusalError(409, "alreadyExists", f"another instance has the address of {self._controller}")
             self.away = False
-            self._new(zone, self._controller, "", call.body["labels"])
+            self._add(zone, self._controller, "", call.body["labels"])
             self.instances[self._controller].status = "PROVISIONING"
-            return self._begin("insert", zone, [self._controller], self.faults.insert_seconds, call).seen()
+            return self._begin("insert", zone, [self._controller], self.faults.insert_seconds, call).to_json()
         template = self._template(call.query.get("sourceInstanceTemplate", ""))
         name = call.body["name"]
         self._refuse_taken(zone, [name])
         errors = self._shortage(template, 1)
-        self._new(zone, name, template, call.body.get("labels"))
-        return self._begin("insert", zone, [name], self.faults.insert_seconds, call, errors=errors).seen()
+        self._add(zone, name, template, call.body.get("labels"))
+        return self._begin("insert", zone, [name], self.faults.insert_seconds, call, errors=errors).to_json()
 
     def _bulk_insert(self, call: Call, zone: str) -> dict[str, Any]:
         template, names = self._template(call.body["sourceInstanceTemplate"]), list(call.body["perInstanceProperties"])
@@ -567,20 +567,20 @@ class HostCompute(InstanceGroups, GoogleHttp):
         if int(call.body["count"]) != len(names) or not 1 <= least <= len(names):
             raise RefusalError(400, "invalid", "Invalid value for field 'count'")
         self._refuse_taken(zone, names)
-        room = next((count for count in range(len(names), -1, -1) if not self._shortage(template, count)), 0)
-        coming, refused = (names[:room], names[room:]) if room >= least else ([], names)
+        available = next((count for count in range(len(names), -1, -1) if not self._shortage(template, count)), 0)
+        accepted, refused = (names[:available], names[available:]) if available >= least else ([], names)
         labels = call.body.get("instanceProperties", {}).get("labels", {})
-        for name in coming:
-            self._new(zone, name, template, {**self._labels(template), **labels})
-        errors = [] if coming else [_MINIMUM_MISSED]
+        for name in accepted:
+            self._add(zone, name, template, {**self._labels(template), **labels})
+        errors = [] if accepted else [_MINIMUM_MISSED]
         # Google reports the reason of each in an operation of its own, of the same group.
-        whole = self._begin("insert", zone, coming, self.faults.insert_seconds, call, errors=errors)
+        whole = self._begin("insert", zone, accepted, self.faults.insert_seconds, call, errors=errors)
         whole.group = f"group-{whole.name}"
         for name in refused:
             each = self._begin("insert", zone, [name], 0.0, errors=self._shortage(template, len(names)))
             each.group, each.done = whole.group, True
         self._save()
-        return whole.seen()
+        return whole.to_json()
 
     def _template(self, link: str) -> str:
         name = link.rpartition("/")[2]
@@ -594,24 +594,24 @@ class HostCompute(InstanceGroups, GoogleHttp):
     def _refuse_taken(self, zone: str, names: Sequence[str]) -> None:
         for name in names:
             if name in self.instances:
-                raise RefusalError(409, "alreadyExists", f"The resource '{zone}/instances/{name}' already exists")
+                raise taken(f"{zone}/instances/{name}")
             if name not in self.design["addresses"]:
                 raise RefusalError(400, "invalid", f"{name} is no elastic node of this stack")
 
     def _shortage(self, template: str, count: int) -> list[dict[str, Any]]:
-        """Errors of a request for so many instances more."""
+        """Return the errors of a request for `count` more instances."""
         way, faults = self.design["templates"][template]["way"], self.faults
-        elastic = [one.template for one in self.instances.values() if one.template]
-        there = [self.design["templates"].get(name, {}).get("way") for name in elastic]
-        if count and faults.quota is not None and len(there) + count > faults.quota:
+        elastic = [instance.template for instance in self.instances.values() if instance.template]
+        ways = [self.design["templates"].get(name, {}).get("way") for name in elastic]
+        if count and faults.quota is not None and len(ways) + count > faults.quota:
             return [dict(QUOTA)]
-        for key, taken in ((way, there.count(way)), ("*", len(there))):
-            short = key in faults.capacity and taken + count > faults.capacity[key]
+        for key, existing in ((way, ways.count(way)), ("*", len(ways))):
+            short = key in faults.capacity and existing + count > faults.capacity[key]
             if count and (short or faults.stock_out_until.get(key, 0.0) > time.time()):
                 return [dict(STOCK_OUT)]
         return []
 
-    def _new(self, zone: str, name: str, template: str, labels: Mapping[str, str] | None) -> None:
+    def _add(self, zone: str, name: str, template: str, labels: Mapping[str, str] | None) -> None:
         self.instances[name] = Instance(
             id=self._number() + "0000", name=name, zone=zone, template=template, created=time.time(),
             labels=dict(self._labels(template) if labels is None else labels), host=self._free_host(),
@@ -645,15 +645,15 @@ class HostCompute(InstanceGroups, GoogleHttp):
         instance = self._instance(zone, name)
         if not instance.template and name != self._controller:
             raise RefusalError(403, "forbidden", f"{name} is a static node, which the stack deletes")
-        if any(one.kind == "delete" and name in one.targets and not one.done for one in self.operations.values()):
+        if any(row.kind == "delete" and name in row.targets and not row.done for row in self.operations.values()):
             raise not_ready(f"{zone}/instances/{name}")
         instance.status = "STOPPING"
-        return self._begin("delete", zone, [name], self.faults.delete_seconds, call).seen()
+        return self._begin("delete", zone, [name], self.faults.delete_seconds, call).to_json()
 
     def _change(self, call: Call, kind: str, zone: str, name: str) -> dict[str, Any]:
         instance = self._instance(zone, name)
         needed = "TERMINATED" if kind == "start" else "RUNNING"
-        if self._row(instance)["status"] != needed:
+        if self._instance_json(instance)["status"] != needed:
             raise not_ready(f"{zone}/instances/{name}")
         if kind == "performMaintenance" and not instance.maintenance:
             raise RefusalError(400, "invalid", "There is no maintenance that can be performed")
@@ -662,7 +662,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
             behaviors = {"PERFORMANCE", "SILENT_DATA_CORRUPTION", "UNRECOVERABLE_GPU_ERROR", "CHIP_ERROR"}
             if not {row["behavior"] for row in call.body.get("faultReasons", ())} <= behaviors:
                 raise RefusalError(400, "invalid", "Invalid value for field 'resource.faultReasons'")
-        return self._begin(kind, zone, [name], self.faults.insert_seconds, call).seen()
+        return self._begin(kind, zone, [name], self.faults.insert_seconds, call).to_json()
 
     def _serial_port(self, call: Call, zone: str, name: str) -> dict[str, Any]:
         lines = machine.console_tail(self._bare(self._instance(zone, name)).paths.console, 200)
@@ -676,8 +676,8 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     def _operations(self, call: Call, zone: str) -> dict[str, Any]:
         group = call.query.get("filter", "").partition("=")[2].strip('" ')
-        every = [one for one in self.operations.values() if one.zone == zone]
-        return {"items": [one.seen() for one in every if not group or one.group == group]}
+        rows = [row for row in self.operations.values() if row.zone == zone and (not group or row.group == group)]
+        return {"items": [row.to_json() for row in rows]}
 
     def _operation(self, call: Call, zone: str, name: str) -> dict[str, Any]:
         operation = self.operations.get(name)
@@ -685,49 +685,49 @@ class HostCompute(InstanceGroups, GoogleHttp):
             raise not_found(f"{zone}/operations/{name}")
         if call.method == "POST":
             self._changed.wait_for(lambda: operation.done, timeout=20)
-        return operation.seen()
+        return operation.to_json()
 
     # -- managed instance groups -------------------------------------------------------------------------------------
 
     def queue(self) -> tuple[float, str]:
         return self.faults.queue_seconds, self.faults.queue_error
 
-    def present(self) -> float:
+    def now(self) -> float:
         return time.time()
 
     def template_of(self, link: str) -> Mapping[str, Any]:
         return self.design["templates"][self._template(link)].get("properties", {})
 
     def shortage_of(self, link: str, count: int) -> list[Mapping[str, Any]]:
-        # The template may be gone, as the stack has another image since.
+        # The template may be deleted, since the stack has another image.
         name = link.rpartition("/")[2]
         return list(self._shortage(name, count)) if name in self.design["templates"] else [dict(STOCK_OUT)]
 
-    def come(self, zone: str, names: Sequence[str], link: str, group: str, ends: float) -> None:
+    def create_members(self, zone: str, names: Sequence[str], link: str, group: str, ends: float) -> None:
         for name in names:
-            self._new(zone, name, link.rpartition("/")[2], None)
+            self._add(zone, name, link.rpartition("/")[2], None)
             self.instances[name].group, self.instances[name].ends = group, ends
         self._begin("insert", zone, names, self.faults.insert_seconds)
 
-    def leave(self, zone: str, names: Sequence[str]) -> None:
-        there = [name for name in names if name in self.instances]
-        for name in there:
+    def delete_members(self, zone: str, names: Sequence[str]) -> None:
+        existing = [name for name in names if name in self.instances]
+        for name in existing:
             self.instances[name].status = "STOPPING"
-        self._begin("delete", zone, there, self.faults.delete_seconds)
+        self._begin("delete", zone, existing, self.faults.delete_seconds)
 
-    def operate(self, call: Call, kind: str, path: str, finish: Callable[[], None]) -> dict[str, Any]:
+    def begin_operation(self, call: Call, kind: str, path: str, finish: Callable[[], None]) -> dict[str, Any]:
         operation = self._begin(kind, path.partition("/instanceGroupManagers/")[0], [], 0.0, call)
         if not operation.hangs:
             operation.done = True
             finish()
             self._save()
-        return operation.seen()
+        return operation.to_json()
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def _set_faults(self, call: Call) -> dict[str, Any]:
-        """Set faults, and end all others: an empty request ends every one."""
-        unknown = call.body.keys() - {one.name for one in fields(Faults)}
+        """Set these faults and no others: an empty request ends all faults."""
+        unknown = call.body.keys() - {field.name for field in fields(Faults)}
         if unknown:
             raise RefusalError(400, "invalid", f"no such fault: {', '.join(sorted(unknown))}")
         self.faults = Faults(**call.body)
@@ -750,17 +750,17 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
 
 def _place(instance: Instance) -> str:
-    """Return the name of an instance's host, which has its block: two hosts each."""
+    """Return the full name of an instance's host, with its block. A block has two hosts."""
     number = int(instance.host.rpartition("-")[2])
     return f"/cluster/block-{number // 2}/{instance.host}"
 
 
 def main(folder: str) -> int:
-    """Serve until a signal; nothing to do if another process serves the folder."""
+    """Serve until a signal. Return at once if another process serves the folder."""
     usual_umask()
     paths = CloudPaths(Path(folder))
-    with locked(paths.lock, wait=False) as free:
-        if not free:
+    with locked(paths.lock, wait=False) as is_free:
+        if not is_free:
             return 0
         process = Process.of(os.getpid())
         if process:

@@ -1,5 +1,5 @@
-"""The outside of a fake of one of Google's APIs: an HTTP server on this machine that answers in Google's JSON, keeps
-every call, and misbehaves on demand."""
+"""The base of stand-ins of Google's APIs: an HTTP server on this machine that answers in Google's JSON, records every
+call, and can drop or refuse requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = tuple[int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Call:
-    """A request as it came."""
+    """A request."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class DroppedConnectionError(Exception):
 
 
 class RefusalError(Exception):
-    """Raised in place of an answer: an error, as Google words it."""
+    """Raised in place of an answer: an error in Google's format."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -41,16 +41,16 @@ class RefusalError(Exception):
 
 
 class GoogleHttp:
-    """Serves `handle` until the end of a `with`. Requests are handled one at a time, whoever sends them."""
+    """Serves `handle` until the end of a `with`. Requests of all clients are handled one at a time."""
 
     def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         """`address` and port to listen on; port 0: a free one."""
         self.calls: list[Call] = []
         self.before: Callable[[int, Call], None] = lambda _number, _call: None
-        """Called with each request's number, from 1, before anything is done with it. May raise RefusalError or
+        """Called with each request's number, from 1, before the request is handled. May raise RefusalError or
         DroppedConnectionError."""
         self.after: Callable[[int, Call], None] = lambda _number, _call: None
-        """Called when it was done, and not answered yet."""
+        """Called after the request was handled, before the answer."""
         self._lock: contextlib.AbstractContextManager[bool] = threading.Lock()
         self._server = _Server(address, _Handler)
         self._server.fake = self
@@ -58,7 +58,7 @@ class GoogleHttp:
 
     @property
     def endpoint(self) -> str:
-        """Return where it is."""
+        """URL of the server."""
         host, port = self._server.server_address[:2]
         return f"http://{host}:{port}"
 
@@ -76,7 +76,7 @@ class GoogleHttp:
         raise NotImplementedError
 
     def answer(self, call: Call) -> Answer:
-        """Return what a client gets."""
+        """Handle a request, and return the answer for the client."""
         with self._lock:
             self.calls.append(call)
             number = len(self.calls)
@@ -135,4 +135,4 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing: the calls are kept."""
+        """Print nothing: the calls are recorded."""

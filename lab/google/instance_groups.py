@@ -1,9 +1,9 @@
-"""Managed instance groups and their resize requests, as far as flex start needs them: a part of the servers of
+"""Managed instance groups and their resize requests, as far as flex start uses them: a base of the servers of
 lab/google/compute.py and lab/google/host_compute.py.
 
-It refuses what the real one refuses: names that are taken, a run duration outside of ten minutes to a week, a template
-of another provisioning model. A request waits until there is capacity for all of its instances, which then come at
-once, and are deleted at the end of their run duration.
+It refuses what Compute Engine refuses: names that are taken, a run duration outside of ten minutes to a week, a
+template of another provisioning model. A request waits until there is capacity for all of its instances, which are then
+created together, and deleted at the end of their run duration.
 """
 
 from __future__ import annotations
@@ -24,70 +24,70 @@ class InstanceGroups(ABC):
     """The groups of a server."""
 
     groups: dict[str, dict[str, Any]]
-    """By path: the resource, and beside it the resize request (`request`), when it was asked for (`asked`), when its
-    instances came (`came`), and who they are."""
+    """By path: the resource, its resize request (`request`), the time of the request (`asked`), the time when its
+    instances were created (`came`), and their names (`members`)."""
 
-    # -- the server's part -------------------------------------------------------------------------------------------
+    # -- methods of the server ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def queue(self) -> tuple[float, str]:
-        """Seconds for which each request waits at least, and the error with which it then fails; empty for none."""
+        """Return the least seconds for which each request waits, and the error with which it fails; empty for none."""
 
     @abstractmethod
-    def present(self) -> float:
-        """The time, in seconds of the epoch."""
+    def now(self) -> float:
+        """Return the time in seconds since 1970."""
 
     @abstractmethod
     def template_of(self, link: str) -> Mapping[str, Any]:
-        """Properties of a template. Raises RefusalError if there is none."""
+        """Return the properties of a template. Raises RefusalError if there is none."""
 
     @abstractmethod
     def shortage_of(self, link: str, count: int) -> list[Mapping[str, Any]]:
-        """Errors of a request for so many instances of a template."""
+        """Return the errors of a request for `count` instances of a template."""
 
     @abstractmethod
-    def come(self, zone: str, names: Sequence[str], link: str, group: str, ends: float) -> None:
-        """Have instances of a group begin."""
+    def create_members(self, zone: str, names: Sequence[str], link: str, group: str, ends: float) -> None:
+        """Create instances of a group."""
 
     @abstractmethod
-    def leave(self, zone: str, names: Sequence[str]) -> None:
-        """Have instances of a group deleted, those that are there."""
+    def delete_members(self, zone: str, names: Sequence[str]) -> None:
+        """Delete those instances of a group that exist."""
 
     @abstractmethod
-    def operate(self, call: Call, kind: str, path: str, finish: Callable[[], None]) -> dict[str, Any]:
+    def begin_operation(self, call: Call, kind: str, path: str, finish: Callable[[], None]) -> dict[str, Any]:
         """Begin an operation."""
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def group_routes(self) -> list[tuple[str, str, Callable[..., dict[str, Any]]]]:
-        """Method, path and answer of each request."""
+        """Return method, path and handler of each request."""
         zone = r"(projects/[^/]+/zones/[^/]+)"
-        one = rf"({zone[1:-1]}/instanceGroupManagers/[^/]+)"
+        group = rf"({zone[1:-1]}/instanceGroupManagers/[^/]+)"
         return [
             ("GET", f"{zone}/instanceGroupManagers", self._list_groups),
             ("POST", f"{zone}/instanceGroupManagers", self._insert_group),
-            ("PATCH", one, self._patch_group),
-            ("DELETE", one, self._delete_group),
-            ("POST", f"{one}/deleteInstances", self._delete_instances),
-            ("GET", f"{one}/resizeRequests", lambda _, path: {"items": self._requests(path)}),
-            ("POST", f"{one}/resizeRequests", self._insert_request),
+            ("PATCH", group, self._patch_group),
+            ("DELETE", group, self._delete_group),
+            ("POST", f"{group}/deleteInstances", self._delete_instances),
+            ("GET", f"{group}/resizeRequests", lambda _, path: {"items": self._requests(path)}),
+            ("POST", f"{group}/resizeRequests", self._insert_request),
         ]
 
     def step_groups(self) -> None:
-        """Have time pass for requests that wait, and for instances whose run time ends."""
-        now = self.present()
+        """Decide requests whose wait is over, and delete instances whose run time is over."""
+        now = self.now()
         seconds, error = self.queue()
         for path, group in list(self.groups.items()):
             zone, name = path.split("/instanceGroupManagers/")
             if group["request"] and group["request"]["state"] == "ACCEPTED" and now - group["asked"] >= seconds:
                 self._decide(group, zone, name, error)
             if group["came"] and now >= group["came"] + self._seconds(group):
-                self.leave(zone, group["members"])
+                self.delete_members(zone, group["members"])
                 group["members"] = []
 
     def _decide(self, group: dict[str, Any], zone: str, name: str, error: str) -> None:
         request, link = group["request"], group["resource"]["instanceTemplate"]
-        names = [one["name"] for one in request["instances"]]
+        names = [instance["name"] for instance in request["instances"]]
         if error:
             request["state"] = "FAILED"
             request["status"] = {"error": {"errors": [{"code": error, "message": "the request has failed"}]}}
@@ -95,8 +95,8 @@ class InstanceGroups(ABC):
             request["status"] = {"lastAttempt": {"error": {"errors": [dict(row) for row in short]}}}
         else:
             request |= {"state": "SUCCEEDED", "status": {}}
-            group["came"], group["members"] = self.present(), names
-            self.come(zone, names, link, name, group["came"] + self._seconds(group))
+            group["came"], group["members"] = self.now(), names
+            self.create_members(zone, names, link, name, group["came"] + self._seconds(group))
 
     def _seconds(self, group: Mapping[str, Any]) -> float:
         return float(group["request"]["requestedRunDuration"]["seconds"])
@@ -107,8 +107,8 @@ class InstanceGroups(ABC):
         return self.groups[path]
 
     def _list_groups(self, _call: Call, zone: str) -> dict[str, Any]:
-        found = (group["resource"] for path, group in sorted(self.groups.items()) if path.startswith(f"{zone}/"))
-        return {"items": [{**row, "targetSize": len(self.groups[_path(row)]["members"])} for row in found]}
+        groups = [group for path, group in sorted(self.groups.items()) if path.startswith(f"{zone}/")]
+        return {"items": [{**group["resource"], "targetSize": len(group["members"])} for group in groups]}
 
     def _insert_group(self, call: Call, zone: str) -> dict[str, Any]:
         path = f"{zone}/instanceGroupManagers/{call.body['name']}"
@@ -118,22 +118,22 @@ class InstanceGroups(ABC):
         scheduling = self.template_of(version["instanceTemplate"]).get("scheduling", {})
         if call.body["targetSize"] != 0 or scheduling.get("provisioningModel") != "FLEX_START":
             raise RefusalError(400, "invalid", "Invalid value for field 'resource.targetSize'")
-        made = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime(self.present()))
+        created = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime(self.now()))
         resource = {
             **call.body,
-            "id": str(abs(hash((path, self.present())))),
+            "id": str(abs(hash((path, self.now())))),
             "selfLink": GOOGLE + path,
-            "creationTimestamp": made,
+            "creationTimestamp": created,
             "instanceTemplate": version["instanceTemplate"],
         }
         group = {"resource": resource, "request": None, "asked": 0.0, "came": 0.0, "members": []}
-        return self.operate(call, "groups.insert", path, lambda: self.groups.update({path: group}))
+        return self.begin_operation(call, "groups.insert", path, lambda: self.groups.update({path: group}))
 
     def _patch_group(self, call: Call, path: str) -> dict[str, Any]:
         resource, (version,) = self._group(path)["resource"], call.body["versions"]
         self.template_of(version["instanceTemplate"])
         resource |= {"versions": [version], "instanceTemplate": version["instanceTemplate"]}
-        return self.operate(call, "groups.patch", path, lambda: None)
+        return self.begin_operation(call, "groups.patch", path, lambda: None)
 
     def _delete_group(self, call: Call, path: str) -> dict[str, Any]:
         group = self._group(path)
@@ -141,21 +141,21 @@ class InstanceGroups(ABC):
 
         def finish() -> None:
             if self.groups.pop(path, None):
-                self.leave(path.partition("/instanceGroupManagers/")[0], group["members"])
+                self.delete_members(path.partition("/instanceGroupManagers/")[0], group["members"])
 
-        return self.operate(call, "groups.delete", path, finish)
+        return self.begin_operation(call, "groups.delete", path, finish)
 
     def _delete_instances(self, call: Call, path: str) -> dict[str, Any]:
         group, zone = self._group(path), path.partition("/instanceGroupManagers/")[0]
         folders, names = zip(*(link.rpartition("/")[::2] for link in call.body["instances"]), strict=True)
         if set(folders) != {f"zones/{zone.rpartition('/')[2]}/instances"}:
             raise RefusalError(400, "invalid", "Invalid value for field 'instances'")
-        found = [name for name in names if name in group["members"]]
-        if len(found) < len(names) and not call.body.get("skipInstancesOnValidationError"):
+        members = [name for name in names if name in group["members"]]
+        if len(members) < len(names) and not call.body.get("skipInstancesOnValidationError"):
             raise RefusalError(400, "invalid", "an instance is not of the group")
-        group["members"] = [name for name in group["members"] if name not in found]
-        self.leave(zone, found)
-        return self.operate(call, "groups.deleteInstances", path, lambda: None)
+        group["members"] = [name for name in group["members"] if name not in members]
+        self.delete_members(zone, members)
+        return self.begin_operation(call, "groups.deleteInstances", path, lambda: None)
 
     def _requests(self, path: str) -> list[dict[str, Any]]:
         request = self._group(path)["request"]
@@ -168,9 +168,5 @@ class InstanceGroups(ABC):
         seconds = int(call.body["requestedRunDuration"]["seconds"])
         if not call.body.get("instances") or "resizeBy" in call.body or not 600 <= seconds <= WEEK:
             raise RefusalError(400, "invalid", "Invalid value for field 'resource.requestedRunDuration'")
-        group["request"], group["asked"] = {**call.body, "state": "ACCEPTED", "status": {}}, self.present()
-        return self.operate(call, "resizeRequests.insert", path, lambda: None)
-
-
-def _path(resource: Mapping[str, Any]) -> str:
-    return str(resource["selfLink"]).removeprefix(GOOGLE)
+        group["request"], group["asked"] = {**call.body, "state": "ACCEPTED", "status": {}}, self.now()
+        return self.begin_operation(call, "resizeRequests.insert", path, lambda: None)

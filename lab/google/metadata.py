@@ -1,7 +1,7 @@
-"""What a machine on Google Cloud talks to: metadata server, Secret Manager and Cloud Storage, in Google's own protocol.
+"""A stand-in of the metadata server, Secret Manager and Cloud Storage, in Google's protocol.
 
-One server plays all three, and listens where a test says: also inside a machine's own network, at the address that
-the real metadata server has there.
+One server stands in for all three. It listens at the address that a test sets, also in a machine's network namespace,
+at the metadata server's address there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Answer = tuple[int, str, bytes]
 
 @dataclass
 class FakeGoogle:
-    """Its contents, and how it misbehaves; a test changes both while it runs."""
+    """The contents and the faults of the server. A test may change both while it runs."""
 
     attributes: dict[str, str] = field(default_factory=dict)
     """Custom metadata of the instance."""
@@ -48,22 +48,22 @@ class FakeGoogle:
     """Objects in buckets, by bucket/name."""
     account: str | None = "node@project.iam.gserviceaccount.com"
     flavor: str | None = "Google"
-    """The Metadata-Flavor that answers carry."""
+    """Metadata-Flavor of the answers."""
     overloaded: int = 0
-    """So many requests more are answered 503."""
+    """Number of the next requests that are answered with 503."""
     slow: float = 0
     """Seconds before each answer."""
     asked: list[str] = field(default_factory=list)
-    """Paths as they were asked for."""
+    """Paths of the requests."""
     host: dict[str, Any] = field(default_factory=lambda: {"preempted": "FALSE", "maintenance-event": "NONE"})
-    """Events that are about to happen to the instance: preempted, maintenance-event, upcoming-maintenance."""
+    """Announced events of the instance: preempted, maintenance-event, upcoming-maintenance."""
     answered: threading.local = field(default_factory=threading.local)
-    """The `tag` of the metadata that this thread answered with: another one after each change."""
+    """`tag` of the metadata that this thread answered with; it differs after each change."""
     guest: dict[str, str] = field(default_factory=dict)
     """Guest attributes that the machine wrote, by NAMESPACE/KEY."""
 
     def answer(self, path: str, query: dict[str, str], headers: Callable[[str], str | None]) -> Answer:
-        """Return what a client gets."""
+        """Return the answer to a request."""
         self.asked.append(path)
         time.sleep(self.slow)
         if self.overloaded > 0:
@@ -113,8 +113,10 @@ class FakeGoogle:
             return _error(404, "NOT_FOUND", f"Method not found: {path}")
         name = version.partition("/versions/")[0]
         if version in self.refused:
-            words = f"Permission 'secretmanager.versions.access' denied for resource '{version}' (or it may not exist)."
-            return _error(403, "PERMISSION_DENIED", words)
+            text = (
+                f"Permission 'secretmanager.versions.access' denied for resource '{version}' (or it may not exist)."
+            )
+            return _error(403, "PERMISSION_DENIED", text)
         if version in self.disabled:
             return _error(400, "FAILED_PRECONDITION", f"Secret Version [{version}] is in DISABLED state.")
         if version not in self.secrets:
@@ -135,34 +137,34 @@ class FakeGoogle:
 
 
 class Listener:
-    """A place where the server answers."""
+    """An address at which the server listens."""
 
     def __init__(self, fake: FakeGoogle, address: str, port: int, namespace: Path | None) -> None:
         self._server = _Server((address, port), _Handler, bind_and_activate=False)
         self._server.fake = fake
-        # A socket stays in the network that it was made in, whichever thread uses it: so a thread of its own makes it.
-        maker = _Maker(self._server, namespace)
-        maker.start()
-        maker.join()
-        if maker.error:
-            raise maker.error
+        # A socket stays in the network namespace that it was created in. A separate thread enters the namespace for it.
+        binder = _SocketBinder(self._server, namespace)
+        binder.start()
+        binder.join()
+        if binder.error:
+            raise binder.error
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        """Return where it is."""
+        """URL of the server."""
         host, port = self._server.server_address[:2]
         return f"http://{host}:{port}"
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
 
-class _Maker(threading.Thread):
+class _SocketBinder(threading.Thread):
     def __init__(self, server: _Server, namespace: Path | None) -> None:
         super().__init__()
         self.server, self.namespace = server, namespace
@@ -210,16 +212,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         text = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
         name = self.path.partition("/instance/guest-attributes/")[2]
-        ours = bool(name) and self.headers.get("Metadata-Flavor") == "Google"
-        if ours:
+        accepted = bool(name) and self.headers.get("Metadata-Flavor") == "Google"
+        if accepted:
             cast("_Server", self.server).fake.guest[name] = text
         with contextlib.suppress(OSError):
-            self.send_response(200 if ours else 403)
+            self.send_response(200 if accepted else 403)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's own name
-        """Say nothing: what was asked is kept."""
+        """Print nothing: the requests are recorded."""
 
 
 def _tag(tree: Mapping[str, Any]) -> str:
@@ -227,7 +229,7 @@ def _tag(tree: Mapping[str, Any]) -> str:
 
 
 def _camel(tree: Any) -> Any:
-    """Return a folder as Google prints all of it at once: names of its own keys, not of attributes, in one word."""
+    """Return a folder as Google prints it recursively: its own keys, not those of attributes, in camel case."""
     if not isinstance(tree, dict):
         return tree
     return {

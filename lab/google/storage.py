@@ -1,4 +1,4 @@
-"""Buckets of Google Cloud Storage, by its JSON API (cloud.google.com/storage/docs/json_api/v1/buckets)."""
+"""A stand-in of Google Cloud Storage: buckets, by its JSON API (cloud.google.com/storage/docs/json_api/v1/buckets)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Owned:
 
 
 class FakeStorage(GoogleHttp):
-    """The buckets of the whole world, whose names are unique in it; lists have pages of two."""
+    """The buckets of all projects, whose names are unique. Lists have pages of two."""
 
     page = 2
 
@@ -40,12 +40,12 @@ class FakeStorage(GoogleHttp):
             if owned.project == call.query["project"] and name.startswith(call.query.get("prefix", ""))
         ]
         start = int(call.query.get("pageToken", 0))
-        found: dict[str, Any] = {"kind": "storage#buckets"}
+        answer: dict[str, Any] = {"kind": "storage#buckets"}
         if rows := [self.buckets[name].resource for name in names[start : start + self.page]]:
-            found["items"] = rows
+            answer["items"] = rows
         if names[start + self.page :]:
-            found["nextPageToken"] = str(start + self.page)
-        return 200, found
+            answer["nextPageToken"] = str(start + self.page)
+        return 200, answer
 
     def _insert(self, call: Call) -> Answer:
         name = call.body["name"]

@@ -396,7 +396,7 @@ class TestInterrupted:
     def test_a_builder_that_still_installs_is_gone_on_with(self, fake: FakeCompute) -> None:
         fake.steps = (*STEPS[:2],)
         assert make_and_be_killed(fake, 12)
-        fake.world.machines[BUILDER].said = ["done"]
+        fake.world.machines[BUILDER].reports = ["done"]
         said: list[str] = []
         make(fake, said.append)
         assert any("continuing with the builder" in line for line in said)
