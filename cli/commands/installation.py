@@ -4,8 +4,7 @@ import platform
 import re
 import shlex
 from collections.abc import Iterator
-from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 from typer.core import TyperGroup
@@ -25,22 +24,16 @@ def install_pulumi() -> None:
     pulumi_program.install_pulumi()
 
 
-class Shell(str, Enum):
-    """Shells that complete."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
-def completion(shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Your shell.")]) -> None:
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], Argument(metavar="bash|zsh|fish", help="Your shell.")],
+) -> None:
     """Print what makes the Tab key complete commands, stacks, machines, nodes and partitions in a shell.
 
     Add the line to ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish, with the path of this `./hpc`.
     """
     from typer._completion_shared import get_completion_script
 
-    script = get_completion_script(prog_name="hpc", complete_var=COMPLETE, shell=shell.value)
+    script = get_completion_script(prog_name="hpc", complete_var=COMPLETE, shell=shell)
     # zsh and fish call the name that they complete, which is not on PATH.
     program = shlex.quote(str(project.ROOT / "hpc"))
     console.lines([re.sub(r"(complete_zsh|commandline -cp\)) hpc\b", lambda match: f"{match[1]} {program}", script)])

@@ -1,8 +1,7 @@
 """`./hpc nodes`."""
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -16,19 +15,13 @@ from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
 
-
-class Action(str, Enum):
-    """An action on nodes."""
-
-    DRAIN = "drain"
-    RESUME = "resume"
-    REBOOT = "reboot"
+_Action = Literal["drain", "resume", "reboot"]
 
 
 def nodes(
     stack: options.Stack,
     action: Annotated[
-        Action | None, Argument(metavar="[drain|resume|reboot]", help="Left out: list the nodes.")
+        _Action | None, Argument(metavar="[drain|resume|reboot]", help="Left out: list the nodes.")
     ] = None,
     names: Annotated[
         list[str] | None,
@@ -53,7 +46,7 @@ def nodes(
     No node with a running job is touched, but with --wait, or with --force: drain and resume then leave the jobs
     alone, reboot ends them; those that can be requeued wait again.
     """
-    needed = [Capability.NODES, *([Capability.REBOOT] if action is Action.REBOOT else [])]
+    needed = [Capability.NODES, *([Capability.REBOOT] if action == "reboot" else [])]
     cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), *needed)
     scheduler = Scheduler(cluster, stack)
     if action is None:
@@ -66,9 +59,9 @@ def nodes(
         return
     _check_options(action, names or [], reason, wait=wait, json=json)
     chosen = scheduler.find_nodes(names or [])
-    if action is Action.DRAIN:
+    if action == "drain":
         drain(scheduler, chosen, reason=reason, force=force, wait=wait)
-    elif action is Action.RESUME:
+    elif action == "resume":
         resume(scheduler, chosen, force=force)
     else:
         from cluster.load import parse_output
@@ -77,19 +70,19 @@ def nodes(
         reboot(scheduler, chosen, reason=reason, force=force, wait=wait, timeout=timeout)
 
 
-def _check_options(action: Action, names: list[str], reason: str, *, wait: bool, json: bool) -> None:
+def _check_options(action: _Action, names: list[str], reason: str, *, wait: bool, json: bool) -> None:
     """Raise CliError with everything that is wrong with the options of an action."""
     problems: list[str] = []
     if not names:
-        problems.append(f"{action.value}: which nodes? For example: ./hpc nodes STACK {action.value} cpu-0")
-    if action is Action.DRAIN and not reason.strip():
+        problems.append(f"{action}: which nodes? For example: ./hpc nodes STACK {action} cpu-0")
+    if action == "drain" and not reason.strip():
         problems.append("drain: --reason is needed: others will ask why, and sinfo -R shows it.")
     if "\n" in reason or not reason.isprintable():
         problems.append(f"--reason {reason!r}: one line of printable characters is expected.")
-    if action is Action.RESUME and (wait or reason):
+    if action == "resume" and (wait or reason):
         problems.append("resume: takes neither --wait nor --reason.")
     if json:
-        problems.append(f"--json is for the list, not for {action.value}.")
+        problems.append(f"--json is for the list, not for {action}.")
     if problems:
         raise CliError("\n".join(problems))
 

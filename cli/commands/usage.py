@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Collection
-from enum import Enum
 from typing import Annotated
 
 from typer import Option
@@ -24,14 +23,6 @@ _SECONDS = 600
 """Time limit of sacct, which reads months of records."""
 
 
-class GroupBy(str, Enum):
-    """What the rows of `usage` stand for."""
-
-    USER = "user"
-    ACCOUNT = "account"
-    PARTITION = "partition"
-
-
 def usage(
     stack: options.Stack,
     *,
@@ -40,7 +31,7 @@ def usage(
     since: Annotated[str, Option("--since", metavar="TIME", help="From then on.")] = "30d",
     until: Annotated[str, Option("--until", metavar="TIME", help="Up to then.")] = "now",
     by: Annotated[
-        GroupBy | None, Option("--by", help="One row for each. Default: for each of the three together.")
+        used.GroupKey | None, Option("--by", help="One row for each. Default: for each of the three together.")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -65,7 +56,7 @@ def usage(
     configured = parse_output(values["config"]).accounting.accounts if values.get("config") else ()
     _require_known("account", account, {record.account for record in records}, [row.name for row in configured])
     records = [record for record in records if user in (None, record.user) and account in (None, record.account)]
-    keys: tuple[used.GroupKey, ...] = (by.value,) if by else used.GROUP_KEYS
+    keys: tuple[used.GroupKey, ...] = (by,) if by else used.GROUP_KEYS
     rows, total = used.table(records, keys), used.total(records)
     if json:
         document = {

@@ -5,10 +5,9 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from enum import Enum
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from rich.status import Status
 from typer import Exit, Option
@@ -155,25 +154,19 @@ _IMAGE = "redhat/ubi9-minimal"
 (nebius-solutions-library, soperator/test/quickcheck/containers.sh)."""
 
 
-class Suite(str, Enum):
-    """The checks of a run."""
-
-    HELLO = "hello"
-    CONTAINER = "container"
-    NCCL = "nccl"
-    ALL = "all"
+_Suite = Literal["hello", "container", "nccl", "all"]
 
 
 def jobs(
     stack: options.Stack,
     *,
     suite: Annotated[
-        Suite,
+        _Suite,
         Option(
             help="hello: nodes, GPUs, home, accounting, mail. container: also containers. nccl: also "
             "the NCCL test, on whole nodes. all: all of it, the NCCL test only with --exclusive."
         ),
-    ] = Suite.ALL,
+    ] = "all",
     partition: Annotated[
         list[str] | None,
         Option(
@@ -220,7 +213,7 @@ def jobs(
         facts = tuple(row for row in partition_facts(config) if not partition or row.name in partition)
         only = frozenset(node.name for node in scheduler.find_nodes(expand(nodes))) if nodes else None
         rooms = parse_resources(scheduler.run(NODES_COMMAND))
-        suites = frozenset({"hello", "container"} if suite in (Suite.CONTAINER, Suite.ALL) else {"hello"})
+        suites = frozenset({"hello", "container"} if suite in ("container", "all") else {"hello"})
         pyxis = "container" in suites and "--container-image" in user_jobs.run("srun --help 2>&1 || true")
         chosen = Options(
             run=secrets.token_hex(4),
@@ -305,12 +298,12 @@ class NcclCheck:
     binaries: str
     """Folder with programs of nccl-tests on the cluster, as for `nccl run`; may be empty."""
 
-    def of_suite(self, suite: Suite, show: Callable[[str], None]) -> list[CheckResult]:
+    def of_suite(self, suite: _Suite, show: Callable[[str], None]) -> list[CheckResult]:
         """Return the results that a suite includes. The test takes whole nodes, so it may be left out of `all`."""
         with_gpus = [row for row in self.facts if row.gpu]
-        if suite not in (Suite.NCCL, Suite.ALL) or not with_gpus or not self.planned.expected:
+        if suite not in ("nccl", "all") or not with_gpus or not self.planned.expected:
             return []
-        if suite is Suite.ALL and not self.planned.options.exclusive and not self.cluster.is_rehearsal:
+        if suite == "all" and not self.planned.options.exclusive and not self.cluster.is_rehearsal:
             why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
             return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in with_gpus]
         if not self.cluster.is_rehearsal or self.binaries:

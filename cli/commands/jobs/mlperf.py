@@ -3,9 +3,8 @@
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Exit, Option
 
@@ -30,19 +29,9 @@ from cluster.jobs.script import JobScript
 from cluster.report.mlperf_log import Interval, NotAnMlperfLogError
 from cluster.report.mlperf_report import read_report
 
-
-class Benchmark(str, Enum):
-    """The name of a benchmark in commands."""
-
-    STABLE_DIFFUSION = "stable-diffusion"
-    GPT3 = "gpt3"
-
-    @property
-    def key(self) -> str:
-        """The benchmark's name in logs."""
-        return GPT3 if self is Benchmark.GPT3 else STABLE_DIFFUSION
-
-
+Benchmark = Literal["stable-diffusion", "gpt3"]
+_LOG_NAMES: Mapping[Benchmark, str] = {"stable-diffusion": STABLE_DIFFUSION, "gpt3": GPT3}
+"""The names of the benchmarks in logs, which are also those of their files and folders."""
 _Which = Annotated[Benchmark, Argument(metavar="stable-diffusion|gpt3", help="The benchmark.")]
 _Data = Annotated[
     str, Option(metavar="FOLDER", help="Folder on shared storage. Default: /mlperf-sd, or /gpt3, as in the guide.")
@@ -86,10 +75,11 @@ def prepare(
     """
     cluster = None if dry_run else job_cluster.read_cluster(stack, user)
     config = cluster.config if cluster else job_cluster.read_config(stack)
+    name = _LOG_NAMES[benchmark]
     try:
         preparation = Preparation(
-            benchmark=benchmark.key,
-            data=mlperf.check_folder(data, benchmark.key),
+            benchmark=name,
+            data=mlperf.check_folder(data, name),
             partition=mlperf.any_partition(config, partition),
             source=source,
             endpoint=mlperf.check_endpoint(endpoint),
@@ -102,26 +92,26 @@ def prepare(
     if cluster is None:
         job_cluster.print_scripts(scripts)
         return
-    file = image_file(image or (IMAGE if benchmark is Benchmark.STABLE_DIFFUSION else ""))
-    files = (*NEEDED_FILES[benchmark.key], *([f"images/{file}"] if file else []))
-    if _check_data_folder(cluster, benchmark, preparation.data, files):
+    file = image_file(image or (IMAGE if benchmark == "stable-diffusion" else ""))
+    files = (*NEEDED_FILES[name], *([f"images/{file}"] if file else []))
+    if _check_data_folder(cluster, name, preparation.data, files):
         # Files were removed, or a source did not have them. Without these marks the jobs check again what they copy.
         cluster.jobs.run(
             f"cd {shlex.quote(preparation.data)} && rm -f .hpc/code .hpc/vocabulary .hpc/{{copy,image,published}}-*"
         )
     states = _wait(cluster.jobs, _submit(cluster.jobs, preparation.data, scripts), preparation.data)
-    not_completed = [name for name in states if not states[name].completed]
-    failed = [name for name in not_completed if states[name].state != "CANCELLED"]
-    for name in failed:
-        console.note(f"\n{name}, job {states[name].id}, {states[name].state.lower()}. The end of its log:")
-        console.note(_tail(cluster.jobs, preparation.data, name, states[name].id, 15).rstrip())
+    not_completed = [job for job in states if not states[job].completed]
+    failed = [job for job in not_completed if states[job].state != "CANCELLED"]
+    for job in failed:
+        console.note(f"\n{job}, job {states[job].id}, {states[job].state.lower()}. The end of its log:")
+        console.note(_tail(cluster.jobs, preparation.data, job, states[job].id, 15).rstrip())
     if not_completed:
         cancelled = len(not_completed) - len(failed)
         others = f" {cancelled} were cancelled, which may need them." if cancelled else ""
         raise CliError(
             f"{', '.join(failed) or 'No job'} failed.{others} Run the command again: what is done is not done twice."
         )
-    arguments = f"{stack} {benchmark.value} --data {preparation.data}"
+    arguments = f"{stack} {benchmark} --data {preparation.data}"
     arguments += f" --image {preparation.image}" if preparation.image else ""
     arguments += f" --checkpoint {checkpoint}" if checkpoint.startswith("/") else ""
     console.note(f"All is there. Next: ./hpc mlperf run {arguments} --nodes N")
@@ -213,9 +203,9 @@ def run(
     the job failed.
     """
     cluster = None if dry_run else job_cluster.read_cluster(stack, user)
-    is_gpt3 = benchmark is Benchmark.GPT3
+    name, is_gpt3 = _LOG_NAMES[benchmark], benchmark == "gpt3"
     try:
-        data_folder = mlperf.check_folder(data, benchmark.key)
+        data_folder = mlperf.check_folder(data, name)
         chosen = mlperf.gpu_partition(cluster.config if cluster else job_cluster.read_config(stack), partition, nodes)
         image_path = _image(benchmark, data_folder, image)
         training = mlperf.Training(data=data_folder, partition=chosen, nodes=nodes, image=image_path, minutes=minutes)
@@ -223,7 +213,7 @@ def run(
         if is_gpt3:
             sizes = Sizes(tensor=tensor, pipeline=pipeline, batch=batch, micro=micro)
             setting = mlperf.gpt3_setting(chosen, nodes, sizes)
-            script = mlperf.gpt3_script(training, setting, mlperf.check_folder(checkpoint, benchmark.key))
+            script = mlperf.gpt3_script(training, setting, mlperf.check_folder(checkpoint, name))
         else:
             script = mlperf.diffusion_script(training, mlperf.diffusion_config(config, nodes))
     except RequestError as error:
@@ -231,10 +221,10 @@ def run(
     if cluster is None:
         job_cluster.print_scripts((script,))
         return
-    needed = [*NEEDED_FILES[benchmark.key], *([checkpoint] if is_gpt3 else [])]
+    needed = [*NEEDED_FILES[name], *([checkpoint] if is_gpt3 else [])]
     needed += [image_path] if image_path.startswith("/") else []
-    if missing := _check_data_folder(cluster, benchmark, data_folder, needed):
-        raise CliError(str(not_prepared(stack, benchmark.value, data_folder, missing)))
+    if missing := _check_data_folder(cluster, name, data_folder, needed):
+        raise CliError(str(not_prepared(stack, benchmark, data_folder, missing)))
     if chosen.gpu and "h100" not in chosen.gpu.type.lower():
         console.note(f"note: published times are of H100, and these GPUs are {chosen.gpu.type}.")
     _train(cluster, script, data_folder, png, no_wait=no_wait)
@@ -243,7 +233,7 @@ def run(
 def _image(benchmark: Benchmark, data: str, image: str) -> str:
     """Return the path at which `prepare` writes the image, or the image if it is a path. Raises RequestError: GPT-3 has
     no default image."""
-    if not image and benchmark is Benchmark.GPT3:
+    if not image and benchmark == "gpt3":
         raise RequestError(
             "GPT-3 needs --image: its recipe has none for this code. Build one from large_language_model/megatron-lm/"
             "Dockerfile in github.com/mlcommons/training, push it to your registry, and name it to prepare and to run"
@@ -308,12 +298,12 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
             return states[number]
 
 
-def _check_data_folder(cluster: JobCluster, benchmark: Benchmark, data: str, files: Iterable[str]) -> tuple[str, ...]:
+def _check_data_folder(cluster: JobCluster, benchmark: str, data: str, files: Iterable[str]) -> tuple[str, ...]:
     """Check the data folder, print warnings about it, and return which of these files it lacks. Raises CliError with
     all errors."""
     jobs = cluster.jobs
     folder = mlperf.parse_data_folder(jobs.run(mlperf.inspect_command(data, files)))
-    findings = list(mlperf.data_findings(benchmark.key, jobs.stack, jobs.user, data, folder))
+    findings = list(mlperf.data_findings(benchmark, jobs.stack, jobs.user, data, folder))
     for finding in findings:
         if finding.level is Level.WARNING:
             console.note(f"warning: {finding}")

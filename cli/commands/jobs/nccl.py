@@ -5,7 +5,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,19 +19,8 @@ from cli.errors import CliError, hint
 from cluster.catalog.nccl import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Level
-from cluster.jobs.nccl import (
-    BUILD_NAME,
-    LOGS,
-    NcclRun,
-    Pair,
-    PairResult,
-    PairSearch,
-    build_script,
-    image_file,
-    launcher,
-    run_script,
-    tests_folder,
-)
+from cluster.jobs import nccl
+from cluster.jobs.nccl import LOGS, NcclRun, Pair, PairResult, PairSearch, Transport, launcher, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.report.nccl_compare import mean_busbw
 from cluster.report.nccl_log import NotALogError, read_text
@@ -57,30 +45,25 @@ def build(stack: options.Stack, *, partition: _Partition = None, user: As = None
     Ctrl-C cancels the job. Where the nodes have nccl-tests already, there is nothing to build.
     """
     installed = f"The nodes have nccl-tests: there is nothing to build. Next: ./hpc nccl run {stack}"
-    if dry_run:
-        config = read_config(stack)
-        facts = _gpu_partition(stack, config, partition)
-        if launcher(config) == "installed":
-            console.note(installed)
-        else:
-            print_scripts([build_script(config, facts)])
+    cluster, config, facts = _read(stack, partition, user, dry_run=dry_run)
+    if launcher(config) == "installed":
+        (console.line if cluster else console.note)(installed)
         return
-    cluster, facts = _gpu_cluster(stack, partition, user)
-    if launcher(cluster.config) == "installed":
-        console.line(installed)
+    if cluster is None:
+        print_scripts([nccl.build_script(config, facts)])
         return
     jobs, container = cluster.jobs, facts.fabric.container
-    folder, image = tests_folder(container), image_file(launcher(cluster.config), container)
+    folder, image = nccl.tests_folder(container), nccl.image_file(launcher(config), container)
     title = f"nccl-tests {NCCL_TESTS.version} in {container.name}:{container.tag}"
     if is_built(cluster, facts):
         console.line(f"{image} and {folder} are there: {title}.")
         console.line(f"Next: ./hpc nccl run {stack}")
         return
     cluster.prepare(LOGS)
-    earlier = jobs.run(f'squeue --noheader --user="$(id -un)" --name={BUILD_NAME} --format=%A').split()
+    earlier = jobs.run(f'squeue --noheader --user="$(id -un)" --name={nccl.BUILD_NAME} --format=%A').split()
     if earlier:
         console.note(f"Job {earlier[0]} of an earlier command is building; waiting for it.")
-    number = earlier[0] if earlier else jobs.submit(build_script(cluster.config, facts).text())
+    number = earlier[0] if earlier else jobs.submit(nccl.build_script(config, facts).text())
     log = f"{LOGS}/{number}-build.log"
     command = f"./hpc nccl build {stack} --as {jobs.user}"
     state = Progress(jobs, number, log, _STEPS, command, lambda line: line.removeprefix("==> ")).wait()
@@ -100,20 +83,21 @@ def read_log(jobs: Jobs, job: str, most: int = 5_000_000) -> str:
     return jobs.run(f"head -c {most} {LOGS}/{job}.log 2>/dev/null || true", seconds=300)
 
 
-def _gpu_cluster(
-    stack: str, partition: str | None, user: str | None, *, rehearsal: bool = False
-) -> tuple[JobCluster, PartitionFacts]:
-    """Return a cluster that is up, and its partition with GPUs. Raises CliError: it is not up, has no GPUs, or is a
-    rehearsal and `rehearsal` is not set."""
-    cluster = read_cluster(stack, user)
-    facts = _gpu_partition(stack, cluster.config, partition)
-    if cluster.is_rehearsal and not rehearsal:
+def _read(
+    stack: str, partition: str | None, user: str | None, *, dry_run: bool, rehearsal: bool = False
+) -> tuple[JobCluster | None, ClusterConfig, PartitionFacts]:
+    """Return a cluster, its configuration and its partition with GPUs; for a dry run no cluster. Raises CliError: it is
+    not up, has no GPUs, or is a rehearsal and `rehearsal` is not set."""
+    cluster = None if dry_run else read_cluster(stack, user)
+    config = cluster.config if cluster else read_config(stack)
+    facts = _gpu_partition(stack, config, partition)
+    if cluster and cluster.is_rehearsal and not rehearsal:
         raise CliError(
             f"stack {stack} is a rehearsal: its GPUs are device files, which compute nothing, so there is nothing to "
             f"measure. To see the job: --dry-run. To have its slurmctld check it: "
             f"./hpc nccl run {stack} --dry-run | ./hpc run {stack} -- sbatch --test-only"
         )
-    return cluster, facts
+    return cluster, config, facts
 
 
 def _gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> PartitionFacts:
@@ -136,8 +120,8 @@ def _gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> Parti
 
 def is_built(cluster: JobCluster, partition: PartitionFacts) -> bool:
     """Return whether the user has the container image and the programs."""
-    container = partition.fabric.container
-    paths = [image_file(launcher(cluster.config), container), f"{tests_folder(container)}/build/all_reduce_perf"]
+    container, kind = partition.fabric.container, launcher(cluster.config)
+    paths = [nccl.image_file(kind, container), f"{nccl.tests_folder(container)}/build/all_reduce_perf"]
     test = " && ".join(f"test -s {shlex.quote(path)}" for path in paths)
     return cluster.jobs.run(f"{{ {test}; }} && echo built || echo missing").strip() == "built"
 
@@ -151,13 +135,6 @@ _BUSBW = 7
 """Column of such a row with the bus bandwidth in GB/s, out of place."""
 _ROUND_SECONDS = 60.0
 """Seconds between two lines on the pairs of a round, if nothing changes."""
-
-
-class Over(str, Enum):
-    """The links that carry the data on one node."""
-
-    NVLINK = "nvlink"
-    FABRIC = "fabric"
 
 
 def run(
@@ -191,7 +168,7 @@ def run(
     ] = None,
     check: Annotated[bool, Option("--check", help="Check the results too: wrong ones are counted.")] = False,
     over: Annotated[
-        Over | None,
+        Transport | None,
         Option(help="On one node with InfiniBand: over NVLink, or over the NICs by force. Default: NCCL decides."),
     ] = None,
     binaries: Annotated[
@@ -222,27 +199,29 @@ def run(
     On nodes with GPUDirect-TCPXO: all_gather from 8 MiB to 8 GiB with 200 iterations, in the container of `nccl build`.
     On Nebius: all_reduce from 512 MiB on, with the programs of the nodes' image.
     """
-    values = {
-        "nodes": nodes,
-        "nodelist": nodelist,
-        "collective": collective,
-        "smallest": smallest,
-        "largest": largest,
-        "iterations": iters,
-        "check": check,
-        "over": over.value if over else None,
-        "binaries": binaries,
-    }
     without_pairs = {"nodes": nodes, "over": over, "output": output, "against": against}
     if pairs and (wrong := [f"--{name}" for name, value in without_pairs.items() if value is not None]):
         raise CliError(f"--pairs goes without {', '.join(wrong)}. --nodelist names the nodes to pair.")
-    if dry_run:
-        config = read_config(stack)
-        request = _request(config, _gpu_partition(stack, config, partition), values)
+    cluster, config, facts = _read(stack, partition, user, dry_run=dry_run, rehearsal=bool(binaries))
+    names, problems = _listed_nodes(config, facts, nodelist)
+    request = NcclRun(
+        partition=facts,
+        nodes=nodes or len(names) or min(2, len(facts.nodes)),
+        nodelist=compress(names),
+        collective=collective or facts.fabric.collective,
+        smallest=smallest,
+        largest=largest,
+        iterations=iters,
+        check=check,
+        over=over,
+        binaries=binaries,
+    )
+    if problems := [*problems, *_problems(request, len(names))]:
+        raise CliError("\n".join(problems))
+    request = replace(request, binaries=binaries.rstrip("/"))
+    if cluster is None:
         print_scripts([run_script(config, _on(request, _nodes(request)[:2]) if pairs else request)])
         return
-    cluster, facts = _gpu_cluster(stack, partition, user, rehearsal=bool(binaries))
-    request = _request(cluster.config, facts, values)
     if against and not against.exists():
         raise CliError(f"--against: {against} does not exist.")
     if output and output.exists():
@@ -252,19 +231,14 @@ def run(
             f"the log can't be saved: {folder.absolute()} is no folder that you can write to. Name another "
             "file with --output."
         )
-    if launcher(cluster.config, request.binaries) != "installed" and not is_built(cluster, facts):
+    if launcher(config, request.binaries) != "installed" and not is_built(cluster, facts):
         user = cluster.jobs.user
         raise CliError(f"{user} has no NCCL test yet. Build it with: ./hpc nccl build {stack} --as {user}")
     cluster.prepare(LOGS)
     if pairs:
         measured = _PairsRun(cluster, request).measure()
-        if json:
-            console.json(_pairs_document(measured))
-        else:
-            console.lines(_pairs_lines(measured, stack))
-        if not measured.passed:
-            raise Exit(1)
-        return
+        console.json(_pairs_document(measured)) if json else console.lines(_pairs_lines(measured, stack))
+        raise Exit(0 if measured.passed else 1)
     file, failure = _measure(cluster, request, output)
     (console.note if json else console.line)(f"Saved {file}")
     if failure:
@@ -272,22 +246,6 @@ def run(
     nccl_report.report(str(file), against=against, json=json)
     if failure:
         raise Exit(1)
-
-
-def _request(config: ClusterConfig, partition: PartitionFacts, values: Mapping[str, Any]) -> NcclRun:
-    """Return a run with the values of the options, which are fields of NcclRun. Raises CliError with all errors at
-    once: options are wrong for the partition."""
-    names, problems = _listed_nodes(config, partition, values["nodelist"])
-    defaults: dict[str, Any] = {
-        "partition": partition,
-        "nodes": values["nodes"] or len(names) or min(2, len(partition.nodes)),
-        "nodelist": compress(names),
-        "collective": values["collective"] or partition.fabric.collective,
-    }
-    request = NcclRun(**{**values, **defaults})
-    if problems := [*problems, *_problems(request, len(names))]:
-        raise CliError("\n".join(problems))
-    return replace(request, binaries=request.binaries.rstrip("/"))
 
 
 def _listed_nodes(config: ClusterConfig, partition: PartitionFacts, nodelist: str) -> tuple[list[str], list[str]]:

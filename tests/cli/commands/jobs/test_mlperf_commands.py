@@ -14,7 +14,7 @@ from cli.cluster import jobs as job_progress
 from cli.cluster.jobs import JobState
 from cli.commands.jobs import job_cluster
 from cli.commands.jobs.job_cluster import JobCluster
-from cli.commands.jobs.mlperf import Benchmark, prepare, run
+from cli.commands.jobs.mlperf import prepare, run
 from cli.commands.jobs.mlperf_report import report
 from cli.errors import CliError
 from cluster.jobs.mlperf import NEEDED_FILES
@@ -22,7 +22,6 @@ from tests.cluster.report.mlperf_logs import blocks, event, preamble, reference,
 from tests.cluster.stacks import ROOT, config
 
 GOOD = f"folder\nwritable\ndf {3 * 1024**4} /mlperf-sd\n"
-SD = Benchmark.STABLE_DIFFUSION
 
 
 @dataclass
@@ -109,7 +108,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 class TestPrepare:
     def test_jobs_are_submitted_and_their_progress_is_printed(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        prepare("nebius", SD)
+        prepare("nebius", "stable-diffusion")
         assert [options for _, options in jobs.submitted] == [{}, *[{"dependency": "singleton,afterok:101"}] * 3]
         err = capsys.readouterr().err
         assert "mlperf-sd-code: job 101\n" in err
@@ -119,7 +118,7 @@ class TestPrepare:
         assert err.endswith("Next: ./hpc mlperf run nebius stable-diffusion --data /mlperf-sd --nodes N\n")
 
     def test_the_next_command_has_image_and_checkpoint(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        prepare("nebius", Benchmark.GPT3, checkpoint="/models/gpt3", image="r.example#a/b:1")
+        prepare("nebius", "gpt3", checkpoint="/models/gpt3", image="r.example#a/b:1")
         options = "--data /gpt3 --image r.example#a/b:1 --checkpoint /models/gpt3 --nodes N"
         assert capsys.readouterr().err.endswith(f"Next: ./hpc mlperf run nebius gpt3 {options}\n")
 
@@ -128,7 +127,7 @@ class TestPrepare:
             "mlperf-sd-dataset|77|/mlperf-sd|Priority\nother|78|(null)|None\nmlperf-sd-image|79|/another|None\n"
             "mlperf-sd-checkpoint|80|/mlperf-sd|DependencyNeverSatisfied\n"
         )
-        prepare("nebius", SD)
+        prepare("nebius", "stable-diffusion")
         assert len(jobs.submitted) == 3
         assert jobs.cancelled == ["80"], "it waits for a job that has failed"
         assert all("#SBATCH --comment=/mlperf-sd\n" in script for script, _ in jobs.submitted)
@@ -137,27 +136,27 @@ class TestPrepare:
     def test_a_failed_job_is_printed_with_the_end_of_its_log(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.end_states = {"mlperf-sd-dataset": "FAILED"}
         with pytest.raises(CliError, match=r"^mlperf-sd-dataset failed\. Run the command again"):
-            prepare("nebius", SD)
+            prepare("nebius", "stable-diffusion")
         assert "mlperf-sd-dataset, job 102, failed. The end of its log:\nTransferred" in capsys.readouterr().err
 
     def test_an_interrupt_cancels_no_job(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.interrupts = True
         with pytest.raises(Exit):
-            prepare("nebius", SD)
+            prepare("nebius", "stable-diffusion")
         assert "The jobs go on: mlperf-sd-code, " in capsys.readouterr().err
         assert jobs.cancelled == []
 
     def test_nothing_is_submitted_without_a_data_folder(self, jobs: StandIn):
         jobs.data_folder = "none\n"
         with pytest.raises(CliError, match="install -d -o alice /mlperf-sd"):
-            prepare("nebius", SD)
+            prepare("nebius", "stable-diffusion")
         assert jobs.submitted == []
 
     def test_marks_of_the_jobs_are_removed_if_a_file_is_missing(self, jobs: StandIn):
-        prepare("nebius", SD)
+        prepare("nebius", "stable-diffusion")
         assert jobs.removed == []
         jobs.data_folder = f"{GOOD}missing checkpoints/sd/512-base-ema.ckpt\n"
-        prepare("nebius", SD)
+        prepare("nebius", "stable-diffusion")
         (line,) = jobs.removed
         folder = jobs.folder / "mlperf-sd"
         (folder / ".hpc").mkdir(parents=True)
@@ -168,13 +167,13 @@ class TestPrepare:
 
     def test_a_small_file_system_is_a_warning(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.data_folder = f"folder\nwritable\ndf {10**12} /\n"
-        prepare("nebius", SD)
+        prepare("nebius", "stable-diffusion")
         err = capsys.readouterr().err
         assert "warning: --data /mlperf-sd: its file system has 931 GiB, and the guide plans 2048 GiB" in err
         assert "warning: --data /mlperf-sd: the folder is on the file system of /" in err
 
     def test_a_dry_run_prints_the_job_scripts(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        prepare("nebius", SD, data="/data", dry_run=True)
+        prepare("nebius", "stable-diffusion", data="/data", dry_run=True)
         out = capsys.readouterr().out
         golden = ROOT / "tests/golden/mlperf/nebius"
         for name in ("mlperf-sd-code.sh", "mlperf-sd-dataset.sh", "mlperf-sd-image.sh"):
@@ -187,7 +186,7 @@ class TestRun:
         self, jobs: StandIn, capsys: pytest.CaptureFixture[str]
     ):
         jobs.log = lambda waits: [[], reference()[: -30 - 6], reference()][min(waits, 3) - 1]
-        run("nebius", SD, nodes=2)
+        run("nebius", "stable-diffusion", nodes=2)
         printed = capsys.readouterr()
         assert printed.out.startswith(" interval |     steps     |")
         assert " AVG: 20.51s <= 21.38s (target for 2xH100 GPU)\n" in printed.out
@@ -199,7 +198,7 @@ class TestRun:
     def test_a_slow_run_has_exit_code_1(self, jobs: StandIn, tmp_path: Path):
         jobs.log = lambda _waits: [*preamble(), *blocks([25_000] * 3)]
         with pytest.raises(Exit) as raised:
-            run("nebius", SD, nodes=2, png=tmp_path / "x.png")
+            run("nebius", "stable-diffusion", nodes=2, png=tmp_path / "x.png")
         assert raised.value.exit_code == 1
         assert (tmp_path / "x.png").exists()
 
@@ -207,22 +206,22 @@ class TestRun:
     def test_a_failed_job_has_exit_code_1_whatever_its_times(self, jobs: StandIn, state: str, code: int):
         jobs.log, jobs.end_states = lambda _waits: reference(), {"mlperf-train_02x08x08": state}
         with pytest.raises(Exit) if code else nullcontext() as raised:
-            run("nebius", SD, nodes=2)
+            run("nebius", "stable-diffusion", nodes=2)
         assert (raised.value.exit_code if raised else 0) == code
 
     def test_a_job_without_a_log_is_an_error(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.end_states = {"mlperf-train_02x08x08": "FAILED"}
         with pytest.raises(CliError, match=r"/mlperf-sd/logs/101_train_02x08x08\.out is empty"):
-            run("nebius", SD, nodes=2)
+            run("nebius", "stable-diffusion", nodes=2)
         jobs.log, jobs.waits = lambda _waits: ["srun: error: no container"], 0
         with pytest.raises(CliError, match="has no line with :::MLLOG: it is no log"):
-            run("nebius", SD, nodes=2)
+            run("nebius", "stable-diffusion", nodes=2)
         assert "Job 101 ended as FAILED. The end of its log:\nTransferred" in capsys.readouterr().err
 
     def test_an_interrupt_prints_how_to_report_and_cancel(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
         jobs.interrupts = True
         with pytest.raises(Exit) as raised:
-            run("nebius", SD, nodes=2)
+            run("nebius", "stable-diffusion", nodes=2)
         assert raised.value.exit_code == 130
         err = capsys.readouterr().err
         assert "./hpc mlperf report 101 --stack nebius --data /mlperf-sd --as alice" in err
@@ -236,21 +235,21 @@ class TestRun:
         monkeypatch.setattr(job_progress, "_LOST_SECONDS", -1.0)
         monkeypatch.setattr(jobs, "wait", lost)
         with pytest.raises(CliError, match=r"answer\nJob 101 goes on by itself\. Report it with: \./hpc mlperf"):
-            run("nebius", SD, nodes=2)
+            run("nebius", "stable-diffusion", nodes=2)
         with pytest.raises(CliError, match=r"answer\nThe jobs go on: mlperf-sd-code, .* Run the command again"):
-            prepare("nebius", SD)
+            prepare("nebius", "stable-diffusion")
         assert jobs.cancelled == []
 
     def test_files_that_are_not_prepared_are_named(self, jobs: StandIn):
         jobs.data_folder = GOOD + "".join(f"missing {file}\n" for file in NEEDED_FILES["stable_diffusion"])
         with pytest.raises(CliError) as raised:
-            run("nebius", SD, nodes=2)
+            run("nebius", "stable-diffusion", nodes=2)
         assert "without training/stable_diffusion/run_and_time.sh and 8 more" in str(raised.value)
         assert "./hpc mlperf prepare nebius stable-diffusion --data /mlperf-sd" in str(raised.value)
         assert jobs.submitted == []
 
     def test_no_wait_prints_the_command_to_report(self, jobs: StandIn, capsys: pytest.CaptureFixture[str]):
-        run("nebius", SD, nodes=2, no_wait=True)
+        run("nebius", "stable-diffusion", nodes=2, no_wait=True)
         assert "Report it with: ./hpc mlperf report 101 --stack nebius" in capsys.readouterr().err
         assert jobs.waits == 0
 
