@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.nebius_api.faults import parse
-from lab.nebius_api.identity import Place
-from lab.nebius_api.server import NebiusServer
+from lab.nebius_api.server import NebiusServer, Place
 from lab.nebius_supervisor import Supervisor
 
 

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent import futures
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +16,109 @@ from nebius.api.google.rpc import Status
 from nebius.api.nebius.common.v1 import Operation, ServiceError
 from nebius.api.nebius.mk8s.v1 import ProgressData
 
+from cluster.platforms.nebius.machine_types import PLATFORMS
+from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.api.specs import full, message_class
-from lab.nebius_api import identity, status
-from lab.nebius_api.faults import Fault, RefusedError, refusal
+from lab.nebius_api import status
+from lab.nebius_api.faults import Fault, RefusedError, bad_request, refusal
 from lab.nebius_api.methods import HEADER, Methods, Observer, parse
 from lab.nebius_api.status import Store, moment
+
+GROUPS = ("admins", "auditors", "editors", "viewers")
+"""Groups that every tenant has."""
+
+
+@dataclass
+class Place:
+    """The place of the stand-in."""
+
+    tenant: str = "tenant-e00rehearsal"
+    region: str = "eu-north1"
+    quotas: Mapping[str, tuple[int, int]] = field(
+        default_factory=lambda: {"compute.instance.gpu.h100": (64, 0), "mk8s.cluster.count": (4, 0)}
+    )
+    """Limit and usage, by the quota's name."""
+    advice: tuple[Mapping[str, Any], ...] = ()
+    """Rows of ResourceAdvice as JSON."""
+    deprecated: tuple[str, ...] = tuple(version.name for version in KUBERNETES_VERSIONS.values() if version.deprecated)
+    """Versions of Kubernetes that no cluster is created of any more."""
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Presets of drivers of a platform's node images, in place of those of the catalog."""
+
+    def answer(self, method: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The JSON that answers a method such as `ProfileService/Get`; None: not one of these."""
+        return None if method not in _METHODS else _METHODS[method](self, request)
+
+
+def _profile(_place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
+    known = {"metadata": {"id": "serviceaccount-e00rehearsal", "name": "rehearsal"}, "spec": {}}
+    return {"service_account_profile": {"info": known}}
+
+
+def _quotas(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
+    parent = request.get("parent_id", place.tenant)
+    rows = [
+        {
+            "metadata": {"id": f"quotaallowance-{name}", "parent_id": parent, "name": name},
+            "spec": {"limit": str(limit), "region": place.region},
+            "status": {
+                "usage": str(usage),
+                "unit": "byte" if ".size." in name else "count",
+                "service": name.partition(".")[0],
+                "description": name,
+            },
+        }
+        for name, (limit, usage) in place.quotas.items()
+    ]
+    return {"items": rows}
+
+
+def _advice(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
+    return {"items": [dict(row) for row in place.advice]}
+
+
+def _versions(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [
+        {
+            "version": version.name,
+            **({"deprecated": True} if version.name in place.deprecated else {}),
+            **({"end_of_life": f"{version.end_of_life}T00:00:00Z"} if version.end_of_life else {}),
+        }
+        for version in KUBERNETES_VERSIONS.values()
+    ]
+    return {"items": rows}
+
+
+def _images(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Images of both systems with and without drivers, of the version alone: the real one has earlier ones besides."""
+    version, platform = request.get("cluster_kubernetes_version", ""), request.get("platform", "")
+    if version not in KUBERNETES_VERSIONS:
+        raise bad_request("cluster_kubernetes_version", f"there is no version {version!r}")
+    presets = place.images.get(platform, KUBERNETES_VERSIONS[version].drivers.get(platform, ()))
+    known = PLATFORMS.get(platform)
+    if known and known.gpu and not presets:
+        presets = ("cuda12.8", "cuda13.0")
+    items = [
+        {"os": system, "drivers_preset": preset, "compatible_platforms": [platform]}
+        for system in ("ubuntu22.04", "ubuntu24.04")
+        for preset in ("", *presets)
+    ]
+    return {"versions": [{"kubernetes_version": version, "items": items}]}
+
+
+_METHODS: Mapping[str, Callable[[Place, Mapping[str, Any]], dict[str, Any]]] = {
+    "ProfileService/Get": _profile,
+    "ClusterService/ListControlPlaneVersions": _versions, "NodeGroupService/GetCompatibilityMatrix": _images,
+    "QuotaAllowanceService/List": _quotas, "ResourceAdviceService/List": _advice,
+}  # fmt: skip
+SERVICES = (
+    "iam.v1:ProfileServiceClient",
+    "quotas.v1:QuotaAllowanceServiceClient", "capacity.v1:ResourceAdviceServiceClient",
+    "common.v1:OperationServiceClient",
+)  # fmt: skip
+"""Clients of the services that are not of a kind: the package below `nebius.api.nebius`, and the class."""
+
 
 TICK_SECONDS = 0.1
 CALLS = 20_000
@@ -51,7 +148,7 @@ class NebiusServer(grpc.GenericRpcHandler):
 
     def __init__(
         self, *, port: int = 0, state: Path | None = None, seconds: float = 0.05,
-        seconds_of: Mapping[str, float] | None = None, place: identity.Place | None = None,
+        seconds_of: Mapping[str, float] | None = None, place: Place | None = None,
         observer: Observer | None = None, token: str = "",
     ) -> None:  # fmt: skip
         """`seconds`: how long an operation takes; `seconds_of`: by kind. `token`: the one that calls must have; any
@@ -60,7 +157,7 @@ class NebiusServer(grpc.GenericRpcHandler):
         self.lock = threading.RLock()
         self.store = Store(state)
         self.faults: list[Fault] = []
-        self.place = place or identity.Place()
+        self.place = place or Place()
         self.calls: deque[Call] = deque(maxlen=CALLS)
         self.after: Callable[[int, Call], None] = lambda _number, _call: None
         """Called when a call was done and before it is answered, with its number since the start."""
@@ -203,7 +300,7 @@ class NebiusServer(grpc.GenericRpcHandler):
             return
         self.store.seeded.append(parent)
         if parent.startswith("tenant-"):
-            for name in identity.GROUPS:
+            for name in GROUPS:
                 self.methods.seed("Group", parent, name, {})
         else:
             network = self.methods.seed("Network", parent, "default-network", {})
@@ -260,7 +357,7 @@ def _routes() -> dict[str, _Route]:
     clients: list[tuple[Any, Kind | None]] = [
         (message_class(kind, f"{kind.name}ServiceClient"), kind) for kind in KINDS.values()
     ]
-    for text in identity.SERVICES:
+    for text in SERVICES:
         package, name = text.split(":")
         clients.append((getattr(importlib.import_module(f"nebius.api.nebius.{package}"), name), None))
     routes: dict[str, _Route] = {}

@@ -1,6 +1,7 @@
-"""A key pair with which a user of the jail logs in from one pod to another, as Soperator's createuser makes it.
+"""Creates the key pair with which a user of the jail logs in from one pod to another, as Soperator's createuser does.
 
-Runs as that user (people.py starts it), who can be led nowhere that was not open to them. HOME has the user's home.
+people.py runs it as that user, so that links in the home lead to nothing that the user may not write. HOME is the
+user's home.
 """
 
 import os
@@ -9,8 +10,8 @@ import sys
 from pathlib import Path
 
 
-def make(home: Path, comment: str) -> None:
-    """Make ~/.ssh/id_ecdsa, and let it log in. What is there already stays.
+def create(home: Path, comment: str) -> None:
+    """Create ~/.ssh/id_ecdsa, and add it to the authorized keys. Existing files are kept.
 
     Raises OSError, and subprocess.CalledProcessError with ssh-keygen's own text.
     """
@@ -31,7 +32,7 @@ def make(home: Path, comment: str) -> None:
 if __name__ == "__main__":
     os.umask(0o077)
     try:
-        make(Path(os.environ["HOME"]), sys.argv[1])
+        create(Path(os.environ["HOME"]), sys.argv[1])
     except subprocess.CalledProcessError as error:
         sys.exit(error.stderr)
     except OSError as error:

@@ -1,13 +1,13 @@
 """Users, groups, accounts and QOS of a cluster of pods. Runs in the jail, the file system that users see as `/`.
 
-    python3 people.py FOLDER   < JSON   make them as the JSON says
+    python3 people.py FOLDER   < JSON   create, change and remove them as the JSON says
 
-They have what Soperator's createuser gives: the groups sudo and docker, and a key pair for logins between pods
+Users have what Soperator's createuser gives: the groups sudo and docker, and a key pair for logins between pods
 (github.com/nebius/soperator, ansible/roles/soperator-scripts/files/soperator-createuser; images/jail/scripts/
 createuser.sh of 1.15 has sudo alone, which is all that its jail has).
 
-FOLDER has the modules of scripts/node. All login and worker pods share the jail, so what is made once is everywhere at
-once. The last line of its output is JSON: {"error": TEXT}, or {} when all is as it should be.
+FOLDER has the modules of scripts/node. All login and worker pods share the jail, so a change is on all of them at once.
+The last line of the output is JSON: {"error": TEXT}, or {} after a success.
 """
 
 import grp
@@ -28,43 +28,44 @@ from system import containers, homes, users
 from system.host import SetupError, describe_os_error, has_user, log, read_json, write
 
 MANAGED = Path("/etc/hpc/jail")
-"""Lists what this program made, so that only that is ever removed; not the list of scripts/node for its own machine."""
+"""Folder of the lists of what this program created, so that it removes nothing else. A machine's own lists are those of
+scripts/node."""
 GROUPS = {"sudo": "sudo", "containers": "docker"}
-"""The group of each right of a user, where the jail has it. Without a word in the stack file a user has both, as with
-createuser. Its sudoers lets the group sudo become root without a password."""
+"""The group of each right of a user, if the jail has it. A user has both unless the stack file says otherwise, as with
+createuser. The jail's sudoers lets the group sudo become root without a password."""
 KEY_PAIRS = MANAGED / "key-pairs.json"
-"""Users who are being made, and get a key pair once they have a home."""
+"""Users that are being created, and get a key pair once they have a home."""
 
 
 def converge(payload: dict[str, Any]) -> None:
-    """Make users and groups, env.sh of their jobs, then what Slurm's database holds of them."""
+    """Apply users and groups, env.sh of their jobs, then their accounts in Slurm's database."""
     users.MANAGED = MANAGED / "users.json"
     accounts.MANAGED = MANAGED / "accounting.json"
-    # Nodes have users as soon as the jail has.
+    # Nodes have users at the same time as the jail.
     accounts.join.wait_for_config_version = lambda *, seconds: None  # noqa: ARG005 - as its caller names it
-    wanted = [_with_groups(user) for user in payload["users"]]
-    drain.refuse_busy(users.removed_names(wanted))
-    # Only who is made here: what others have in their home is their own.
-    new = {*read_json(KEY_PAIRS, []), *(user["name"] for user in wanted if not has_user(user["name"]))}
+    desired = [_with_groups(user) for user in payload["users"]]
+    drain.refuse_busy(users.removed_names(desired))
+    # Only new users get a key pair: the homes of others are their own.
+    new = {*read_json(KEY_PAIRS, []), *(user["name"] for user in desired if not has_user(user["name"]))}
     if new:
         write(KEY_PAIRS, json.dumps(sorted(new)) + "\n", quiet=True)
-    # Accounts after users: a job of somebody whom nodes do not know would drain them.
-    if users.converge(wanted, payload["groups"], with_homes=True):
+    # Accounts after users: a job of a user that nodes do not have would drain them.
+    if users.converge(desired, payload["groups"], with_homes=True):
         log("users and groups are changed on all nodes")
     if new:
-        make_key_pairs(user for user in wanted if user["name"] in new)
+        create_key_pairs(user for user in desired if user["name"] in new)
         KEY_PAIRS.unlink()
     containers.install_nvcrlogin()
     prologs.keep_environment(payload.get("environment", []))
-    make_user_of_checks(payload.get("checks_user", ""))
+    create_user_of_checks(payload.get("checks_user", ""))
     accounts.converge(payload["accounting"])
 
 
-def make_user_of_checks(name: str) -> None:
-    """Make the user whose jobs Soperator's checks are, before its account: slurmctld looks for the uid when it reads
-    of the account, and then once an hour (assoc_mgr_set_missing_uids).
+def create_user_of_checks(name: str) -> None:
+    """Create the user of Soperator's checks before its account: slurmctld looks up the uid when it reads the account,
+    and then once an hour (assoc_mgr_set_missing_uids).
 
-    As the check create-user-soperatorchecks makes it, which leaves one that is there as it is.
+    The check create-user-soperatorchecks creates the same user, and keeps an existing one.
     """
     program = shutil.which("soperator-createuser")
     if not name or has_user(name) or program is None:
@@ -75,26 +76,26 @@ def make_user_of_checks(name: str) -> None:
         log(f"{name}: not made, Soperator's own check does so: {done.stderr.strip()[-400:]}")
 
 
-def make_key_pairs(new: Iterable[User]) -> None:
-    """Each of these users gets a key pair, made by a process that is nobody but the user."""
+def create_key_pairs(new: Iterable[User]) -> None:
+    """Create a key pair for each of these users, in a process of the user."""
     text = Path(__file__).with_name("key_pair.py").read_text()
     for user in new:
         home, program = homes.HOMES / user["name"], ["-c", text, f"{user['name']}@soperator-internal"]
         environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
         try:
-            code, said = homes.run_as_user(home, user["uid"], user["gid"], program, env=environment)
+            code, output = homes.run_as_user(home, user["uid"], user["gid"], program, env=environment)
         except SetupError as error:
-            code, said = 1, str(error)
+            code, output = 1, str(error)
         if code:
-            log(f"{user['name']}: no key pair for logins between pods: {said.strip()}")
+            log(f"{user['name']}: no key pair for logins between pods: {output.strip()}")
 
 
 def _with_groups(user: User) -> User:
-    """The user in the groups of its rights: in the jail these are not files of their own, as on machines."""
-    rights: dict[str, Any] = {**user}
-    more = [group for right, group in GROUPS.items() if rights.pop(right, True) and _exists(group)]
-    rights["groups"] = sorted({*user["groups"], *more})
-    return rights  # type: ignore[return-value] - the same keys, but for the rights
+    """Return the user in the groups of its rights, which on machines are files of their own."""
+    result: dict[str, Any] = {**user}
+    more = [group for right, group in GROUPS.items() if result.pop(right, True) and _exists(group)]
+    result["groups"] = sorted({*user["groups"], *more})
+    return result  # type: ignore[return-value] - the same keys, but for the rights
 
 
 def _exists(group: str) -> bool:
@@ -106,7 +107,7 @@ def _exists(group: str) -> bool:
 
 
 def main() -> None:
-    """Run it on standard input."""
+    """Apply the JSON of standard input."""
     answer: dict[str, str] = {}
     try:
         converge(json.load(sys.stdin))

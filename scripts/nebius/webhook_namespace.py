@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Helm's post-renderer of OpenKruise: its webhooks see the objects of one namespace, the Slurm cluster's.
+"""Helm's post-renderer of OpenKruise: it limits the webhooks to one namespace, the Slurm cluster's.
 
-As the chart has them they see all but kube-system, and refuse every pod there while OpenKruise's manager is away. The
-chart has no value for it; the namespace is in an annotation, since Helm gives a post-renderer nothing but the objects.
+The chart's own webhooks select all namespaces but kube-system, and refuse every pod while OpenKruise's manager does not
+run. The chart has no value for that. The namespace is in an annotation, because a post-renderer gets the objects alone.
 """
 
 import re
@@ -15,7 +15,7 @@ _ALL_BUT = re.compile(r"(- key: kubernetes\.io/metadata\.name\n +operator: )NotI
 
 
 def limited(objects: str) -> str:
-    """The objects, with webhooks of one namespace. Raises SystemExit where they do not select as the chart's do."""
+    """Return the objects with webhooks of one namespace. Raises SystemExit if they do not select as the chart's do."""
     return "\n---".join(_of_one(text) if _WEBHOOKS.search(text) else text for text in objects.split("\n---"))
 
 

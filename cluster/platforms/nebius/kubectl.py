@@ -1,4 +1,4 @@
-"""kubectl: its kubeconfig, why it failed, events as text; and the address of the login pods, as the guide finds it."""
+"""kubectl: kubeconfigs, reasons of failures, events as text; and the address of the login pods."""
 
 import base64
 import json
@@ -11,27 +11,25 @@ from typing import Any
 from cluster.platforms.nebius.names import LOGIN_NODE_PORT, NODESET_LABEL
 
 EXEC_API = "client.authentication.k8s.io/v1beta1"
-"""API version of the ExecCredential. kubectl refuses a command whose answer has another than the kubeconfig says:
-`nebius mk8s v1 cluster get-token --format json` answers with this one, and clients of Kubernetes 1.22 to 1.37 know it
-(client-go, plugin/pkg/client/auth/exec)."""
+"""API version of the ExecCredential. kubectl refuses a credential of another version than the kubeconfig has. `nebius
+mk8s v1 cluster get-token --format json` prints this one, and clients of Kubernetes 1.22 to 1.37 support it (client-go,
+plugin/pkg/client/auth/exec)."""
 OWN_COMMAND = (str(Path(__file__).resolve().parents[3] / "hpc"), "nebius-token")
-"""This program as a credential command: it takes every credential that `up` takes, and needs no Nebius CLI."""
-
-
+"""This program as a credential command, with the credentials of `up` and without the Nebius CLI."""
 PROGRAM_VARIABLE = "HPC_PROGRAM"
 PORTABLE_COMMAND = ("sh", "-c", f'exec "${{{PROGRAM_VARIABLE}:-./hpc}}" nebius-token')
-"""The credential command of a kubeconfig in a state, which has nobody's path: `./hpc` sets the variable, and the Pulumi
-CLI starts providers in the project's folder (sdk/go/common/resource/plugin/provider_plugin.go)."""
+"""The credential command of a kubeconfig in a state, which must have no path of one machine: `./hpc` sets the variable,
+and the Pulumi CLI starts providers in the project's folder (sdk/go/common/resource/plugin/provider_plugin.go)."""
 
 
 def kubeconfig(
     server: str, certificate_authority: str, command: Sequence[str], context: str, namespace: str = "default"
 ) -> str:
-    """YAML text with one cluster, one user and one context, which is the current one.
+    """Return the YAML text of a kubeconfig with one cluster, user and context.
 
-    `server` is a URL or a host, with or without its port: the API of Nebius gives both. `certificate_authority` is PEM
-    text. `command` prints an ExecCredential (none: this program does), and has no terminal: kubectl's own streams
-    may be a job's.
+    `server` is a URL or a host, with or without its port, because Nebius's API returns both. `certificate_authority` is
+    PEM text. `command` prints an ExecCredential (empty: this program), and has no terminal, because kubectl's streams
+    may be those of a job.
     """
     program, *arguments = credential_command(command)
     user = {
@@ -61,25 +59,24 @@ def kubeconfig(
 
 
 def credential_command(command: Sequence[str]) -> list[str]:
-    """A credential command; this program's own where none is given, which is at another place for each of its users."""
+    """Return the words of a credential command, or of this program's own if it is empty."""
     return [*(command or OWN_COMMAND)]
 
 
 def server_url(server: str) -> str:
-    """The URL of an API server that is given as a URL or as a host."""
+    """Return the URL of an API server that is given as a URL or as a host."""
     return server.rstrip("/") if "://" in server else f"https://{server.rstrip('/')}"
 
 
 LOGIN: Mapping[str, str] = {"nebius": "nebius iam whoami"}
-"""The command that logs in, by the program of a credential command. It opens a browser where the profile is a federated
-one; `nebius profile create` makes a profile. Source: README and .envrc of nebius/nebius-solutions-library,
+"""The command that logs in, by the program of a credential command. With a federated profile it opens a browser;
+`nebius profile create` creates a profile. Source: README and .envrc of nebius/nebius-solutions-library,
 soperator/installations/example."""
 INSTALL_KUBECTL = "https://kubernetes.io/docs/tasks/tools/, on Debian: apt-get install kubernetes-client"
-"""The page from which to install kubectl."""
 INSTALL: Mapping[str, str] = {"nebius": "https://docs.nebius.com/cli/install"}
 
 NO_KIND = "the server doesn't have a resource type"
-"""kubectl's message where the cluster has no such kind, for example one of another generation of Soperator."""
+"""kubectl's message if the cluster has no such kind, such as one of another version of Soperator."""
 
 # Texts of client-go (plugin/pkg/client/auth/exec, rest) and of kubectl (pkg/cmd/util/helpers.go), v1.30 to v1.36.
 _NOT_FOUND = re.compile(r"exec: executable (?P<program>\S+) not found|exec: \"(?P<other>[^\"]+)\": .*not found")
@@ -93,11 +90,11 @@ _HELP = re.compile(
     "It looks like you are trying to use a client-go credential plugin|To learn more about this feature"
     "|See https?://|E[0-9]{4} |W[0-9]{4} |I[0-9]{4} |command terminated with exit code"
 )
-"""Beginnings of lines that do not give the reason."""
+"""Prefixes of lines that are not the reason."""
 
 
 def reason(stderr: str, command: Sequence[str]) -> str:
-    """The error as one line. `command` is the credential command of the kubeconfig, empty for this program's own."""
+    """Return the reason of a failure in one line. `command` is the kubeconfig's credential command (empty: our own)."""
     command = credential_command(command)
     program = command[0]
     if _NOT_FOUND.search(stderr):
@@ -124,34 +121,33 @@ def _log_in(program: str) -> str:
 
 
 def last_lines(events: Iterable[Mapping[str, Any]], count: int) -> list[str]:
-    """Reason and message of the last `count` events, the newest last."""
+    """Return reason and message of the last `count` events, the newest last."""
     ordered = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
     return [" ".join(f"{event.get('reason', '')}: {event.get('message', '')}".split()) for event in ordered[-count:]]
 
 
 def selector(kind: str, name: str) -> str:
-    """The option of `kubectl get events` that selects those of one object."""
+    """Return the option of `kubectl get events` that selects the events of one object."""
     return f"--field-selector=involvedObject.kind={kind},involvedObject.name={name}"
 
 
 SSH_PORT = 22
 LOGIN_NODES = (f"--selector={NODESET_LABEL}=login", "--output=json")
-"""Kubernetes nodes of login pods (modules/slurm/templates of nebius-solutions-library)."""
+"""Options of `kubectl get nodes` for the nodes of login pods (modules/slurm/templates of nebius-solutions-library)."""
 HOST_KEY = "cat /etc/ssh/sshd_keys/ssh_host_ed25519_key.pub 2>/dev/null || cat /etc/ssh/ssh_host_ed25519_key.pub"
-"""Prints the public host key of a login pod: a Secret that all of them mount (VolumeMountPathSSHDKeys, internal/consts/
-volume.go of soperator), or the machine's own in a rehearsal."""
-_EVENTS = 3
+"""Command that prints the public host key of a login pod: from a Secret that all of them mount
+(VolumeMountPathSSHDKeys, internal/consts/volume.go of soperator), or the machine's own in a rehearsal."""
 
 
 def login_address(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int] | None:
-    """Address and port; None while there is none. `nodes` are the Kubernetes nodes of login pods, for a NodePort."""
+    """Return address and port; None while there is none. `nodes` are the Kubernetes nodes of login pods."""
     if service["spec"].get("type") == "LoadBalancer":
         for address in service.get("status", {}).get("loadBalancer", {}).get("ingress") or ():
-            if found := address.get("ip") or address.get("hostname"):
-                return str(found), SSH_PORT
+            if host := address.get("ip") or address.get("hostname"):
+                return str(host), SSH_PORT
         return None
     ports = [port.get("nodePort") for port in service["spec"].get("ports") or ()]
-    port = next((port for port in ports if port), LOGIN_NODE_PORT)
+    port = next(filter(None, ports), LOGIN_NODE_PORT)
     for node in nodes:
         for address in node.get("status", {}).get("addresses") or ():
             if address.get("type") == "ExternalIP" and address.get("address"):
@@ -162,7 +158,7 @@ def login_address(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]
 def why_no_login_address(service: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
     """Return why there is no address, with the last events of the Service."""
     name = service["metadata"]["name"]
-    last = "; ".join(last_lines(events, _EVENTS))
+    last = "; ".join(last_lines(events, 3))
     if service["spec"].get("type") == "LoadBalancer":
         why = (
             f"service {name} has no address yet: its load balancer is being created, or the project allows no public "

@@ -1,7 +1,7 @@
-"""Metrics of a cluster in Kubernetes: the charts of Nebius's recipe collect them, and rules and dashboards are those of
-every other platform, as far as there are metrics for them. Pure functions.
+"""Metrics of a cluster in Kubernetes: the charts of Nebius's recipe collect them. Rules and dashboards are those of the
+other platforms, as far as their metrics exist. Pure functions.
 
-What this program's own exporter has on machines is recorded from metrics of Soperator's, under the same names.
+The metrics that this program's own exporter has on machines are recorded from Soperator's, with the same names.
 """
 
 import json
@@ -19,9 +19,9 @@ from cluster.platforms.nebius.section import settings_of
 from cluster.roster import nodeset_gpu
 
 SECRET = "hpc-alerts"  # noqa: S105 - the name of a Secret
-"""Secret of MONITORING_NAMESPACE with what receivers of alerts need, by the name of its setting without `hpc:`."""
+"""Secret of MONITORING_NAMESPACE with the secrets of alert receivers, by the name of the setting without `hpc:`."""
 ENDPOINTS = ("nodes", "scheduler")
-"""Endpoints of slurmctld that are read. A read of the others ends slurmctld before 25.11.5 when a partition was deleted
+"""Endpoints of slurmctld that are read. A read of another one ends slurmctld before 25.11.5 if a partition was deleted
 whose jobs ended a short time ago (SchedMD/slurm, c5737a17); 4.1 has 25.11.3. Jobs come from Soperator's exporter."""
 _SCHEDULER = (
     *"schedule_cycle_last schedule_queue_len bf_cycle_last agent_queue_size slurmdbd_queue_size".split(),
@@ -49,18 +49,18 @@ EXPORTED = frozenset(
         *(name for name, _, _ in GPU_FIELDS),
     )
 )
-"""Metrics that there are, of those that rules and panels are of."""
+"""The collected metrics, of those that rules and panels use."""
 _SLURM_GPUS = "26.05"
-"""The first release whose slurmctld has metrics of GPUs."""
+"""The first release with metrics of GPUs in slurmctld."""
 _MOUNTS = '{fstype="virtiofs",mountpoint=~"/mnt/(jail|jail-submount-.+|controller-spool|accounting)"}'
 """Shared file systems on Kubernetes' nodes (helm/slurm-cluster-storage)."""
 _WAIT = 'slurm_job_info{job_state="PENDING",job_state_reason=~"None|Priority|Resources"}'
 _HELD = 'slurm_job_info{job_state="PENDING",job_state_reason=~"(?i).*(held|hold).*"'
 
 
-def _as(label: str, expression: str, theirs: str) -> str:
-    """An expression whose label `theirs` has our name as well."""
-    return f'label_replace({expression}, "{label}", "$1", "{theirs}", "(.+)")'
+def _as(label: str, expression: str, source: str) -> str:
+    """Return an expression with a copy of the label `source` under our name of it."""
+    return f'label_replace({expression}, "{label}", "$1", "{source}", "(.+)")'
 
 
 def _jobs(state: str) -> str:
@@ -68,29 +68,29 @@ def _jobs(state: str) -> str:
 
 
 def _unavailable() -> str:
-    """Nodes that take no jobs, by state, as of the reports of Soperator's exporter; those that are powered down are
-    none."""
-    found = {
+    """Return the expression of the nodes that take no jobs, by state, from Soperator's exporter; without nodes that are
+    powered down."""
+    states = {
         "down": 'slurm_node_info{state_base="DOWN",is_unavailable="true"}',
         "drained": 'slurm_node_info{state_is_drain="true",state_base!="DOWN",state_is_powered_down="",'
         'state_is_powering_down=""}',
     }
     parts = (
         f'label_replace(max by (node) ({_as("node", series, "node_name")}), "state", "{state}", "", "")'
-        for state, series in found.items()
+        for state, series in states.items()
     )
     return f"({' or '.join(parts)})"
 
 
 def recorded(config: ClusterConfig, interval: int) -> dict[str, str]:
-    """Expressions by the name that is recorded, with what they are of before them. MetricsQL."""
+    """Return the recorded expressions by name, each after those that it uses. MetricsQL."""
     out, kept = _unavailable(), f"{max(300, 3 * interval)}s"
     running = _as("user", _as("hpc_job", _jobs("running"), "job_id"), "user_name")
-    found = {
+    records = {
         "hpc_slurmctld_up": "count(slurm_nodes) > bool 0 or vector(0)",
         "hpc_slurmdbd_up": f'min(kube_pod_container_status_ready{{namespace="{config.name}",'
         'container=~"accounting|mariadb"}) or vector(0)',
-        # The time at which it began is that of its first record.
+        # The start is the time of its first record.
         "hpc_node_unavailable_since": f"last_over_time(hpc_node_unavailable_since[{kept}]) and on (node, state) {out} "
         f"or time() * {out}",
         "hpc_node_unavailable_seconds": f"time() - hpc_node_unavailable_since and on (node, state) {out}",
@@ -99,7 +99,7 @@ def recorded(config: ClusterConfig, interval: int) -> dict[str, str]:
         "hpc_jobs_held": f'count({_HELD},job_state_reason!="JobHeldUser"}}) or vector(0)',
         "hpc_jobs_waiting": f"count({_WAIT}) or vector(0)",
         "hpc_partition_jobs_waiting": f"count by (partition) ({_as('partition', _WAIT, 'slurm_partition')})",
-        # Of the whole cluster: a node's partitions are not among Soperator's labels.
+        # Of the whole cluster, because Soperator's labels do not include a node's partitions.
         "hpc_partition_nodes_free": "0 * hpc_partition_jobs_waiting + on () group_left () max(slurm_nodes_idle)",
         "hpc_partition_oldest_waiting_seconds": "max by (partition) "
         f'(time() - label_value({_as("partition", _WAIT, "slurm_partition")}, "submit_time"))',
@@ -113,24 +113,24 @@ def recorded(config: ClusterConfig, interval: int) -> dict[str, str]:
         "hpc_job_gpus": 'count by (hpc_job) (DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}) * on (hpc_job) group_left (user) '
         f"max by (hpc_job, user) ({running})",
         **{
-            f"hpc_shared_filesystem_{ours}": f"max by (mountpoint) (node_filesystem_{theirs}{_MOUNTS})"
-            for ours, theirs in (
+            f"hpc_shared_filesystem_{name}": f"max by (mountpoint) (node_filesystem_{source}{_MOUNTS})"
+            for name, source in (
                 ("size_bytes", "size_bytes"), ("free_bytes", "avail_bytes"), ("readonly", "readonly")
             )
         },
     }  # fmt: skip
-    gpus = {name: gpu.count for name, one in config.nodesets.items() if (gpu := nodeset_gpu(config, one))}
+    gpus = {name: gpu.count for name, section in config.nodesets.items() if (gpu := nodeset_gpu(config, section))}
     if gpus and settings_of(config).slurm_release < _SLURM_GPUS:
-        found["slurm_node_gpus"] = " or ".join(
+        records["slurm_node_gpus"] = " or ".join(
             f'0 * slurm_node_cpus{{node=~"{name}-[0-9]+"}} + {count}' for name, count in gpus.items()
         )
-        there = _as("node", 'DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}', "instance")
-        found["slurm_node_gpus_alloc"] = f"count by (node) ({there}) or 0 * max by (node) (slurm_node_gpus)"
-    return found
+        allocated = _as("node", 'DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}', "instance")
+        records["slurm_node_gpus_alloc"] = f"count by (node) ({allocated}) or 0 * max by (node) (slurm_node_gpus)"
+    return records
 
 
 def metrics(config: ClusterConfig) -> frozenset[str]:
-    """All metrics that rules and panels may be of."""
+    """Return all metrics that rules and panels may use."""
     return EXPORTED | recorded(config, 0).keys() | {"slurm_node_gpus", "slurm_node_gpus_alloc"}
 
 
@@ -140,7 +140,7 @@ _KEYWORDS = frozenset(("and", "or", "unless", "bool", "offset", "by", "on", "gro
 
 
 def metrics_of(expression: str) -> set[str]:
-    """The metrics that an expression is of."""
+    """Return the metrics that an expression uses."""
     text = re.sub(r"\{[^}]*\}", " ", _NO_METRICS.sub(" ", expression))
     return set(_WORD.findall(text)) - _KEYWORDS
 
@@ -159,26 +159,26 @@ _HELPS = {
     "SharedFileSystemFull": f"{_RUN}df -h",
     "SharedFileSystemReadOnly": "./hpc status STACK",
 }
-"""What helps in pods, where nothing of systemd is, and with hosts that Nebius runs."""
+"""The command that helps, by alert, for pods without systemd on hosts that Nebius runs."""
 
 
 def alerts(config: ClusterConfig) -> Iterator[Alert]:
-    """The alerts of metrics that there are."""
-    there = metrics(config)
+    """Yield the alerts whose metrics exist."""
+    existing = metrics(config)
     for alert in ALERTS:
-        if metrics_of(alert.expression) <= there:
-            # MetricsQL's own count the first value of a series as a change.
+        if metrics_of(alert.expression) <= existing:
+            # MetricsQL's own functions count the first value of a series as a change.
             expression = re.sub(r"\b(changes|increase)\(", r"\1_prometheus(", alert.expression)
             todo = _HELPS.get(alert.name, alert.todo.replace("./hpc ssh STACK controller -- ", _RUN))
             yield replace(alert, expression=expression, todo=todo)
 
 
 def dashboards(config: ClusterConfig) -> Iterator[Dashboard]:
-    """The dashboards, with panels of metrics that there are."""
-    there = metrics(config)
+    """Yield the dashboards, with the panels whose metrics exist."""
+    existing = metrics(config)
     for dashboard in DASHBOARDS:
         panels = (
-            replace(panel, queries=tuple(query for query in panel.queries if metrics_of(query[0]) <= there))
+            replace(panel, queries=tuple(query for query in panel.queries if metrics_of(query[0]) <= existing))
             for panel in dashboard.panels
         )
         if kept := tuple(panel for panel in panels if panel.queries):
@@ -186,17 +186,17 @@ def dashboards(config: ClusterConfig) -> Iterator[Dashboard]:
 
 
 def files(config: ClusterConfig) -> dict[str, str]:
-    """Grafana's dashboards by the name of their ConfigMap."""
+    """Return Grafana's dashboards as JSON, by the name of their ConfigMap."""
     return {
-        f"{config.name}-{one.name}": json.dumps(
-            grafana_dashboard(one, config.name, "VictoriaMetrics"), separators=(",", ":")
+        f"{config.name}-{dashboard.name}": json.dumps(
+            grafana_dashboard(dashboard, config.name, "VictoriaMetrics"), separators=(",", ":")
         )
-        for one in dashboards(config)
+        for dashboard in dashboards(config)
     }
 
 
 OPTIONAL = "scrape_interval scrape_timeout slurm_endpoints dcgm_fields dcgm_target dcgm_series".split()
-"""Values of charts that every cluster has, which are left out without `monitoring`."""
+"""Values of charts that every cluster has; they are left out without `monitoring`."""
 _META = "__meta_kubernetes_"
 _MORE_FIELDS = (
     ("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Clock of the memory (MHz)"),
@@ -207,26 +207,26 @@ _MORE_FIELDS = (
 
 
 def values(config: ClusterConfig) -> dict[str, Any]:
-    """What the templates of charts are filled with."""
-    wanted = config.monitoring
-    if wanted is None:
+    """Return the values for the templates of charts; none without `monitoring`."""
+    monitoring = config.monitoring
+    if monitoring is None:
         return {}
-    records = [{"record": name, "expr": text} for name, text in recorded(config, wanted.interval_seconds).items()]
-    group = {"interval": f"{wanted.interval_seconds}s"}
+    records = [{"record": name, "expr": text} for name, text in recorded(config, monitoring.interval_seconds).items()]
+    group = {"interval": f"{monitoring.interval_seconds}s"}
     secrets = {
         secret_placeholder(name): f"/etc/vm/secrets/{SECRET}/{name.removeprefix('hpc:')}"
-        for name in wanted.receivers.secrets
+        for name in monitoring.receivers.secrets
     }
     return {
-        "scrape_interval": f"{wanted.interval_seconds}s",
-        "scrape_timeout": f"{min(wanted.interval_seconds, 28)}s",
-        "retention": f"{wanted.retention_days}d",
-        "metrics_disk": f"{wanted.disk_gb}Gi",
+        "scrape_interval": f"{monitoring.interval_seconds}s",
+        "scrape_timeout": f"{min(monitoring.interval_seconds, 28)}s",
+        "retention": f"{monitoring.retention_days}d",
+        "metrics_disk": f"{monitoring.disk_gb}Gi",
         "rule_groups": [
             {"name": "hpc-records", **group, "rules": records},
-            *({**one, **group} for one in rules(alerts(config))["groups"]),
+            *({**row, **group} for row in rules(alerts(config))["groups"]),
         ],
-        "alertmanager": _with_files(alertmanager_config(wanted.receivers), secrets),
+        "alertmanager": _with_files(alertmanager_config(monitoring.receivers), secrets),
         "alert_secrets": [SECRET] if secrets else [],
         "dcgm_fields": "".join(f"{', '.join(field)}\n" for field in (*GPU_FIELDS, *_MORE_FIELDS)),
         "dcgm_target": [
@@ -237,7 +237,7 @@ def values(config: ClusterConfig) -> dict[str, Any]:
             {"sourceLabels": [f"{_META}node_label_slurm_nebius_ai_nodeset_name"], "targetLabel": "slurm_nodeset_name"},
         ],
         "dcgm_series": [
-            # The pod that has a GPU is the Slurm node.
+            # The Slurm node is named after the pod that has the GPU.
             {"sourceLabels": ["exported_pod"], "regex": "(.+)", "targetLabel": "instance"},
             {"action": "labeldrop", "regex": "UUID|pci_bus_id|DCGM_FI_.*|nvidia_com_gpu.*|prometheus"},
         ],
@@ -246,12 +246,15 @@ def values(config: ClusterConfig) -> dict[str, Any]:
 
 
 def _with_files(part: Any, secrets: dict[str, str]) -> Any:  # noqa: ANN401 - any YAML
-    """Alertmanager's configuration, where files stand in place of secrets: it has a key of its own for each."""
-    if isinstance(part, dict):
-        return {
-            f"{key}_file" if isinstance(value, str) and value in secrets else key: secrets[value]
-            if isinstance(value, str) and value in secrets
-            else _with_files(value, secrets)
-            for key, value in part.items()
-        }
-    return [_with_files(one, secrets) for one in part] if isinstance(part, list) else part
+    """Return Alertmanager's configuration with files in place of secrets, for which it has keys of their own."""
+    if isinstance(part, list):
+        return [_with_files(member, secrets) for member in part]
+    if not isinstance(part, dict):
+        return part
+    result: dict[str, Any] = {}
+    for key, value in part.items():
+        if isinstance(value, str) and value in secrets:
+            result[f"{key}_file"] = secrets[value]
+        else:
+            result[key] = _with_files(value, secrets)
+    return result

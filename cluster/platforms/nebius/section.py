@@ -1,4 +1,4 @@
-"""The section `nebius` of a stack file: where on Nebius, and what a cluster of pods has besides machines and Slurm."""
+"""The section `nebius` of a stack file: the place on Nebius, Kubernetes, Soperator, file systems and node groups."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -393,7 +393,7 @@ class Nebius(Section):
 
 
 def settings_of(config: ClusterConfig) -> Nebius:
-    """The section `nebius`. Raises ValueError for a configuration of another platform."""
+    """Return the section `nebius`. Raises ValueError for a configuration of another platform."""
     section = config.section(Nebius)
     if section is None:
         raise ValueError(f"{config.name}: the configuration has no section `nebius`")
@@ -401,22 +401,22 @@ def settings_of(config: ClusterConfig) -> Nebius:
 
 
 AUTO_LIMIT_GIB = 12 * 1024
-"""GiB of a jail from which on `auto` makes no backups (nebius-solutions-library, soperator, variables.tf)."""
+"""GiB of a jail from which on backups take too long: `auto` makes none (nebius-solutions-library, variables.tf)."""
 
 
 def backs_up(settings: Nebius) -> bool:
-    """Return whether there is a bucket for backups, and a schedule: as the stack file says, or by the jail's size."""
-    wanted, jail = settings.backups.enabled, settings.filesystems.jail
-    if wanted == "auto":
+    """Return whether the jail is backed up: as the stack file says, or by the jail's size."""
+    enabled, jail = settings.backups.enabled, settings.filesystems.jail
+    if enabled == "auto":
         return jail.spec is not None and jail.spec.size_gib < AUTO_LIMIT_GIB
-    return wanted
+    return enabled
 
 
 CONTROLLER_DISK_GIB = 128
 LOGIN_DISK_GIB = 256
-"""Logging in, compiling and container images fill a smaller one (nebius-solutions-library, variables.tf)."""
+"""Users' sessions, compilers and container images fill a smaller disk (nebius-solutions-library, variables.tf)."""
 CPU_DISK_GIB = 128
 GPU_DISK_GIB = 512
-"""Container images of several GB fill a smaller one, and Soperator drains the node then."""
+"""Container images of several GB fill a smaller disk, and Soperator then drains the node."""
 SMALLEST_DISK_GIB = 128
 """The smallest boot disk that leaves room for Kubernetes' own 48 GiB and for images."""

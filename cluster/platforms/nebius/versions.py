@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 LOOKED = "2026-09-23"
-"""Day of what ListControlPlaneVersions returned (nebius/api, mk8s/v1/cluster_service.proto). Driver presets:
+"""Date of the answer of ListControlPlaneVersions (nebius/api, mk8s/v1/cluster_service.proto). Driver presets:
 nebius-solutions-library, soperator/installations/example/driver_presets.tf."""
 KUBERNETES = "1.35"
-"""The newest but one: the newest has the fewest months of use."""
+"""The newest version but one, which has been in use for longer than the newest."""
 NEWEST_PRESET = "cuda13.0"
 
 
@@ -22,11 +22,11 @@ class KubernetesVersion:
 
     name: str
     deprecated: bool = False
-    """True if Nebius creates no clusters of it any more; those that are up stay."""
+    """True if Nebius creates no new clusters of it; existing ones stay."""
     end_of_life: str = ""
-    """Day from which Nebius upgrades clusters of it by itself, where it was given."""
+    """Date from which Nebius upgrades clusters of it by itself; empty if it is not known."""
     drivers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Presets of drivers, by platform; empty where they are not known."""
+    """Presets of drivers, by platform; empty if they are not known."""
 
 
 _HOPPER = ("gpu-l40s-a", "gpu-l40s-d", "gpu-h100-sxm", "gpu-h200-sxm")
@@ -62,7 +62,7 @@ _KUBERNETES_ROWS = (
 KUBERNETES_VERSIONS: Mapping[str, KubernetesVersion] = {row.name: row for row in _KUBERNETES_ROWS}
 """Oldest first."""
 PRESETS = ("cuda12", "cuda12.4", "cuda12.8", NEWEST_PRESET)
-"""Presets of drivers that are known; Nebius adds others."""
+"""The known presets of drivers; Nebius adds others."""
 _CUDA = ("12.9.0", "13.0.2")
 """Versions of CUDA that Soperator has images of jails and checks for (activeCheckImageTags of
 helm-soperator-activechecks, 4.1.0 to 4.1.7)."""
@@ -72,12 +72,12 @@ table 3)."""
 
 
 def creatable() -> list[str]:
-    """Versions that clusters are created of, oldest first."""
+    """Return the versions of new clusters, oldest first."""
     return [version.name for version in KUBERNETES_VERSIONS.values() if not version.deprecated]
 
 
 def cuda_of(driver: str) -> str:
-    """The version of CUDA of Soperator's images that runs with a preset of drivers, or a release of NVIDIA's driver."""
+    """Return the version of CUDA of Soperator's images for a preset of drivers, or a release of NVIDIA's driver."""
     major = driver.partition(".")[0]
     older = major == "cuda12" or (major.isdecimal() and int(major) < _CUDA_13_DRIVER)
     return _CUDA[0] if older else _CUDA[1]
@@ -86,10 +86,10 @@ def cuda_of(driver: str) -> str:
 Number = tuple[int, int, int]
 
 SOPERATOR = "4.1.7"
-"""The newest release, and the first without any fault below."""
+"""The newest release, and the first without the faults below."""
 FIRST = (4, 1, 4)
-"""The oldest version that is offered: the first of its series whose workers do not spoil GPU libraries in the jail when
-they start together (nebius/soperator, pull request 2703). This program follows the newest series and the next."""
+"""The oldest accepted version: the first of its series whose workers do not damage GPU libraries in the jail when they
+start together (nebius/soperator, pull request 2703). This program follows the newest series and the next."""
 
 
 RESUME_FAILS = (5, 0, 0)
@@ -99,27 +99,27 @@ RESUME_FAILS = (5, 0, 0)
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Versions of Soperator from one on, up to the next series: all in which they differ for this program."""
+    """Versions of Soperator from one on up to the next series, with all differences that matter to this program."""
 
     first: Number
     slurm: str
     """Version of Slurm in its images."""
     cert_manager: str
-    """Version of cert-manager that its makers install with it (helm/soperator-fluxcd/values.yaml): the newest patch."""
+    """Version of cert-manager of its own installation (helm/soperator-fluxcd/values.yaml): the newest patch."""
     cluster_name: str = ""
-    """The only name that a cluster can have; empty where it can have any."""
+    """The only name that a cluster can have; empty if it can have any."""
     scripts: str = "${cluster}-slurm-scripts"
     """ConfigMap of helm-slurm-cluster with Slurm's prolog and epilog."""
     gpu_checks: tuple[str, ...]
-    """Active checks of minutes, which every worker with GPUs runs alone. Without GPUs they would fail."""
+    """Active checks of minutes, which each worker with GPUs runs alone. They would fail without GPUs."""
     long_checks: tuple[str, ...]
     """The active checks of half an hour and more."""
     long_checks_enabled: bool = True
     """True if the chart's own values have them enabled."""
     prepull: str = ""
-    """The check that pulls the image of others, where there is one."""
+    """The check that pulls the image of other checks; empty if there is none."""
     counts_logins: str = ""
-    """The check that is given the number of login nodes, where there is one."""
+    """The check with the number of login nodes as an argument; empty if there is none."""
 
     @property
     def release(self) -> str:
@@ -174,32 +174,32 @@ FAULTS: Mapping[str, tuple[Number, str]] = {
         ),
     ),
 }
-"""Known faults by a short name: the first version without it (all before it that are offered have it), and what
-happens."""
+"""Known faults by a short name: the first version without the fault, and its effect. All older accepted versions have
+it."""
 
 
 def parse(version: str) -> Number:
-    """The three numbers of a version."""
+    """Parse a version into its three numbers."""
     major, minor, patch = map(int, version.split("."))
     return major, minor, patch
 
 
 def series(version: str) -> Series:
-    """Return what a version's images have in them; the first series for versions before all."""
+    """Return the series of a version; the first series for older versions."""
     number = parse(version)
     return next((row for row in reversed(SERIES) if row.first <= number), SERIES[0])
 
 
 def image_tag(version: str) -> str:
-    """Tag of a version's images."""
+    """Return the tag of a version's images."""
     return f"{version}-slurm{series(version).slurm}"
 
 
 def is_known(version: str) -> bool:
-    """Return whether it is a release of those that are known, or a later patch of one."""
+    """Return whether a version is a known release, or a later patch of one."""
     return parse(version)[:2] in KNOWN
 
 
 def faults(version: str) -> list[str]:
-    """Return what is known to go wrong with a version."""
+    """Return the effects of a version's known faults."""
     return [what for fixed, what in FAULTS.values() if parse(version) < fixed]

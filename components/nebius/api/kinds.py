@@ -1,8 +1,8 @@
-"""Kinds of resources of Nebius's API that a stack creates, as data: what of each replaces it, and when it is ready.
+"""Kinds of resources of Nebius's API that a stack creates: immutable fields, states and timeouts of each.
 
 Source: the API's own definitions (github.com/nebius/api, as the SDK 0.6.29 has them): `immutable` are the fields that
-they mark so, `ready` and `failed` are values of the kind's `status.state`. Timeouts are ours, several times what
-Nebius's own recipe for Soperator takes in all (about 40 minutes for 2 GPU nodes).
+they mark so, `ready` and `failed` are values of the kind's `status.state`. Timeouts are our own, several times the
+duration of Nebius's own recipe for Soperator (about 40 minutes for 2 GPU nodes).
 """
 
 from collections.abc import Mapping
@@ -20,41 +20,41 @@ class Kind:
     module: str
     """The package of the API below `nebius.api.nebius`, such as "mk8s.v1"."""
     listing: str
-    """The request that lists those of a parent."""
+    """The request that lists the objects of a parent."""
     list_method: str = "list"
     items: str = "items"
-    """The field of the listing's answer that has them."""
+    """The field of its answer that has the objects."""
     parent: str = "Project"
     """The kind of the object in `parent_id`."""
     immutable: tuple[str, ...] = ()
-    """Dotted paths in the spec; a change of one replaces the resource."""
+    """Dotted paths in the spec, whose change replaces the resource."""
     renamable: bool = True
     """True if an update may change `metadata.name`."""
     updatable: bool = True
     """True if the API has an update at all."""
     identity: tuple[str, ...] = ()
-    """Fields of the spec that identify it beside its parent, where the API gives it no unique name."""
+    """Fields of the spec that identify it beside its parent, if the API gives it no unique name."""
     input_only: tuple[str, ...] = ()
     """Names of fields of the spec that the API never returns, or marks as sensitive: the state keeps what was sent."""
     ready: frozenset[str] = frozenset()
-    """States in which it can be used; empty: the kind has no state, and is usable when its operation has ended."""
+    """States in which it can be used; empty if the kind has no state and can be used when its operation has ended."""
     failed: frozenset[str] = frozenset()
     """States that it does not leave by itself."""
     deleting: frozenset[str] = frozenset({"DELETING"})
-    """States in which it is as good as deleted."""
+    """States of a deleted object that the API still returns."""
     create_seconds: int = 10 * MINUTE
     update_seconds: int = 10 * MINUTE
     delete_seconds: int = 15 * MINUTE
-    """Time for a deletion, of what node groups use: as long as those may take to be deleted."""
+    """Timeout of a deletion; of what node groups use, as long as their deletion may take."""
     restorable: bool = False
     """True if the API keeps a deleted one, with its name, and can restore it (`undelete`)."""
     fresh_seconds: int = 0
-    """Time for which NOT_FOUND and PERMISSION_DENIED of a creation may mean that IAM does not have a new account or
-    group everywhere yet. The recipe waits up to 150 seconds before it makes a new account a member."""
+    """Time for which NOT_FOUND and PERMISSION_DENIED of a creation are retried, because IAM may not have a new account
+    or group everywhere yet. The recipe waits up to 150 seconds before it makes a new account a member."""
     holds_data: bool = False
-    """True if it may hold what can't be created again: one in a failed state is then left as it is."""
+    """True if it may hold data that can't be created again, so it is kept even in a failed state."""
     order: int = 0
-    """The order of deletion of a killed run's leftovers: lower numbers first."""
+    """The order in which a killed run's leftovers are deleted: lower numbers first."""
 
     @property
     def unique(self) -> bool:
@@ -68,7 +68,7 @@ _ROWS = (
     Kind(name="Network", module="vpc.v1", listing="ListNetworksRequest", ready=_READY, order=60),
     Kind(
         name="Subnet", module="vpc.v1", listing="ListSubnetsRequest", ready=_READY, order=50,
-        # The definitions do not mark it, and the API has no way to move a subnet.
+        # The definitions do not mark it as immutable, but the API can't move a subnet.
         immutable=("network_id",),
     ),
     Kind(
@@ -144,11 +144,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ROWS}
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of that name.
-
-    Raises ValueError, with the names that there are.
-    """
-    try:
-        return KINDS[name]
-    except KeyError:
-        raise ValueError(f"{name!r} is no kind of resource; allowed: {', '.join(sorted(KINDS))}") from None
+    """Return the kind of that name. Raises ValueError with the names that are allowed."""
+    if name not in KINDS:
+        raise ValueError(f"{name!r} is no kind of resource; allowed: {', '.join(sorted(KINDS))}")
+    return KINDS[name]

@@ -1,12 +1,12 @@
-"""Specs of the API as plain JSON, which stacks and states have: compared, and turned into messages of the SDK and back.
+"""Specs of the API as plain JSON, as stacks and states have them: comparison, and conversion to the SDK's messages.
 
-Comparing takes no SDK: a preview compares, and imports no client.
+A comparison needs no SDK, because a preview compares and imports no client.
 """
 
 import difflib
 import importlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -17,14 +17,14 @@ from components.nebius.api.kinds import Kind
 Message = Any
 """A message or a client of the SDK, or its JSON: a preview does not import the SDK's classes."""
 MAPS = frozenset({"labels", "set"})
-"""Fields that are maps: an empty one is the same as none, while an empty message is a choice."""
+"""Fields that are maps: an empty map is the same as none, while an empty message is a choice."""
 
 
 def canonical(value: Message) -> Message:
-    """A value in which equal settings are equal: no absent or default fields, whole numbers as int, lists in one order.
+    """Return a value in which equal settings are equal: without defaults, whole numbers as int, lists in one order.
 
-    64-bit integers are text in JSON, so a text of digits is compared as its number. An empty message is kept: it is
-    not the same as none.
+    64-bit integers are text in JSON, so a text of digits becomes its number. An empty message is kept, because it
+    differs from a missing one.
     """
     if isinstance(value, Mapping):
         fields = {str(name): canonical(member) for name, member in value.items()}
@@ -42,9 +42,9 @@ def canonical(value: Message) -> Message:
     return value
 
 
-def same(one: Message, other: Message) -> bool:
+def same(left: Message, right: Message) -> bool:
     """Return whether two specs have equal settings."""
-    return canonical({"": one}) == canonical({"": other})
+    return canonical({"": left}) == canonical({"": right})
 
 
 def value_at(spec: Message, path: str) -> Message:
@@ -59,59 +59,55 @@ def differing(olds: Message, news: Message, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if not same(value_at(olds, path), value_at(news, path))]
 
 
-def observed(wanted: Message, seen: Message, keep: Iterable[str] = ()) -> Message:
-    """The spec as it is now, of the fields that the stack sets: what the API filled in by itself is no difference.
+def observed(desired: Message, actual: Message, keep: Collection[str] = ()) -> Message:
+    """Return the actual spec, of the fields that the stack sets; fields that the API filled in are left out.
 
-    `keep` are names of fields that the API does not return: they stay as they are. Fields that agree keep the stack's
+    `keep` are names of fields that the API does not return, which stay as desired. Equal fields keep the stack's
     notation.
     """
-    if same(wanted, seen):
-        return wanted
-    if isinstance(wanted, Mapping) and isinstance(seen, Mapping):
-        kept = frozenset(keep)
+    if same(desired, actual):
+        return desired
+    if isinstance(desired, Mapping) and isinstance(actual, Mapping):
         return {
-            name: member if name in kept else observed(member, seen.get(name), kept) for name, member in wanted.items()
+            name: member if name in keep else observed(member, actual.get(name), keep)
+            for name, member in desired.items()
         }
-    if isinstance(wanted, (list, tuple)) and isinstance(seen, (list, tuple)) and len(wanted) == len(seen):
-        return _observed_items(wanted, list(seen))
-    return seen
+    if isinstance(desired, (list, tuple)) and isinstance(actual, (list, tuple)) and len(desired) == len(actual):
+        return _observed_items(desired, list(actual))
+    return actual
 
 
-def _observed_items(wanted: Sequence[Any], seen: list[Any]) -> list[Any]:
-    """Each item with the one that agrees with it, the rest in their order."""
-    result: list[Any] = [None] * len(wanted)
-    rest: list[int] = []
-    for index, one in enumerate(wanted):
-        match = next((other for other in seen if same(observed(one, other), one)), None)
+def _observed_items(desired: Sequence[Any], actual: list[Any]) -> list[Any]:
+    """Return the actual items: each in the place of the desired one that it agrees with, the others in their order."""
+    result: list[Any] = [None] * len(desired)
+    unmatched: list[int] = []
+    for index, item in enumerate(desired):
+        match = next((other for other in actual if same(observed(item, other), item)), None)
         if match is None:
-            rest.append(index)
+            unmatched.append(index)
         else:
-            seen.remove(match)
-            result[index] = one
-    for index, other in zip(rest, seen, strict=True):
-        result[index] = observed(wanted[index], other)
+            actual.remove(match)
+            result[index] = item
+    for index, other in zip(unmatched, actual, strict=True):
+        result[index] = observed(desired[index], other)
     return result
-
-
-_WHOLE = frozenset({"int64", "uint64", "sint64", "fixed64", "sfixed64"})
-"""Kinds of numbers that are text in JSON."""
 
 
 @cache
 def package(kind: Kind) -> ModuleType:
-    """The SDK's module with a kind's client and messages."""
+    """Import the SDK's module with a kind's client and messages."""
     return importlib.import_module(f"nebius.api.nebius.{kind.module}")
 
 
 def message_class(kind: Kind, name: str) -> Message:
-    """A message of a kind's package, such as `CreateSubnetRequest`."""
+    """Return the class of a message of a kind's package, such as `CreateSubnetRequest`."""
     return getattr(package(kind), name)
 
 
 def spec_message(kind: Kind, spec: Mapping[str, Message]) -> Message:
-    """The message of a spec in the API's JSON form.
+    """Return the message of a spec in the API's JSON form.
 
-    Raises NebiusError for a key that the API does not know, with its path and the nearest one, and for a value that
+    Raises NebiusError for a key that the API does not have, with its path and the nearest one, and for a value that
     does not fit.
     """
     cls = message_class(kind, f"{kind.name}Spec")
@@ -125,20 +121,20 @@ def spec_message(kind: Kind, spec: Mapping[str, Message]) -> Message:
 
 
 def plain(message: Message) -> dict[str, Message]:
-    """A message as JSON with snake_case names and 64-bit integers as int, without what the API marks as sensitive."""
+    """Return a message as JSON with snake_case names and 64-bit integers as int, without sensitive fields."""
     return _typed(type(message), full(message))
 
 
 def full(message: Message) -> dict[str, Message]:
-    """A message as JSON with snake_case names, with everything that was returned."""
+    """Return a message as JSON with snake_case names, sensitive fields included."""
     return json.loads(message.to_json(preserving_proto_field_name=True))
 
 
 def merged(base: Message, olds: Mapping[str, Message], news: Mapping[str, Message]) -> Message:
-    """The spec that an update sends: `base` as it was fetched, with the fields of `news`.
+    """Return the spec of an update: `base` as it was fetched, with the fields of `news`.
 
-    Fields that `olds` has and `news` has not are reset. All others stay as they are: an update resets every field that
-    it leaves at its default (header X-ResetMask), so it must start from what was fetched.
+    Fields that `olds` has and `news` lacks are reset. All others are kept: an update resets every field that it leaves
+    at its default (header X-ResetMask), so it must start from the fetched spec.
     """
     cls = type(base)
     return cls.from_json(json.dumps(_overlaid(cls, full(base), whole(olds), whole(news))))
@@ -158,46 +154,44 @@ def _overlaid(cls: Message, base: dict[str, Message], olds: Message, news: Mappi
             for other in _fields(cls).values():
                 if other.oneof == field.oneof and other.proto_name != name:
                     result.pop(other.proto_name, None)
-        before = olds.get(name) if isinstance(olds, Mapping) else None
-        result[name] = _overlaid_value(field, base.get(name), before, value)
+        old, fetched = olds.get(name) if isinstance(olds, Mapping) else None, base.get(name)
+        if isinstance(value, Mapping) and isinstance(fetched, Mapping) and field.message and not field.map:
+            result[name] = _overlaid(_class_of(field), dict(fetched), old, value)
+        elif isinstance(value, list) and isinstance(fetched, list):
+            result[name] = _overlaid_items(value, list(fetched))
+        else:
+            result[name] = value
     return result
 
 
-def _overlaid_value(field: Message, base: Message, olds: Message, news: Message) -> Message:
-    if isinstance(news, Mapping) and isinstance(base, Mapping) and field.message and not field.map:
-        return _overlaid(_class_of(field), dict(base), olds, news)
-    if isinstance(news, list) and isinstance(base, list):
-        return _kept_items(news, list(base))
-    return news
-
-
-def _kept_items(news: list[Any], base: list[Any]) -> list[Any]:
-    """The new items; one that agrees with an item that was fetched is that item, with what the API filled in."""
+def _overlaid_items(news: list[Any], base: list[Any]) -> list[Any]:
+    """Return the new items; those that agree with a fetched item have the fields that the API filled in."""
     result: list[Any] = []
     for item in news:
-        agreeing = next((row for row in base if same(observed(item, row), item)), None)
-        if agreeing is not None:
-            base.remove(agreeing)
-        result.append(item if agreeing is None else agreeing)
+        match = next((row for row in base if same(observed(item, row), item)), None)
+        if match is not None:
+            base.remove(match)
+        result.append(item if match is None else match)
     return result
 
 
 def _unknown(cls: Message, spec: Message, path: str) -> list[str]:
+    """Return a line for each key that a message does not have."""
     fields = _fields(cls)
     if isinstance(spec, list):
         return [line for index, item in enumerate(spec) for line in _unknown(cls, item, f"{path}[{index}]")]
     if not isinstance(spec, Mapping):
         return []
-    found: list[str] = []
+    lines: list[str] = []
     for name, value in spec.items():
         field = fields.get(name)
         if field is None:
             nearest = difflib.get_close_matches(name, fields, 1)
             hint = f"nearest: {nearest[0]}" if nearest else f"allowed: {', '.join(sorted(fields))}"
-            found.append(f"    {path}.{name} ({hint})")
+            lines.append(f"    {path}.{name} ({hint})")
         elif field.message and not field.map:
-            found += _unknown(_class_of(field), value, f"{path}.{name}")
-    return found
+            lines += _unknown(_class_of(field), value, f"{path}.{name}")
+    return lines
 
 
 def _typed(cls: Message, value: Message) -> Message:
@@ -206,13 +200,11 @@ def _typed(cls: Message, value: Message) -> Message:
     if not isinstance(value, dict):
         return value
     fields = _fields(cls)
-    result: dict[str, Any] = {}
-    for name, member in value.items():
-        field = fields.get(name)
-        if field is not None and (field.sensitive or field.credentials):
-            continue
-        result[name] = member if field is None else _typed_value(field, member)
-    return result
+    return {
+        name: _typed_value(fields[name], member) if name in fields else member
+        for name, member in value.items()
+        if name not in fields or not (fields[name].sensitive or fields[name].credentials)
+    }
 
 
 def _typed_value(field: Message, value: Message) -> Message:
@@ -220,7 +212,7 @@ def _typed_value(field: Message, value: Message) -> Message:
         return {key: _typed(_class_of(field), member) for key, member in value.items()} if field.message else value
     if field.message:
         return _typed(_class_of(field), value)
-    if field.codec.json_kind in _WHOLE:
+    if field.codec.json_kind in ("int64", "uint64", "sint64", "fixed64", "sfixed64"):  # they are text in JSON
         return [int(item) for item in value] if isinstance(value, list) else int(value)
     return value
 
@@ -234,7 +226,7 @@ def _class_of(field: Message) -> Message:
 
 
 def whole(value: Message) -> Message:
-    """Whole numbers as int: all numbers of a state are floating-point numbers."""
+    """Return a value with whole numbers as int, because all numbers of a state are floating-point numbers."""
     if isinstance(value, Mapping):
         return {str(name): whole(member) for name, member in value.items() if member is not None}
     if isinstance(value, (list, tuple)):

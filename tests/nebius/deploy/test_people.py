@@ -43,7 +43,7 @@ def refuse_busy(users):
     "system/users.py": """
 from note import note
 MANAGED = None
-def leaving(users):
+def removed_names(users):
     return {"sync", "daemon"} - {user["name"] for user in users}
 def converge(users, groups, with_homes):
     note("users", users, groups, str(MANAGED), with_homes)

@@ -12,8 +12,7 @@ from components.nebius import preflight
 from components.nebius.api import client
 from components.nebius.api.client import NebiusError
 from lab.nebius_api.faults import Fault
-from lab.nebius_api.identity import Place
-from lab.nebius_api.server import NebiusServer
+from lab.nebius_api.server import NebiusServer, Place
 from tests.cluster.nebius.clusters import FABRIC, gpus, nebius, settings
 
 TIB = 1 << 40

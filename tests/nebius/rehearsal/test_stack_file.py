@@ -5,7 +5,7 @@ import pytest
 from cluster.findings import ROOT
 from cluster.load import parse
 from cluster.slurm.files import render
-from lab.soperator.stack_file import section
+from lab.soperator.local_machines import local_section
 from lab.soperator.wanted import wanted
 
 H100 = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
@@ -35,7 +35,7 @@ def pods(*names):
 
 def local(found, nodesets, *names):
     """The configuration of the local stack, and what it can't have."""
-    made, lost = section(wanted(found, nodesets), pods(*names), cidr="10.78.0.0/20")
+    made, lost = local_section(wanted(found, nodesets), pods(*names), cidr="10.78.0.0/20")
     return parse({ROOT: made}), lost
 
 
