@@ -1,4 +1,4 @@
-"""Rehearsal of a stack on Nebius: its own program, against stand-ins for the cloud and for Soperator."""
+"""Rehearsal of a stack on Nebius: the stack's own program with stand-ins for the cloud and for Soperator."""
 
 import json
 import random
@@ -18,44 +18,44 @@ from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 from lab.nebius_supervisor import Place, Supervisor
 
 STAND_INS = Path(__file__).parent / "charts" / "repository"
-"""The charts, as small as they can be."""
+"""The smallest charts with the same releases, values and objects."""
 DEFINITIONS_BYTES = 3_500_000
-"""Of the definitions in helm-soperator 4.1.7, whose release record takes 952 KB of the 1 MiB of a Secret."""
+"""Size of the definitions in helm-soperator 4.1.7, whose release record has 952 KB of the 1 MiB of a Secret."""
 _DEFINITIONS = 6
 _TEXT = "{:.<880}\n"
-"""A description that compresses with its random beginning as well as those of Soperator do."""
-_ELSEWHERE = """
+"""A description whose random beginning makes it compress as well as those of Soperator."""
+_OTHER_NAMESPACE = """
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: extensive-check, namespace: %s}
 """
-"""An object of helm-soperator-activechecks that is in one namespace, whatever the release's is."""
+"""An object of helm-soperator-activechecks that has a namespace of its own, not the release's."""
 
 
 def write_charts(folder: Path, version: str) -> None:
-    """Write the charts that stand for those of a version, the same at each call."""
+    """Write the stand-ins for the charts of a version; each call writes the same."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
-        new = Path(made) / "new"
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+        new = Path(temporary) / "new"
         shutil.copytree(STAND_INS, new)
         for name in map("ballast{}".format, range(_DEFINITIONS)):
             file = new / "helm-soperator" / "crds" / f"{name}.yaml"
             file.write_text(definition(name, padding=DEFINITIONS_BYTES // _DEFINITIONS), encoding="utf-8")
         if only := versions.series(version).cluster_name:
             elsewhere = new / "helm-soperator-activechecks" / "templates" / "elsewhere.yaml"
-            elsewhere.write_text(_ELSEWHERE % only, encoding="utf-8")
+            elsewhere.write_text(_OTHER_NAMESPACE % only, encoding="utf-8")
         if folder.exists():
-            folder.rename(Path(made) / "old")
+            folder.rename(Path(temporary) / "old")
         new.rename(folder)
 
 
 def definition(name: str, *fields: str, padding: int = 0) -> str:
-    """A definition of a kind with these fields, and about so many bytes of others, as a text of YAML."""
+    """Return the definition of a kind as YAML, with these fields and about `padding` bytes of others."""
     words = random.Random(name)  # noqa: S311 - the same in each run
     texts = (_TEXT.format(words.randbytes(117).hex()) for _ in range(padding // 1000))
-    others = {f"pad{row}": {"type": "string", "description": text} for row, text in enumerate(texts)}
-    known = {field: {"type": "string"} for field in fields}
-    spec = {"type": "object", "properties": {**known, **others}}
+    padded = {f"pad{row}": {"type": "string", "description": text} for row, text in enumerate(texts)}
+    properties = {field: {"type": "string"} for field in fields} | padded
+    spec = {"type": "object", "properties": properties}
     document = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -79,28 +79,28 @@ def definition(name: str, *fields: str, padding: int = 0) -> str:
 
 
 AT_MOST = 4
-"""Nodes of each nodeset, by default."""
+"""Most nodes of each nodeset, by default."""
 _NOWHERE = "127.0.0.1:1"
-"""The API's address before the first start; a preview asks nobody."""
+"""The API's address before the first start, which a preview never uses."""
 
 
 def rehearse(config: ClusterConfig, request: Request) -> Rehearsal:
-    """The rehearsal of a stack."""
+    """Return the rehearsal of a stack."""
     return NebiusRehearsal(config, request)
 
 
 def resume(folder: Path, report: Report) -> None:
-    """Start what stood in at the last start and does not run any more, as after a reboot."""
+    """Start the processes of the last start that do not run any more, as after a reboot."""
     Supervisor(folder).resume(report)
 
 
 def remove(folder: Path, report: Report) -> None:
-    """End all that stands in, with the machines."""
+    """End all processes, and destroy the machines."""
     Supervisor(folder).remove(report)
 
 
 class NebiusRehearsal(Rehearsal):
-    """The stack itself, with another address of the API, another credential command and other charts."""
+    """A stack with another address of the API, another credential command and other charts."""
 
     def __init__(self, config: ClusterConfig, request: Request) -> None:
         section = config.section(Nebius)
@@ -122,8 +122,8 @@ class NebiusRehearsal(Rehearsal):
         written = request.folder / "charts"
         self._charts = written if written.exists() else STAND_INS
         self._counts = {
-            name: min(one.most, AT_MOST) if request.nodes is None else request.nodes
-            for name, one in config.nodesets.items()
+            name: min(nodeset.most, AT_MOST) if request.nodes is None else request.nodes
+            for name, nodeset in config.nodesets.items()
         }
         try:
             parse(self.settings())
@@ -132,23 +132,23 @@ class NebiusRehearsal(Rehearsal):
         self.stood_in = list(self._stood_in())
 
     def settings(self) -> Mapping[str, Any]:
-        """The stack's own, but for where and what stands in."""
+        """Return the stack's own settings, with the addresses and charts of the stand-ins."""
         given = self._config.model_dump(mode="json", exclude_unset=True)
         nebius = given["nebius"]
-        # Elastic nodes stay: Soperator's power programs are not there.
+        # Elastic nodes are always up, because there are no power programs of Soperator.
         own = {"count", "capacity", "idle"}
         nodesets = {
-            name: {key: value for key, value in one.items() if key not in own} | {"count": self._counts[name]}
-            for name, one in given["nodesets"].items()
+            name: {key: value for key, value in nodeset.items() if key not in own} | {"count": self._counts[name]}
+            for name, nodeset in given["nodesets"].items()
         }
-        # Receivers need secrets that are the stack's own.
-        metrics = {key: one for key, one in (given.get("monitoring") or {}).items() if key != "receivers"}
+        # Receivers need secrets of the stack.
+        metrics = {key: value for key, value in (given.get("monitoring") or {}).items() if key != "receivers"}
         return {
             ROOT: {
                 **given,
                 **({"monitoring": metrics} if self._config.monitoring else {}),
                 "nodesets": nodesets,
-                "partitions": {name: self._partition(name, one) for name, one in given["partitions"].items()},
+                "partitions": {name: self._partition(name, row) for name, row in given["partitions"].items()},
                 "nebius": {
                     **nebius,
                     "endpoint": self._endpoint,
@@ -160,7 +160,7 @@ class NebiusRehearsal(Rehearsal):
         }
 
     def start(self, report: Report) -> None:
-        """Start the processes that stand in, where they do not run."""
+        """Start the stand-ins that do not run."""
         require_host()
         section = self._nebius
         place = Place(tenant=section.tenant, project=section.project, region=section.region)
@@ -170,20 +170,20 @@ class NebiusRehearsal(Rehearsal):
         self._endpoint = self._supervisor.endpoint()
 
     def _partition(self, name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A partition, whose jobs can have no more nodes than there are."""
-        there = sum(self._counts[nodeset] for nodeset in set(self._config.partitions[name].nodesets))
-        limits = {key: min(given[key], there) for key in ("min_nodes", "max_nodes") if given.get(key) is not None}
+        """Return a partition whose limits of nodes are at most the number of its nodes."""
+        nodes = sum(self._counts[nodeset] for nodeset in set(self._config.partitions[name].nodesets))
+        limits = {key: min(given[key], nodes) for key in ("min_nodes", "max_nodes") if given.get(key) is not None}
         return {**given, **limits}
 
     def _stood_in(self) -> list[str]:
         lines = [
-            f"nodeset {name}: {self._counts[name]} of {one.most} nodes"
-            if self._counts[name] < one.most
-            else f"nodeset {name}: {self._counts[name]} nodes, where the stack has {one.most}"
-            for name, one in self._config.nodesets.items()
-            if self._counts[name] != one.most
+            f"nodeset {name}: {self._counts[name]} of {nodeset.most} nodes"
+            if self._counts[name] < nodeset.most
+            else f"nodeset {name}: {self._counts[name]} nodes, where the stack has {nodeset.most}"
+            for name, nodeset in self._config.nodesets.items()
+            if self._counts[name] != nodeset.most
         ]
-        elastic = [name for name, one in self._config.nodesets.items() if one.elastic]
+        elastic = [name for name, nodeset in self._config.nodesets.items() if nodeset.elastic]
         return [
             *lines,
             *(

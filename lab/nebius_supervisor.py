@@ -1,7 +1,7 @@
-"""All processes behind a rehearsal: Kubernetes' API, the Nebius API's stand-in, the kubelet and the operator.
+"""The processes of a rehearsal: Kubernetes' API, the stand-in of Nebius's API, the kubelet and the operator.
 
-They outlive the command that starts them. Everything that they have is in one folder: what does not run is started
-again with the same data, ports and tokens.
+They outlive the command that starts them. All their files are in one folder, so a process that ended is started again
+with the same data, port and token.
 """
 
 import json
@@ -25,9 +25,9 @@ ROOT = Path(__file__).parents[1]
 KUBELET = ROOT / "lab" / "kubelet"
 _ADDRESS = "127.0.0.1"
 _SECONDS = 1.0
-"""How long an operation of the Nebius API's stand-in takes."""
+"""Duration of an operation of the Nebius API's stand-in."""
 _RUN_ENDS_SECONDS = 180.0
-"""For a run of the operator's on the machines: it ends after the steps that have begun."""
+"""Timeout for the end of the operator's run on the machines, which completes the steps that have begun."""
 Report = Callable[[str], None]
 
 
@@ -51,7 +51,7 @@ class Supervisor:
 
     @property
     def machines(self) -> Path:
-        """Return what the operator keeps of the machines."""
+        """The folder of the operator's machines."""
         return self.folder / "machines"
 
     @property
@@ -60,7 +60,7 @@ class Supervisor:
         return self.folder / "credential.json"
 
     def endpoint(self) -> str:
-        """TOKEN@HOST:PORT of the Nebius API's stand-in, which takes no other token: its API creates as root."""
+        """Return TOKEN@HOST:PORT of the stand-in of Nebius's API; it accepts no other token, as it acts as root."""
         return f"{self._token.read_text()}@{_ADDRESS}:{self._ports()['nebius']}"
 
     @property
@@ -69,9 +69,9 @@ class Supervisor:
         return self.folder / "token"
 
     def start(self, place: Place, module: str, report: Report = lambda _text: None, *, machines: bool = True) -> Access:
-        """Start what does not run, and return how the Kubernetes API is reached. Raises HostError.
+        """Start the processes that do not run, and return the access to the Kubernetes API. Raises HostError.
 
-        `module` is what removes it (see components.rehearsal.Rehearsal).
+        `module` is the module that removes it (see components.rehearsal.Rehearsal).
         """
         paths = binaries.ensure(report)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ class Supervisor:
         return access
 
     def resume(self, report: Report = lambda _text: None) -> None:
-        """Start what does not run, as at the last start; nothing if there was none."""
+        """Start the processes that do not run, as at the last start; do nothing if there was none."""
         try:
             place = Place(**json.loads((self.folder / "place.json").read_text()))
             module = (self.folder / "module").read_text()
@@ -115,7 +115,7 @@ class Supervisor:
         self.start(place, module, report)
 
     def follow(self, *, cluster: bool) -> None:
-        """Have a Kubernetes API while there is a cluster: its objects end with it. Raises HostError."""
+        """Start the Kubernetes API if there is a cluster, else stop it and delete its objects. Raises HostError."""
         server = self._server(binaries.ensure())
         if cluster:
             server.start()
@@ -161,17 +161,17 @@ class Supervisor:
         return pki
 
     def _ports(self) -> dict[str, int]:
-        """Ports, chosen once."""
+        """Return the ports, which are chosen once."""
         file = self.folder / "ports.json"
         if file.exists():
             return json.loads(file.read_text())
-        found: dict[str, int] = {}
-        with socket.socket() as one, socket.socket() as other:
-            for name, probe in (("kubelet", one), ("nebius", other)):
+        ports: dict[str, int] = {}
+        with socket.socket() as first, socket.socket() as second:
+            for name, probe in (("kubelet", first), ("nebius", second)):
                 probe.bind((_ADDRESS, 0))
-                found[name] = probe.getsockname()[1]
-        write_atomically(file, json.dumps(found))
-        return found
+                ports[name] = probe.getsockname()[1]
+        write_atomically(file, json.dumps(ports))
+        return ports
 
     def _run(self, daemon: Daemon, command: Sequence[str]) -> None:
         if not daemon.alive():
@@ -193,7 +193,7 @@ class Supervisor:
                 env={**kept, "HPC_HOME": str(self.machines / "home")}, stdin=subprocess.DEVNULL, capture_output=True,
                 text=True, check=False,
             )  # fmt: skip
-            # The operator's own run was interrupted with it, and has the stack until it has ended.
+            # The operator's own run was interrupted with it, and has the lock of the stack until it ends.
             if not done.returncode or "stack machines is in use" not in done.stderr or time.monotonic() > end:
                 break
             time.sleep(1)
@@ -203,12 +203,12 @@ class Supervisor:
 
 
 def _program(name: str) -> list[str]:
-    """A stand-in as a program, from any folder."""
+    """Return the words that run a stand-in from any folder."""
     return ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", f"lab.{name}"]
 
 
 def _exec_credential(token: str) -> str:
-    """Return what kubectl's credential command prints (client.authentication.k8s.io/v1beta1)."""
+    """Return the output of a credential command for kubectl (client.authentication.k8s.io/v1beta1)."""
     return json.dumps(
         {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": {"token": token}}
     )

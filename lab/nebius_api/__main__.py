@@ -1,4 +1,4 @@
-"""`python -m lab.nebius_api --port PORT --state FILE`: the stand-in until it is ended."""
+"""`python -m lab.nebius_api --port PORT --state FILE`: runs the stand-in until a signal ends it."""
 
 import argparse
 import os
@@ -13,23 +13,23 @@ from lab.nebius_supervisor import Supervisor
 
 
 class KubernetesApi:
-    """Gives every mk8s cluster the endpoint and the certificate authority of one Kubernetes API on this machine."""
+    """An observer that gives all mk8s clusters the endpoint and the certificate authority of one Kubernetes API."""
 
     def __init__(self, endpoint: str, certificate_authority: str, supervisor: Supervisor | None = None) -> None:
         self._endpoint, self._ca, self._supervisor = endpoint, certificate_authority, supervisor
 
     def on_change(self, kind: str, obj: Mapping[str, Any]) -> None:
-        """A cluster's objects end with it, where the API is a rehearsal's."""
+        """Start a rehearsal's Kubernetes API with the cluster, and delete its objects with the cluster."""
         if kind == "Cluster" and self._supervisor is not None:
             self._supervisor.follow(cluster=not obj["deleted"])
 
     def status_of(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The control plane of a cluster that runs."""
+        """Return the control plane of a running cluster."""
         if kind != "Cluster" or obj["status"].get("state") != "RUNNING":
             return None
-        known = {"public_endpoint": self._endpoint}
+        endpoints = {"public_endpoint": self._endpoint}
         auth = {"cluster_ca_certificate": self._ca}
-        return {"control_plane": {**obj["status"]["control_plane"], "endpoints": known, "auth": auth}}
+        return {"control_plane": {**obj["status"]["control_plane"], "endpoints": endpoints, "auth": auth}}
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
         token=given.token_file.read_text().strip(),
     )  # fmt: skip
     server.faults.extend(given.fault)
-    # Neither an Event nor a queue: a signal that comes just before the wait for its lock begins does not end that wait.
+    # Neither an Event nor a queue: a signal just before the wait for their lock begins would not end the wait.
     signals, wake_up = os.pipe()
     os.set_blocking(wake_up, False)
     signal.set_wakeup_fd(wake_up)

@@ -1,4 +1,4 @@
-"""Errors of the API, as it refuses calls and as its operations fail; and faults that a test or a rehearsal asks for."""
+"""Errors of the API's calls and operations, and faults that a test or a rehearsal injects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,43 +17,43 @@ class RefusedError(Exception):
         super().__init__(f"{code}: {message}")
 
     def plain(self) -> dict[str, Any]:
-        """As JSON, for the state of an operation."""
+        """Return it as JSON, for the state of an operation."""
         return {"code": self.code, "message": self.message, "detail": self.detail}
 
 
 @dataclass
 class Fault:
-    """Something that goes wrong on purpose."""
+    """An injected fault."""
 
     kind: str = "*"
     """A name of `KINDS`, or a pattern such as "*"."""
     verb: str = "*"
     """create, get, list, update, delete, or poll (of an operation)."""
     mode: str = "refuse"
-    """`refuse` the call; or take it, and the operation will `fail` or `hang`; or do it, and `lose` the answer."""
+    """`refuse` the call; accept it and let the operation `fail` or `hang`; or execute it and `lose` the answer."""
     what: str = "internal_error"
     """A name of `ERRORS`."""
     name: str = "*"
     """Pattern of the object's name or id."""
     count: int | None = 1
-    """The number of times; None: always."""
+    """The number of calls that it still affects; None: all."""
 
     def hits(self, kind: str, verb: str, name: str) -> bool:
-        """Return whether it applies to this call."""
+        """Return whether it affects this call."""
         if self.count == 0:
             return False
         rules = ((kind, self.kind), (verb, self.verb), (name, self.name))
         return all(fnmatchcase(value, pattern) for value, pattern in rules)
 
     def error(self, kind: str, id_: str) -> RefusedError:
-        """The error that it stands for."""
+        """Return the error of the fault."""
         return refusal(self.what, kind, id_)
 
 
 def parse(text: str) -> Fault:
-    """A fault from a command line: KIND:VERB:MODE:WHAT[:NAME[:COUNT]].
+    """Parse a fault of a command line: KIND:VERB:MODE:WHAT[:NAME[:COUNT]].
 
-    Raises ValueError with what is allowed.
+    Raises ValueError with the allowed values.
     """
     parts = text.split(":")
     if len(parts) < 4 or parts[2] not in MODES or parts[3] not in ERRORS:
@@ -65,19 +65,19 @@ def parse(text: str) -> Fault:
 
 
 def refusal(what: str, kind: str, id_: str = "", message: str = "") -> RefusedError:
-    """The error of that name about an object."""
+    """Return the error of that name about an object."""
     code, detail, text = ERRORS[what]
     return RefusedError(code, message or text, None if detail is None else {"service": kind, **_filled(detail, id_)})
 
 
 def bad_request(field: str, message: str) -> RefusedError:
-    """A field of the request that is refused."""
+    """Return the error about a field of a request."""
     violations = [{"field": field, "message": message}]
     return RefusedError("INVALID_ARGUMENT", "invalid argument", {"bad_request": {"violations": violations}})
 
 
 def in_use(id_: str, by: str) -> RefusedError:
-    """A deletion of what something else needs."""
+    """Return the error about a deletion of an object that another one uses."""
     detail = {"bad_resource_state": {"resource_id": id_, "message": f"it is used by {by}"}}
     return RefusedError("FAILED_PRECONDITION", f"{id_} is in use", detail)
 
@@ -132,4 +132,4 @@ ERRORS: Mapping[str, tuple[str, Mapping[str, Any] | None, str]] = {
     "unavailable": ("UNAVAILABLE", None, "the service is unavailable"),
     "unauthenticated": ("UNAUTHENTICATED", None, "the token has expired"),
 }  # fmt: skip
-"""By the name of the detail: code, detail and message. The last two have no detail, as the API's."""
+"""Code, detail and message by the name of the detail. The last two have no detail, as in the API."""

@@ -1,4 +1,7 @@
-"""Methods of the API on objects of every kind: create, get, list, update, delete, and what operations do in the end."""
+"""Methods of the API on objects of every kind, the effects of operations, and what the API refuses.
+
+Refusals are facts of the API's definitions (comments of the fields) and of Nebius's recipe for Soperator.
+"""
 
 import hashlib
 import json
@@ -18,21 +21,21 @@ HEADER = "x-resetmask"
 
 
 def parse(text: str) -> Any:  # noqa: ANN401
-    """The mask of a header, or None."""
+    """Parse the mask of a header; None if it is empty."""
     from nebius.base.fieldmask import Mask
 
     return Mask.unmarshal(text) if text else None
 
 
 def part(mask: Any, name: str) -> Any | None:  # noqa: ANN401
-    """Return what a mask says of a field, or None if it does not name it."""
+    """Return the part of a mask for a field; None if the mask does not name it."""
     if mask is None:
         return None
     return next((inner for key, inner in mask.field_parts.items() if str(key) == name), mask.any)
 
 
 def updated(cls: Any, old: Mapping[str, Any], given: Mapping[str, Any], mask: Any) -> dict[str, Any]:  # noqa: ANN401
-    """The JSON of a message of that class after an update with `given`."""
+    """Return the JSON of a message of that class after an update with `given`."""
     fields = {field.proto_name: field for field in cls.__FIELDS__}
     result = dict(old)
     for name, field in fields.items():
@@ -69,30 +72,30 @@ DEFAULT_PAGE = 100
 
 
 class Observer(Protocol):
-    """A part of the stand-in cloud: it is given changes, and may decide what a status has."""
+    """A part of the stand-in that is called at changes, and may replace fields of a status."""
 
     def on_change(self, kind: str, obj: Mapping[str, Any]) -> None:
-        """Called after every change, with metadata, spec and status as JSON; `deleted` is true when it is gone."""
+        """Handle a change of an object: metadata, spec and status as JSON; `deleted` is true if it is gone."""
 
     def status_of(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Fields of the status in place of the stand-in's own, such as a cluster's endpoint; None: none."""
+        """Return fields of the status that replace the stand-in's own, such as a cluster's endpoint, if any."""
 
 
 class Methods:
-    """The methods. Callers hold the server's lock."""
+    """The methods of the API. Callers hold the server's lock."""
 
     def __init__(self, store: Store, seconds: Callable[[str, str], float], faults: list[Fault]) -> None:
         self.store, self.seconds, self.faults = store, seconds, faults
         self.observer: Observer | None = None
 
     def create(self, kind: Kind, request: Mapping[str, Any], key: str) -> dict[str, Any]:
-        """Start a creation. A key that was used starts nothing."""
+        """Start a creation and return its operation. A key that was used returns the operation of its first use."""
         digest = hashlib.sha256(json.dumps([kind.name, request], sort_keys=True).encode()).hexdigest()
         if key in self.store.keys:
-            known = self.store.keys[key]
-            if known["digest"] != digest:
+            first_use = self.store.keys[key]
+            if first_use["digest"] != digest:
                 raise bad_request("x-idempotency-key", "was used for another request")
-            return self.store.operations[known["operation"]]
+            return self.store.operations[first_use["operation"]]
         given, spec = dict(request.get("metadata", {})), dict(request.get("spec", {}))
         check_create(self.store, kind, given, spec)
         creating = status.STATES.get(kind.name, ("", "", ""))[0]
@@ -103,10 +106,10 @@ class Methods:
         return operation
 
     def update(self, kind: Kind, request: Mapping[str, Any], mask: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Start an update, with the header's mask."""
+        """Start an update with the header's mask, and return its operation."""
         given = request.get("metadata", {})
         row = self._row(kind, given.get("id", ""))
-        self._free(kind, row)
+        self._refuse_if_busy(kind, row)
         if given.get("resource_version", "0") not in ("0", row["metadata"]["resource_version"]):
             raise refusal("resource_conflict", kind.name, row["metadata"]["id"])
         cls = message_class(kind, f"{kind.name}Spec")
@@ -122,44 +125,44 @@ class Methods:
         return self._start(kind, row, "update")
 
     def delete(self, kind: Kind, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Start a deletion."""
+        """Start a deletion, and return its operation."""
         row = self._row(kind, request.get("id", ""))
-        self._free(kind, row)
+        self._refuse_if_busy(kind, row)
         check_delete(self.store, row)
         row["state"] = status.STATES.get(kind.name, ("", "", ""))[2]
         self._touch(row)
         return self._start(kind, row, "delete")
 
     def undelete(self, kind: Kind, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Start to restore a bucket that is kept after its deletion."""
+        """Start to restore a bucket that is kept after its deletion, and return the operation."""
         row = self._row(kind, request.get("id", ""))
-        self._free(kind, row)
+        self._refuse_if_busy(kind, row)
         return self._start(kind, row, "undelete")
 
     def get(self, kind: Kind, id_: str) -> dict[str, Any]:
-        """The JSON of an object."""
+        """Return the JSON of an object."""
         return self.shown(self._row(kind, id_))
 
     def listing(self, kind: Kind, request: Mapping[str, Any], rows: list[dict[str, Any]] | None = None) -> Any:  # noqa: ANN401
-        """A page of the objects of a parent."""
-        found = list(self.store.of(kind.name, request.get("parent_id", ""))) if rows is None else rows
+        """Return a page of the objects of a parent."""
+        every = list(self.store.of(kind.name, request.get("parent_id", ""))) if rows is None else rows
         start = int(request.get("page_token") or 0)
         end = start + int(request.get("page_size") or DEFAULT_PAGE)
-        token = {"next_page_token": str(end)} if end < len(found) else {}
-        return {kind.items: [self.shown(row) for row in found[start:end]], **token}
+        token = {"next_page_token": str(end)} if end < len(every) else {}
+        return {kind.items: [self.shown(row) for row in every[start:end]], **token}
 
     def shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """An object's JSON, without what the API does not return."""
+        """Return an object's JSON without fields that the API does not return."""
         kind = KINDS[row["kind"]]
         hidden = {"values", "set"} if kind.name == "K8sRelease" else set[str]()
         spec = {name: value for name, value in row["spec"].items() if name not in hidden}
         own = status.status(self.store, row)
         shown = {"metadata": row["metadata"], "spec": spec, "status": own}
-        said = self.observer.status_of(kind.name, shown) if self.observer is not None else None
-        return {**shown, "status": {**own, **said}} if said else shown
+        replaced = self.observer.status_of(kind.name, shown) if self.observer is not None else None
+        return {**shown, "status": {**own, **(replaced or {})}}
 
     def settle(self) -> None:
-        """End the operations whose time has come."""
+        """End the operations whose duration has passed."""
         now = time.time()
         for operation in list(self.store.operations.values()):
             seconds = operation["seconds"]
@@ -169,7 +172,7 @@ class Methods:
                 self.store.save()
 
     def seed(self, kind: str, parent: str, name: str, spec: Mapping[str, Any], id_: str = "") -> str:
-        """Add an object that exists before any stack; its id."""
+        """Add an object that exists before any stack, and return its id."""
         state = status.STATES.get(kind, ("", "", ""))[1]
         row = self.store.add(kind, {"parent_id": parent, "name": name}, dict(spec), state)
         if id_:
@@ -191,7 +194,7 @@ class Methods:
         return operation
 
     def fault(self, modes: tuple[str, ...], kind: str, verb: str, *names: str) -> Fault | None:
-        """The first fault of those modes for a call, which counts as used."""
+        """Return the first fault of those modes that affects a call, and count the call."""
         for fault in self.faults:
             if fault.mode in modes and any(fault.hits(kind, verb, name) for name in names or ("",)):
                 fault.count = None if fault.count is None else fault.count - 1
@@ -219,10 +222,9 @@ class Methods:
         self._announce(row)
 
     def _remove(self, row: dict[str, Any]) -> None:
-        gone = [row, *(self.store.objects[id_] for id_ in dependents(self.store, row))]
-        for one in gone:
-            self.store.objects.pop(one["metadata"]["id"], None)
-            self._announce(one, deleted=True)
+        for deleted in [row, *(self.store.objects[id_] for id_ in dependents(self.store, row))]:
+            self.store.objects.pop(deleted["metadata"]["id"], None)
+            self._announce(deleted, deleted=True)
 
     def _row(self, kind: Kind, id_: str) -> dict[str, Any]:
         row = self.store.objects.get(id_)
@@ -230,7 +232,7 @@ class Methods:
             raise refusal("resource_not_found", kind.name, id_)
         return row
 
-    def _free(self, kind: Kind, row: Mapping[str, Any]) -> None:
+    def _refuse_if_busy(self, kind: Kind, row: Mapping[str, Any]) -> None:
         id_ = row["metadata"]["id"]
         if (other := self.store.under_way(id_)) is not None:
             raised = refusal("operation_conflict", kind.name, id_)
@@ -254,7 +256,7 @@ PODS = range(8, 257)
 BLOCK_SIZES = frozenset(4096 << shift for shift in range(6))
 """Block sizes of a filesystem: powers of two, 4 KiB to 128 KiB."""
 ROUND_GIB = 93
-"""Sizes of these types of disks are multiples of it."""
+"""Sizes of disks of ROUND_TYPES are multiples of it."""
 ROUND_TYPES = frozenset({"NETWORK_SSD_IO_M3", "NETWORK_SSD_NON_REPLICATED"})
 
 Refusals = Iterator[RefusedError]
@@ -265,8 +267,8 @@ def check_create(store: Store, kind: Kind, metadata: Mapping[str, Any], spec: Ma
     name, parent = metadata.get("name", ""), metadata.get("parent_id", "")
     if not parent:
         raise bad_request("metadata.parent_id", "must be set")
-    known = store.objects.get(parent, {}).get("kind")
-    if kind.parent in ("Cluster", "Group") and known != kind.parent:
+    parent_kind = store.objects.get(parent, {}).get("kind")
+    if kind.parent in ("Cluster", "Group") and parent_kind != kind.parent:
         raise refusal("resource_not_found", kind.name, parent)
     if kind.unique and not name:
         raise bad_request("metadata.name", "must be set")
@@ -283,10 +285,10 @@ def check_create(store: Store, kind: Kind, metadata: Mapping[str, Any], spec: Ma
 
 def check_spec(store: Store, kind: Kind, spec: Mapping[str, Any]) -> None:
     """Raise the first reason for which a spec is refused."""
-    for path, wanted in _REFERENCES.get(kind.name, ()):
+    for path, referenced in _REFERENCES.get(kind.name, ()):
         for id_ in _ids(spec, path.split(".")):
-            if id_ not in store.objects or store.objects[id_]["kind"] != wanted:
-                raise refusal("resource_not_found", wanted, id_)
+            if id_ not in store.objects or store.objects[id_]["kind"] != referenced:
+                raise refusal("resource_not_found", referenced, id_)
     for refused in _SPECS.get(kind.name, lambda _spec: iter(()))(spec):
         raise refused
 
@@ -311,14 +313,14 @@ def check_delete(store: Store, row: Mapping[str, Any]) -> None:
             continue
         parent = other["kind"] == "NodeGroup" and other["metadata"].get("parent_id") == id_
         paths = (path.split(".") for path, kind in _REFERENCES.get(other["kind"], ()) if kind == row["kind"])
-        # A membership or a key ends with its account, a release with its cluster.
+        # A membership or a key is deleted with its account, a release with its cluster.
         holds = other["kind"] not in ("GroupMembership", "AccessKey", "K8sRelease")
         if parent or (holds and any(id_ in _ids(other["spec"], path) for path in paths)):
             raise in_use(id_, f"{other['kind']} {other['metadata']['id']}")
 
 
 def dependents(store: Store, row: Mapping[str, Any]) -> Iterator[str]:
-    """Ids of what ends with an object."""
+    """Yield the ids of objects that are deleted with an object."""
     id_ = row["metadata"]["id"]
     for other in list(store.objects.values()):
         if other["kind"] in ("GroupMembership", "AccessPermit") and other["metadata"].get("parent_id") == id_:
@@ -331,8 +333,8 @@ def dependents(store: Store, row: Mapping[str, Any]) -> Iterator[str]:
 
 def _ids(value: Any, path: list[str]) -> Iterator[str]:  # noqa: ANN401
     if isinstance(value, list):
-        for one in value:
-            yield from _ids(one, path)
+        for member in value:
+            yield from _ids(member, path)
     elif not path:
         if value:
             yield str(value)
@@ -353,10 +355,10 @@ def _node_group(spec: Mapping[str, Any]) -> Refusals:
     if platform not in PLATFORMS:
         yield bad_request("spec.template.resources.platform", f"there is no platform {platform!r}")
         return
-    known = next((row for row in PLATFORMS[platform].presets if row.name == preset), None)
-    if known is None:
+    row = next((row for row in PLATFORMS[platform].presets if row.name == preset), None)
+    if row is None:
         yield bad_request("spec.template.resources.preset", f"{platform} has no preset {preset!r}")
-    elif template.get("gpu_cluster") and not known.clusterable:
+    elif template.get("gpu_cluster") and not row.clusterable:
         yield bad_request("spec.template.gpu_cluster", f"nodes of the preset {preset} can't join a GPU cluster")
     disk = template.get("boot_disk", {})
     if disk and size_bytes(disk) < LEAST_BOOT_DISK_GIB << 30:

@@ -1,4 +1,4 @@
-"""The stand-in as a gRPC server: paths, credentials, errors and operations as the API has them."""
+"""The stand-in as a gRPC server: paths, credentials, errors and operations, and what exists before any stack."""
 
 import importlib
 import json
@@ -26,12 +26,12 @@ from lab.nebius_api.methods import HEADER, Methods, Observer, parse
 from lab.nebius_api.status import Store, moment
 
 GROUPS = ("admins", "auditors", "editors", "viewers")
-"""Groups that every tenant has."""
+"""The groups of every tenant."""
 
 
 @dataclass
 class Place:
-    """The place of the stand-in."""
+    """Tenant, region, quotas and versions of the stand-in."""
 
     tenant: str = "tenant-e00rehearsal"
     region: str = "eu-north1"
@@ -42,18 +42,18 @@ class Place:
     advice: tuple[Mapping[str, Any], ...] = ()
     """Rows of ResourceAdvice as JSON."""
     deprecated: tuple[str, ...] = tuple(version.name for version in KUBERNETES_VERSIONS.values() if version.deprecated)
-    """Versions of Kubernetes that no cluster is created of any more."""
+    """Versions of Kubernetes of which no new cluster is created."""
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Presets of drivers of a platform's node images, in place of those of the catalog."""
+    """Presets of drivers of node images by platform, in place of those of the catalog."""
 
     def answer(self, method: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The JSON that answers a method such as `ProfileService/Get`; None: not one of these."""
+        """Return the answer of a method such as `ProfileService/Get` as JSON; None for other methods."""
         return None if method not in _METHODS else _METHODS[method](self, request)
 
 
 def _profile(_place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
-    known = {"metadata": {"id": "serviceaccount-e00rehearsal", "name": "rehearsal"}, "spec": {}}
-    return {"service_account_profile": {"info": known}}
+    info = {"metadata": {"id": "serviceaccount-e00rehearsal", "name": "rehearsal"}, "spec": {}}
+    return {"service_account_profile": {"info": info}}
 
 
 def _quotas(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,13 +91,13 @@ def _versions(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _images(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Images of both systems with and without drivers, of the version alone: the real one has earlier ones besides."""
+    """Return images of both systems with and without drivers, of this version; the API has earlier versions as well."""
     version, platform = request.get("cluster_kubernetes_version", ""), request.get("platform", "")
     if version not in KUBERNETES_VERSIONS:
         raise bad_request("cluster_kubernetes_version", f"there is no version {version!r}")
     presets = place.images.get(platform, KUBERNETES_VERSIONS[version].drivers.get(platform, ()))
-    known = PLATFORMS.get(platform)
-    if known and known.gpu and not presets:
+    row = PLATFORMS.get(platform)
+    if row and row.gpu and not presets:
         presets = ("cuda12.8", "cuda13.0")
     items = [
         {"os": system, "drivers_preset": preset, "compatible_platforms": [platform]}
@@ -117,16 +117,16 @@ SERVICES = (
     "quotas.v1:QuotaAllowanceServiceClient", "capacity.v1:ResourceAdviceServiceClient",
     "common.v1:OperationServiceClient",
 )  # fmt: skip
-"""Clients of the services that are not of a kind: the package below `nebius.api.nebius`, and the class."""
+"""Clients of services without a kind: the package below `nebius.api.nebius`, and the class."""
 
 
 TICK_SECONDS = 0.1
 CALLS = 20_000
-"""How many calls are remembered."""
+"""Number of calls that are kept."""
 
 
 class Call(NamedTuple):
-    """A call that the server took."""
+    """A call that the server received."""
 
     method: str
     """Such as "nebius.vpc.v1.NetworkService/Create"."""
@@ -151,8 +151,7 @@ class NebiusServer(grpc.GenericRpcHandler):
         seconds_of: Mapping[str, float] | None = None, place: Place | None = None,
         observer: Observer | None = None, token: str = "",
     ) -> None:  # fmt: skip
-        """`seconds`: how long an operation takes; `seconds_of`: by kind. `token`: the one that calls must have; any
-        without."""
+        """`seconds`: duration of an operation; `seconds_of`: by kind. `token`: the accepted one; any if it is empty."""
         self._token = token
         self.lock = threading.RLock()
         self.store = Store(state)
@@ -160,14 +159,14 @@ class NebiusServer(grpc.GenericRpcHandler):
         self.place = place or Place()
         self.calls: deque[Call] = deque(maxlen=CALLS)
         self.after: Callable[[int, Call], None] = lambda _number, _call: None
-        """Called when a call was done and before it is answered, with its number since the start."""
+        """Is called after a call was executed and before it is answered, with its number since the start."""
         self.taken = 0
         times = dict(seconds_of or {})
         self.methods = Methods(self.store, lambda kind, _verb: times.get(kind, seconds), self.faults)
         self.methods.observer = observer
         self._routes = _routes()
         self._stop = threading.Event()
-        # Clients that wait for long ping; gRPC's default is to end the connection for that.
+        # Clients that wait for long send pings; by default gRPC ends their connection.
         options = [("grpc.so_reuseport", 0), ("grpc.http2.max_ping_strikes", 0)]
         self._server = grpc.server(futures.ThreadPoolExecutor(16), options=options)
         self._server.add_generic_rpc_handlers((self,))
@@ -177,16 +176,16 @@ class NebiusServer(grpc.GenericRpcHandler):
 
     @property
     def endpoint(self) -> str:
-        """As `nebius.endpoint` has it: [TOKEN@]HOST:PORT."""
+        """The value of `nebius.endpoint`: [TOKEN@]HOST:PORT."""
         return f"{self._token}@127.0.0.1:{self.port}" if self._token else f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Take calls."""
+        """Accept calls."""
         self._server.start()
         threading.Thread(target=self._tick, daemon=True).start()
 
     def stop(self) -> None:
-        """End; the file has everything."""
+        """Stop the server, and write the file."""
         self._stop.set()
         self._server.stop(0.2).wait(5)
         with self.lock:
@@ -200,7 +199,7 @@ class NebiusServer(grpc.GenericRpcHandler):
         self.stop()
 
     def service(self, handler_call_details: Any) -> Any:  # noqa: ANN401
-        """The handler of one call (grpc.GenericRpcHandler)."""
+        """Return the handler of one call (grpc.GenericRpcHandler)."""
         route = self._routes.get(handler_call_details.method.lstrip("/"))
         headers = {str(name): str(value) for name, value in handler_call_details.invocation_metadata}
         if route is None:
@@ -223,23 +222,23 @@ class NebiusServer(grpc.GenericRpcHandler):
                 self.calls.append(call)
                 context.send_initial_metadata((("x-request-id", request_id), ("x-trace-id", f"trace-{self.taken}")))
                 self.methods.settle()
-                known, refused = self._do(route, request, headers)
+                reply, refused = self._execute(route, request, headers)
                 if route.method in _CHANGING:
                     self.store.save()
             self.after(number, call)
             if refused is not None:
                 raise refused
-            return route.answer.from_json(json.dumps(known)).SerializeToString()
+            return route.answer.from_json(json.dumps(reply)).SerializeToString()
         except RefusedError as error:
             packed = _status(error)
             context.set_trailing_metadata((("grpc-status-details-bin", packed.SerializeToString()),))
             context.abort(getattr(grpc.StatusCode, error.code), error.message)
             raise AssertionError from error
 
-    def _do(
+    def _execute(
         self, route: _Route, request: Mapping[str, Any], headers: Mapping[str, str]
     ) -> tuple[dict[str, Any], RefusedError | None]:
-        """The JSON of the answer, and the error in its place if the answer is to be lost."""
+        """Execute a call; return the JSON of the answer, and the error in its place if a fault loses the answer."""
         name = _name(request)
         kind = route.kind.name if route.kind else route.service.rpartition(".")[2]
         verb = "poll" if kind == "OperationService" else _VERBS.get(route.method, route.method.lower())
@@ -249,13 +248,13 @@ class NebiusServer(grpc.GenericRpcHandler):
         if (fault := self.methods.fault(("refuse",), kind, verb, *name)) is not None:
             raise fault.error(kind, next(iter(name), ""))
         lost = self.methods.fault(("lose",), kind, verb, *name)
-        known = self._known(route, request, headers)
-        return known, None if lost is None else refusal("unavailable", kind)
+        reply = self._reply(route, request, headers)
+        return reply, None if lost is None else refusal("unavailable", kind)
 
-    def _known(self, route: _Route, request: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+    def _reply(self, route: _Route, request: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
         short = f"{route.service.rpartition('.')[2]}/{route.method}"
-        if (found := self.place.answer(short, request)) is not None:
-            return found
+        if (reply := self.place.answer(short, request)) is not None:
+            return reply
         if short == "OperationService/Get":
             if request.get("id") not in self.store.operations:
                 raise refusal("resource_not_found", "Operation", str(request.get("id")))
@@ -294,7 +293,7 @@ class NebiusServer(grpc.GenericRpcHandler):
         return [row for row in self.store.of("AccessKey") if row["spec"].get("account") == request.get("account")]
 
     def _seed(self, request: Mapping[str, Any]) -> None:
-        """A project has a network and a subnet from the start, a tenant its groups."""
+        """Add the network and the subnet of a new project, or the groups of a new tenant."""
         parent = request.get("parent_id") or request.get("metadata", {}).get("parent_id", "")
         if parent in self.store.seeded or not parent.startswith(("project-", "tenant-")):
             return
@@ -335,7 +334,7 @@ _VERBS = {"ListMembers": "list", "ListByAccount": "list"}
 
 
 def _name(request: Mapping[str, Any]) -> list[str]:
-    """Names by which a fault can mean the object of a request."""
+    """Return the names and ids of a request's object, which faults match."""
     metadata = request.get("metadata", {})
     return [
         str(part) for part in (metadata.get("name"), metadata.get("id"), request.get("id"), request.get("name")) if part
@@ -343,7 +342,7 @@ def _name(request: Mapping[str, Any]) -> list[str]:
 
 
 def _packed(message: Any) -> Any:  # noqa: ANN401
-    """A message as google.protobuf.Any."""
+    """Return a message as google.protobuf.Any."""
     return type(message).__REGISTRY__.pack_any(message)
 
 
@@ -353,7 +352,7 @@ def _status(error: RefusedError) -> Any:  # noqa: ANN401
 
 
 def _routes() -> dict[str, _Route]:
-    """By the path of a method: its messages, and its kind."""
+    """Return the messages and the kind of each method, by its path."""
     clients: list[tuple[Any, Kind | None]] = [
         (message_class(kind, f"{kind.name}ServiceClient"), kind) for kind in KINDS.values()
     ]

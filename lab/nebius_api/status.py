@@ -1,4 +1,4 @@
-"""The status of objects, which the API makes up by itself."""
+"""The store of the stand-in's objects, and the status of each."""
 
 import hashlib
 import json
@@ -18,11 +18,11 @@ PREFIXES = {
     "Group": "group", "AccessPermit": "accesspermit", "AccessKey": "accesskey",
     "Bucket": "storagebucket", "Operation": "operation",
 }  # fmt: skip
-"""Beginnings of ids, as Nebius's recipe checks them; of kinds that it does not check, the kind's name."""
+"""Prefixes of ids that Nebius's recipe checks; for other kinds the kind's name."""
 
 
 def moment(seconds: float) -> str:
-    """A time in RFC 3339."""
+    """Return a time in RFC 3339."""
     return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -32,43 +32,41 @@ class Store:
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self.objects: dict[str, dict[str, Any]] = {}
-        """By id: kind, state, created, and the JSON of metadata and spec; `facts` are of the kind."""
+        """Objects by id: kind, state, and the JSON of metadata and spec; `facts` depend on the kind."""
         self.operations: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, dict[str, Any]] = {}
-        """By idempotency key: a digest of the request, and the id of its operation."""
+        """A digest of the request and the id of its operation, by idempotency key."""
         self.serial = 0
         self.seeded: list[str] = []
-        """Projects and tenants that have what each has from the start."""
+        """Projects and tenants whose initial objects were added."""
         if file is not None and file.exists():
-            known = json.loads(file.read_text(encoding="utf-8"))
-            self.objects, self.operations = known["objects"], known["operations"]
-            self.keys, self.serial, self.seeded = known["keys"], known["serial"], known["seeded"]
+            for name, value in json.loads(file.read_text(encoding="utf-8")).items():
+                setattr(self, name, value)
 
     def save(self) -> None:
-        """Write the file; a reader sees the old one or the new one."""
+        """Write the file atomically."""
         if self._file is None:
             return
-        names = ("objects", "operations", "keys", "serial", "seeded")
-        known = {name: getattr(self, name) for name in names}
+        content = {name: getattr(self, name) for name in ("objects", "operations", "keys", "serial", "seeded")}
         new = self._file.with_name(f"{self._file.name}.new")
-        # Access keys of the stand-in are in it.
+        # Only for its owner, because it has access keys of the stand-in.
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-            stream.write(json.dumps(known))
+            stream.write(json.dumps(content))
         new.replace(self._file)
 
     def new_id(self, kind: str) -> str:
-        """An id in the API's form."""
+        """Return a new id in the API's form."""
         self.serial += 1
         return f"{PREFIXES[kind]}-e00{self.serial:012x}"
 
     def of(self, kind: str, parent: str | None = None) -> Iterator[dict[str, Any]]:
-        """Rows of a kind, of one parent or of all."""
+        """Yield the rows of a kind, of one parent or of all."""
         for row in list(self.objects.values()):
             if row["kind"] == kind and parent in (None, row["metadata"].get("parent_id", "")):
                 yield row
 
     def add(self, kind: str, metadata: dict[str, Any], spec: dict[str, Any], state: str) -> dict[str, Any]:
-        """A new object."""
+        """Add an object, and return its row."""
         id_, now = self.new_id(kind), time.time()
         shown = {**metadata, "id": id_, "resource_version": "1", "created_at": moment(now), "updated_at": moment(now)}
         self.objects[id_] = {"kind": kind, "state": state, "metadata": shown, "spec": spec, "facts": {}}
@@ -77,7 +75,7 @@ class Store:
     def start(
         self, row: dict[str, Any], verb: str, seconds: float | None, error: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """A new operation on an object; `seconds` None: it never ends."""
+        """Add an operation on an object, and return it. With `seconds` of None it never ends."""
         operation = {
             "id": self.new_id("Operation"), "kind": row["kind"], "resource_id": row["metadata"]["id"], "verb": verb,
             "started": time.time(), "seconds": seconds, "error": error, "finished": None,
@@ -86,7 +84,7 @@ class Store:
         return operation
 
     def under_way(self, id_: str) -> dict[str, Any] | None:
-        """The operation on an object that has not ended."""
+        """Return the operation on an object that has not ended, if there is one."""
         rows = (
             operation
             for operation in self.operations.values()
@@ -108,28 +106,28 @@ STATES: Mapping[str, tuple[str, str, str]] = {
     "AccessKey": ("ACTIVE", "ACTIVE", "DELETING"),
     "Bucket": ("CREATING", "ACTIVE", "SCHEDULED_FOR_DELETION"),
 }
-"""By kind: while it is created, when it is ready, while it is deleted. Others have no state."""
+"""The states of creation, readiness and deletion, by kind. Other kinds have no state."""
 FAILED: Mapping[str, str] = {"Filesystem": "ERROR", "Disk": "ERROR", "K8sRelease": "FAILED"}
-"""State after a creation that failed; others stay as while they are created."""
+"""The state after a failed creation; other kinds keep the state of creation."""
 QUOTA_PROBLEM = ("create instances", "quota compute.instance.gpu.h100: limit 8, asked 16")
-"""Stage and message of mk8s's ProgressData, and the event, of a node group whose operation hangs for a quota."""
+"""Stage and message of mk8s's ProgressData and of the event of a node group that waits for a quota."""
 
 
 def status(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON of an object's status."""
+    """Return the JSON of an object's status."""
     kind, state = row["kind"], {"state": row["state"]} if row["state"] else {}
     return {**state, **(_OF[kind](store, row) if kind in _OF else {})}
 
 
 def target_nodes(spec: Mapping[str, Any]) -> int:
-    """Return how many nodes a group shall have; of one that scales by itself, the least."""
+    """Return the number of nodes of a group; the minimum if it is autoscaled."""
     if "autoscaling" in spec:
         return int(spec["autoscaling"].get("min_node_count", 0))
     return int(spec.get("fixed_node_count", 0))
 
 
 def done(operation: Mapping[str, Any]) -> float:
-    """Return how much of an operation is done, 0 to 1."""
+    """Return the progress of an operation, 0 to 1."""
     if operation["finished"] is not None:
         return 1.0
     if not operation["seconds"]:
@@ -139,11 +137,11 @@ def done(operation: Mapping[str, Any]) -> float:
 
 def _cluster(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
     plane = row["spec"].get("control_plane", {})
-    known = {"version": plane.get("version", KUBERNETES), "etcd_cluster_size": plane.get("etcd_cluster_size", "3")}
+    shown = {"version": plane.get("version", KUBERNETES), "etcd_cluster_size": plane.get("etcd_cluster_size", "3")}
     if row["state"] == "RUNNING":
-        known["endpoints"] = {"public_endpoint": f"https://{row['metadata']['id']}.mk8s.invalid:443"}
-        known["auth"] = {"cluster_ca_certificate": _digest(row, 64)}
-    return {"control_plane": known, "reconciling": _reconciling(store, row)}
+        shown["endpoints"] = {"public_endpoint": f"https://{row['metadata']['id']}.mk8s.invalid:443"}
+        shown["auth"] = {"cluster_ca_certificate": _digest(row, 64)}
+    return {"control_plane": shown, "reconciling": _reconciling(store, row)}
 
 
 def _node_group(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,19 +161,19 @@ def _node_group(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _allocation(_store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
-    # Addresses of documentation (RFC 5737): nobody has them.
+    # An address of the network for documentation (RFC 5737).
     number = int(_digest(row, 4), 16) % 254 + 1
     return {"details": {"allocated_cidr": f"192.0.2.{number}/32"}} if row["state"] == "ALLOCATED" else {}
 
 
 def _access_key(_store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
-    known = {"aws_access_key_id": f"NAKI{_digest(row, 16).upper()}"}
-    delivered = row["spec"].get("secret_delivery_mode") == "INLINE"
-    return {**known, **({"secret": secret_of(row)} if delivered else {})}
+    is_inline = row["spec"].get("secret_delivery_mode") == "INLINE"
+    secret = {"secret": secret_of(row)} if is_inline else {}
+    return {"aws_access_key_id": f"NAKI{_digest(row, 16).upper()}", **secret}
 
 
 def secret_of(row: Mapping[str, Any]) -> str:
-    """The secret of an access key."""
+    """Return the secret of an access key."""
     return _digest(row, 40)
 
 
@@ -193,7 +191,7 @@ def _filesystem(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def size_bytes(spec: Mapping[str, Any]) -> int:
-    """The size that a Filesystem or a Disk asks for."""
+    """Return the size of a Filesystem or a Disk, from its spec."""
     units = {"size_bytes": 0, "size_kibibytes": 10, "size_mebibytes": 20, "size_gibibytes": 30}
     return sum(int(spec[name]) << shift for name, shift in units.items() if name in spec)
 

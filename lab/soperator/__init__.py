@@ -3,7 +3,7 @@
 from lab.soperator.kube import Kube, KubeError
 from lab.soperator.nodes import Cloud, NodeGroup
 from lab.soperator.operator import CONTROLLERS, Operator
-from lab.soperator.wanted import Behaviour, Machines, NoMachines
+from lab.soperator.spec import Behaviour, Machines, NoMachines
 
 __all__ = [
     "CONTROLLERS", "Behaviour", "Cloud", "Kube", "KubeError", "Machines", "NoMachines", "NodeGroup", "Operator",

@@ -1,4 +1,4 @@
-"""`python -m lab.soperator`: the operator until it is ended. What it does is its output."""
+"""`python -m lab.soperator`: runs the operator until a signal ends it, and prints its steps."""
 
 import argparse
 import signal
@@ -11,11 +11,11 @@ from lab.soperator.local_machines import LocalMachines
 from lab.soperator.nodes import Cloud
 from lab.soperator.operator import Operator
 from lab.soperator.pods import now
-from lab.soperator.wanted import NoMachines
+from lab.soperator.spec import NoMachines
 
 
 def main() -> None:
-    """Work until SIGTERM or SIGINT."""
+    """Run the operator until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="python -m lab.soperator")
     parser.add_argument("--server", required=True, help="URL of the Kubernetes API")
     parser.add_argument("--authority", type=Path, required=True, help="its certificate authority, a PEM file")

@@ -1,4 +1,4 @@
-"""What the jail shares between pods, on machines that have a root of their own each: accounts, and root's keys.
+"""The content of the jail that machines share, although each has its own root: accounts, and root's keys.
 
 `/mnt/jail` of every machine is a link to `/`. Accounts that programs create on the first login machine are copied to
 all others at once. Home directories are a shared file system of the machines.
@@ -19,33 +19,33 @@ from components.local.host.process import Process
 _LOGIN = "login-"
 PACE_SECONDS = 0.05
 ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
-"""Files of /etc."""
+"""Files in /etc with the accounts."""
 KEYS = "/root/.ssh/authorized_keys"
 _PORT = "/etc/ssh/sshd_config.d/30-node-port.conf"
 _OWNER = "0:0"  # a machine's accounts may be anything at the moment
 
 
 class Accounts:
-    """Accounts of the first login machine, on all machines.
+    """Copies the accounts of the first login machine to all machines.
 
-    A thread sees at once when they are replaced: slurmctld resolves a user's number once, when the user is added to the
-    database, which is a moment after the account was created.
+    A thread copies them right after a change: slurmctld resolves a uid once, when the user is added to the database,
+    which is a moment after the account was created.
     """
 
     def __init__(self) -> None:
-        self._wanted: tuple[Mapping[str, Process], Sequence[str], int] = ({}, (), 0)
+        self._desired: tuple[Mapping[str, Process], Sequence[str], int] = ({}, (), 0)
         self._shared: dict[str, object] = {}
-        """What each machine has: its first process, and the files' version."""
+        """The state of each machine: its first process, the files' version, the keys and the port."""
         self._changed = 0
-        """When a file of the first login machine's /etc was last replaced, in nanoseconds."""
+        """Time of the last change in the first login machine's /etc, in nanoseconds."""
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def share(self, running: Mapping[str, Process], keys: Sequence[str], port: int) -> None:
-        """Make every machine (by its first process) have the jail, the accounts, and on login machines root's keys.
-        `port`: where sshd of login machines listens besides, for a NodePort; 0 for nowhere."""
+        """Give each machine (by its first process) the jail, the accounts, and on login machines root's keys. `port`: a
+        further port of sshd on login machines, for a NodePort; 0 for none."""
         with self._lock:
-            self._wanted = (dict(running), tuple(keys), port)
+            self._desired = (dict(running), tuple(keys), port)
             self._compare()
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -54,19 +54,19 @@ class Accounts:
     def _watch(self) -> None:
         while True:
             time.sleep(PACE_SECONDS)
-            with self._lock, suppress(OSError, HostError), _root(self._wanted[0].get(LOGIN_POD)) as first:
+            with self._lock, suppress(OSError, HostError), _root(self._desired[0].get(LOGIN_POD)) as first:
                 folder = first.status("/etc") if first else None
                 if folder and folder.st_mtime_ns != self._changed:
                     self._changed = folder.st_mtime_ns
                     self._compare()
 
     def _compare(self) -> None:
-        running, keys, port = self._wanted
+        running, keys, port = self._desired
         with suppress(OSError, HostError), _root(running.get(LOGIN_POD)) as first:
             version = _version(first) if first else None
             for name, process in running.items():
                 known = (process, version, keys, port)
-                # It is ending, or its root user put something in the way of what is written.
+                # Errors mean that the machine ends, or that its root user prevents the write.
                 with suppress(OSError, HostError), _root(process) as root:
                     if root and not self._has(name, root, known):
                         self._give(name, root, first)
@@ -75,19 +75,19 @@ class Accounts:
                         self._shared[name] = known
 
     def _has(self, name: str, root: Layer, known: object) -> bool:
-        """Return whether a machine is as it was left. One that is being set up gets root's keys of its stack again."""
-        return self._shared.get(name) == known and (not name.startswith(_LOGIN) or _has_keys(root, self._wanted[1]))
+        """Return whether a machine has what was copied to it. The node set-up of its stack replaces root's keys."""
+        return self._shared.get(name) == known and (not name.startswith(_LOGIN) or _has_keys(root, self._desired[1]))
 
     def _give(self, name: str, root: Layer, first: Layer | None) -> None:
         _dress(root)
         if first and name != LOGIN_POD:
             _copy(first, root)
         if name.startswith(_LOGIN):
-            _add_keys(root, self._wanted[1])
+            _add_keys(root, self._desired[1])
 
 
 def _root(process: Process | None) -> AbstractContextManager[Layer | None]:
-    """The root of a machine, by its first process; None for none. Raises OSError: it has ended."""
+    """Return the root of a machine, by its first process; None without a process. Raises OSError: it has ended."""
     return layer.running(process) if process else nullcontext()
 
 
@@ -99,9 +99,9 @@ def _dress(root: Layer) -> None:
 
 
 def _version(root: Layer) -> tuple[tuple[int, int, int], ...]:
-    """Changes with every change of the files."""
-    found = (root.status(f"/etc/{name}") for name in ACCOUNTS)
-    return tuple((status.st_ino, status.st_mtime_ns, status.st_size) for status in found if status)
+    """Return a value that differs after each change of the files."""
+    statuses = (root.status(f"/etc/{name}") for name in ACCOUNTS)
+    return tuple((status.st_ino, status.st_mtime_ns, status.st_size) for status in statuses if status)
 
 
 def _copy(source: Layer, target: Layer) -> None:
@@ -119,9 +119,9 @@ def _has_keys(root: Layer, keys: Sequence[str]) -> bool:
 
 def _add_keys(root: Layer, keys: Sequence[str]) -> None:
     text = root.read(KEYS) or ""
-    lacking = [key.strip() for key in keys if key.strip() not in text]
-    if lacking:
-        text += "".join(f"{key}\n" for key in lacking)
+    missing = [key.strip() for key in keys if key.strip() not in text]
+    if missing:
+        text += "".join(f"{key}\n" for key in missing)
         root.write(KEYS, File(content=text, mode=0o600, owner=_OWNER))
 
 

@@ -35,7 +35,7 @@ _PLURALS = {
         "ActiveCheck": "activechecks",
     },
 }  # fmt: skip
-"""What the stand-ins deal with: the name of each kind in URLs."""
+"""Names of the used kinds in URLs."""
 
 
 class KubeError(Exception):
@@ -55,22 +55,22 @@ class Kube:
         self._server, self._token = server.rstrip("/"), token
         self._tls = ssl.create_default_context(cafile=str(authority))
         self._connections = threading.local()
-        """One of each thread, which it keeps: a handshake costs more than a request."""
+        """A kept connection of each thread, because a handshake costs more than a request."""
 
     def revision(self) -> str:
-        """Return what changes with every write to any object: etcd has one revision for all of them."""
+        """Return etcd's revision, which differs after each write to any object."""
         return self._request("GET", _path("v1", "Node"), query={"limit": "1"})["metadata"]["resourceVersion"]
 
     def list(self, api: str, kind: str, namespace: str | None = None, *, labels: str = "") -> list[Object]:
-        """Return all objects of a kind; none if the cluster does not know the kind (yet)."""
+        """Return all objects of a kind; none if the cluster has no such kind (yet)."""
         query = {"labelSelector": labels} if labels else {}
         try:
-            found = self._request("GET", _path(api, kind, namespace), query=query)
+            answer = self._request("GET", _path(api, kind, namespace), query=query)
         except KubeError as error:
             if error.status == _GONE:
                 return []
             raise
-        return [{"apiVersion": api, "kind": kind, **item} for item in found["items"]]
+        return [{"apiVersion": api, "kind": kind, **item} for item in answer["items"]]
 
     def get(self, api: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """Read an object; None if there is none of that name."""
@@ -81,12 +81,12 @@ class Kube:
                 return None
             raise
 
-    def apply(self, wanted: Object) -> Object:
-        """Create an object, or change what of it is ours (server-side apply)."""
-        return self._request("PATCH", _of(wanted), query=_OWNED, body=wanted, kind=_APPLY)
+    def apply(self, desired: Object) -> Object:
+        """Create an object, or change the fields that MANAGER owns (server-side apply)."""
+        return self._request("PATCH", _of(desired), query=_OWNED, body=desired, kind=_APPLY)
 
     def set_status(self, owner: Object, status: Mapping[str, Any]) -> None:
-        """Write an object's status, unless it is so already."""
+        """Write an object's status, if it differs."""
         if _contains(owner.get("status") or {}, status):
             return
         try:
@@ -100,14 +100,14 @@ class Kube:
         body = {"metadata": {"name": pod["metadata"]["name"]}, "target": {"kind": "Node", "name": node}}
         self._request("POST", f"{_of(pod)}/binding", body=body)
 
-    def create(self, wanted: Object) -> None:
+    def create(self, desired: Object) -> None:
         """Create an object."""
         self._request(
-            "POST", _path(wanted["apiVersion"], wanted["kind"], wanted["metadata"].get("namespace")), body=wanted
+            "POST", _path(desired["apiVersion"], desired["kind"], desired["metadata"].get("namespace")), body=desired
         )
 
     def delete(self, owner: Object) -> None:
-        """Delete an object at once; one that is gone is no error."""
+        """Delete an object without a grace period; a missing object is no error."""
         body = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
         try:
             self._request("DELETE", _of(owner), body=body)
@@ -131,7 +131,7 @@ class Kube:
         return json.loads(text)
 
     def _answer(self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Status and text of the answer. Raises OSError and HTTPException."""
+        """Send a request; return status and text of the answer. Raises OSError and HTTPException."""
         kept: HTTPSConnection | None = getattr(self._connections, "kept", None)
         connection = kept or HTTPSConnection(self._server.removeprefix("https://"), timeout=_SECONDS, context=self._tls)
         self._connections.kept = None
@@ -160,9 +160,9 @@ def _message(answer: bytes) -> str:
         return text.strip() or "an answer without a text"
 
 
-def _of(wanted: Mapping[str, Any]) -> str:
-    meta = wanted["metadata"]
-    return _path(wanted["apiVersion"], wanted["kind"], meta.get("namespace"), meta["name"])
+def _of(desired: Mapping[str, Any]) -> str:
+    meta = desired["metadata"]
+    return _path(desired["apiVersion"], desired["kind"], meta.get("namespace"), meta["name"])
 
 
 def _path(api: str, kind: str, namespace: str | None = None, name: str | None = None) -> str:
@@ -179,13 +179,13 @@ def _steps(api: str, kind: str, namespace: str | None, name: str | None) -> Iter
         yield name
 
 
-def _contains(found: Any, wanted: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return whether merging `wanted` into `found` would change nothing."""
-    if isinstance(wanted, Mapping):
+def _contains(found: Any, desired: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return whether merging `desired` into `found` would change nothing."""
+    if isinstance(desired, Mapping):
         return isinstance(found, Mapping) and all(
             key not in found if value is None else key in found and _contains(found[key], value)
-            for key, value in wanted.items()
+            for key, value in desired.items()
         )
-    if isinstance(wanted, list) and isinstance(found, list):
-        return len(found) == len(wanted) and all(map(_contains, found, wanted))
-    return bool(found == wanted)
+    if isinstance(desired, list) and isinstance(found, list):
+        return len(found) == len(desired) and all(map(_contains, found, desired))
+    return bool(found == desired)

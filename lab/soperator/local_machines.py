@@ -1,4 +1,4 @@
-"""Pods as machines of a local stack, which is brought up with this program's own command."""
+"""Machines for pods: a local stack with the same host names, nodes and partitions, which `./hpc up` brings up."""
 
 import ipaddress
 import json
@@ -31,14 +31,14 @@ from components.local.host.process import Process
 from hostfiles import write_atomically
 from lab.soperator import jail
 from lab.soperator.pods import ACCOUNTING, LOGIN, machine_of
-from lab.soperator.wanted import State, Wanted, Workers
+from lab.soperator.spec import ClusterSpec, State, Workers
 
 STACK = "machines"
 """Name of the stack, in a state folder of its own."""
 _HPC = Path(__file__).parents[2] / "cli"
 _RETRY_SECONDS = 10.0
 _NETWORKS = 200
-"""How many networks are tried."""
+"""Number of networks that are tried."""
 _ROOM = 20
 """Prefix length of the machines' network: 510 pods of each nodeset."""
 _LOGS = {
@@ -48,19 +48,19 @@ _LOGS = {
     "sshd": {"unit": "ssh"},
     "munge": {"unit": "munge"},
 }
-"""Where each container's log is in its machine, as the stand-in kubelet reads it."""
+"""The place of each container's log in its machine, for the stand-in kubelet."""
 
 
 class LocalMachines:
-    """The machines of one SlurmCluster. All that is known is in the folder, so that another process goes on."""
+    """The machines of one SlurmCluster. Their state is in the folder, so that another process can continue."""
 
     def __init__(self, folder: Path, report: Callable[[str], None] = lambda _text: None) -> None:
         self._folder, self._report = folder, report
         self._child: subprocess.Popen[bytes] | None = None
         self._doing = self._problem = self._said = ""
         self._again = 0.0
-        self._asked: tuple[Wanted, Mapping[str, str]] | None = None
-        """What `_text` is the stack file of."""
+        self._asked: tuple[ClusterSpec, Mapping[str, str]] | None = None
+        """The spec and pods of the stack file `_text`."""
         self._text = ""
         self._accounts = jail.Accounts()
 
@@ -69,18 +69,18 @@ class LocalMachines:
         """The pods and their machines, for the kubelet."""
         return self._folder / "pods.json"
 
-    def ensure(self, wanted: Wanted, pods: Mapping[str, str]) -> State:
-        """Have these machines: see Machines."""
-        if CONTROLLER_POD not in pods or not wanted.workers:
+    def ensure(self, spec: ClusterSpec, pods: Mapping[str, str]) -> State:
+        """Start what brings these machines up: see Machines."""
+        if CONTROLLER_POD not in pods or not spec.workers:
             return State(busy=f"waiting for {'NodeSets' if CONTROLLER_POD in pods else 'a node for the controller'}")
         self._collect()
-        if self._asked != (wanted, pods):
+        if self._asked != (spec, pods):
             try:
-                section, lost = local_section(wanted, pods, cidr=self._cidr(wanted.name))
+                section, lost = local_section(spec, pods, cidr=self._cidr(spec.name))
             except (ConfigError, HostError) as error:
                 return State(problem=f"no local stack can stand for it: {error}")
             self._report_lost(lost)
-            self._text, self._asked = json.dumps({"config": {ROOT: section}}, indent=1), (wanted, pods)
+            self._text, self._asked = json.dumps({"config": {ROOT: section}}, indent=1), (spec, pods)
         applied = self._section(self._applied)
         every = _addresses(json.dumps(applied)) if applied else {}
         running = {name: first for name in every if (first := _first(applied["name"], name))}
@@ -92,12 +92,12 @@ class LocalMachines:
             write_atomically(self._file, self._text)
             self._start("up")
         addresses = {name: address for name, address in every.items() if name in running}
-        self._serve(wanted, running)
-        self._accounts.share(running, wanted.root_keys, wanted.node_port if wanted.service_type == "NodePort" else 0)
+        self._serve(spec, running)
+        self._accounts.share(running, spec.root_keys, spec.node_port if spec.service_type == "NodePort" else 0)
         return State(addresses=addresses, busy=self._doing, problem=self._problem)
 
     def remove(self) -> bool:
-        """Begin to destroy the stack; True when nothing is left of it."""
+        """Start the destroy of the stack; return True when nothing is left of it."""
         if self._child is not None and self._doing != "destroy":
             self._child.send_signal(signal.SIGINT)
             self._child.wait()
@@ -119,7 +119,7 @@ class LocalMachines:
         return self._folder / "applied.json"
 
     def _start(self, command: str) -> None:
-        """Run `./hpc COMMAND` for the stack; the kernel ends it with the operator."""
+        """Start `./hpc COMMAND` for the stack; the kernel ends it with the operator."""
         guard = [setpriv, "--pdeathsig", "INT", "--"] if (setpriv := shutil.which("setpriv")) else []
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PULUMI_")}
         with (self._folder / f"{command}.log").open("wb") as log:
@@ -135,7 +135,7 @@ class LocalMachines:
         self._report(f"machines: {command} begins")
 
     def _collect(self) -> None:
-        """See whether the command that runs has ended, and how."""
+        """Handle the end of the running command, if it has ended."""
         if self._child is None or self._child.poll() is None:
             return
         code, command = self._child.returncode, self._doing
@@ -153,7 +153,7 @@ class LocalMachines:
                 path.unlink(missing_ok=True)
             shutil.rmtree(self._folder / "home", ignore_errors=True)
             self._asked = None
-        else:  # where it was changed meanwhile, the next one begins now
+        else:  # if the file was changed meanwhile, the next command starts now
             write_atomically(self._applied, self._file.read_text())
 
     def _section(self, path: Path) -> Mapping[str, Any]:
@@ -162,22 +162,22 @@ class LocalMachines:
         except FileNotFoundError:
             return {}
 
-    def _serve(self, wanted: Wanted, running: Mapping[str, Process]) -> None:
-        """Write the kubelet's table, if it differs."""
-        paths = StackPaths(host_root(), wanted.name)
+    def _serve(self, spec: ClusterSpec, running: Mapping[str, Process]) -> None:
+        """Write the kubelet's table of pods, if it differs."""
+        paths = StackPaths(host_root(), spec.name)
         rows = {
-            f"{wanted.name}/{pod}": {
+            f"{spec.name}/{pod}": {
                 "process": str(paths.machine(machine_of(pod)).run),
                 "containers": {name: _LOGS[name] for name in (_container(pod), "munge")},
             }
-            for pod in (*running, *([ACCOUNTING] if wanted.accounting else []))
+            for pod in (*running, *([ACCOUNTING] if spec.accounting else []))
         }
         text = json.dumps(rows, indent=1)
         if not self.table.exists() or self.table.read_text() != text:
             write_atomically(self.table, text, mode=0o600)
 
     def _cidr(self, name: str) -> str:
-        """The network that the machines have, or a free one."""
+        """Return the network of the machines, or a free one."""
         applied = self._section(self._applied)
         if applied and applied["name"] == name:
             return str(applied["network"]["cidr"])
@@ -200,17 +200,17 @@ class LocalMachines:
 
 @cache
 def _addresses(section: str) -> Mapping[str, str]:
-    """Addresses of the machines of a stack, which is given as JSON."""
+    """Return the addresses of a stack's machines; the stack is given as JSON."""
     return plan(parse({ROOT: json.loads(section)})).of
 
 
 def _first(stack: str, machine: str) -> Process | None:
-    """The first process of a machine, if it runs."""
+    """Return the first process of a machine, if it runs."""
     process = Process.load(StackPaths(host_root(), stack).machine(machine).run)
     if process is None or not process.alive():
         return None
     children = filter(None, map(Process.of, process.children()))
-    return next((one for one in children if one.is_first_of_namespace()), None)
+    return next((child for child in children if child.is_first_of_namespace()), None)
 
 
 def _container(pod: str) -> str:
@@ -222,40 +222,40 @@ def _container(pod: str) -> str:
 
 
 BASE = "debian-13"
-"""What machines run: its Slurm is the newest that local machines can have."""
+"""Operating system of the machines: its Slurm is the newest that local machines can have."""
 SHARED = ("/home", "/opt/apps", "/var/mail")
-"""What machines share of the jail, besides accounts; the rest of it is each machine's own."""
+"""Folders of the jail that machines share; all others are each machine's own."""
 _UNKNOWN_TYPE = "local-2c"
-"""Machine type of a nodeset whose nodes the catalog does not have."""
+"""Machine type of a nodeset whose own the catalog does not have."""
 _SIZES = {"cpus": "CPUs", "sockets": "Sockets", "corespersocket": "CoresPerSocket", "threadspercore": "ThreadsPerCore"}
 _MEBIBYTES = {"Ki": 1 / 1024, "Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
 _EVERYWHERE = frozenset({"state"})
-"""Parameters of partitions that local stacks have anyway."""
+"""Parameters of partitions that all local stacks have."""
 _TRIES = 50
 
 Section = dict[str, Any]
 
 
-def local_section(wanted: Wanted, pods: Mapping[str, str], *, cidr: str) -> tuple[Section, list[str]]:
-    """`hpc:cluster` of the stack, and what of the SlurmCluster it can't have, in words.
+def local_section(spec: ClusterSpec, pods: Mapping[str, str], *, cidr: str) -> tuple[Section, list[str]]:
+    """Return `hpc:cluster` of the stack, and a line for each setting of the SlurmCluster that it can't have.
 
-    `pods` are the pods that have a node, with the machine type of it (or nothing).
+    `pods` are the pods that have a node, with the machine type of the node, which may be empty.
     """
-    nodesets = {worker.name: _nodeset(worker, pods) for worker in wanted.workers}
+    nodesets = {worker.name: _nodeset(worker, pods) for worker in spec.workers}
     found: Section = {
         "platform": "local",
-        "name": wanted.name,
+        "name": spec.name,
         "host_names": "pods",
         "network": {"cidr": cidr},
-        "storage": {"shared": [*SHARED, *(mount for mount in wanted.mounts if mount not in SHARED)]},
+        "storage": {"shared": [*SHARED, *(mount for mount in spec.mounts if mount not in SHARED)]},
         "image": {"base": BASE},
-        "login": {"count": _consecutive(pods, LOGIN, wanted.login)},
+        "login": {"count": _consecutive(pods, LOGIN, spec.login)},
         "nodesets": nodesets,
-        "partitions": _partitions(wanted, list(nodesets)),
+        "partitions": _partitions(spec, list(nodesets)),
         "slurm": {},
         "deletion_protection": False,
     }
-    for name, value in _lines(wanted.custom):
+    for name, value in _lines(spec.custom):
         _set(found, name, value)
     return found, list(_fitted(found))
 
@@ -278,16 +278,16 @@ def _nodeset(workers: Workers, pods: Mapping[str, str]) -> Section:
 
 
 def _consecutive(pods: Mapping[str, str], name: str, count: int) -> int:
-    """Return how many of a kind can be started: counts change at the end."""
+    """Return the number of pods of a kind without a gap, because counts change at the end."""
     return next((index for index in range(count) if f"{name}-{index}" not in pods), count)
 
 
-def _partitions(wanted: Wanted, nodesets: list[str]) -> dict[str, Section]:
-    found = {name: _partition(text, nodesets) for name, text in wanted.partitions}
-    kept = {name: one for name, one in found.items() if one["nodesets"]}
-    defaults = [name for name, one in kept.items() if one.get("default")]
-    for name, one in kept.items():
-        one["default"] = name == (defaults or list(kept))[0]
+def _partitions(spec: ClusterSpec, nodesets: list[str]) -> dict[str, Section]:
+    found = {name: _partition(text, nodesets) for name, text in spec.partitions}
+    kept = {name: partition for name, partition in found.items() if partition["nodesets"]}
+    defaults = [name for name, partition in kept.items() if partition.get("default")]
+    for name, partition in kept.items():
+        partition["default"] = name == (defaults or list(kept))[0]
     return kept
 
 
@@ -314,7 +314,7 @@ def _partition(text: str, nodesets: list[str]) -> Section:
 
 @cache
 def _owners() -> Mapping[str, tuple[tuple[str, ...], Slurm, bool]]:
-    """The fields that set a parameter of slurm.conf, by the parameter in lower case, and whether they are lists."""
+    """Return path and annotation of the field of each slurm.conf parameter (lower case), and if it is a list."""
     return {
         setting.parameter.lower(): (tuple(pattern.split(".")), setting, isinstance(_default(info), tuple))
         for pattern, info in patterns(ClusterConfig)
@@ -327,7 +327,7 @@ def _default(info: Any) -> Any:  # noqa: ANN401 - a field may be anything
 
 
 def _set(found: Section, name: str, value: str) -> None:
-    """Take over a line of slurm.conf: as the field that sets the parameter, else as a parameter more."""
+    """Set a parameter of slurm.conf: by its field, else in `slurm.extra`."""
     if name.lower() not in _owners():
         found["slurm"].setdefault("extra", {})[name] = value
         return
@@ -344,7 +344,7 @@ def _set(found: Section, name: str, value: str) -> None:
 
 
 def _words(text: str) -> Iterator[tuple[str, str]]:
-    """`Name=value` words, as lines of slurm.conf have them."""
+    """Yield name and value of the `Name=value` words of a line of slurm.conf."""
     for word in text.split():
         name, equals, value = word.partition("=")
         if equals:
@@ -352,7 +352,7 @@ def _words(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """`Name=value` lines, as slurm.conf has them."""
+    """Yield name and value of the `Name=value` lines of slurm.conf."""
     for line in text.splitlines():
         name, equals, value = line.partition("#")[0].strip().partition("=")
         if equals and value.strip():
@@ -365,7 +365,7 @@ def _mebibytes(quantity: str) -> int:
 
 
 def _fitted(found: Section) -> Iterator[str]:
-    """Take out what local machines can't have, until the rest can be brought up; yields each in words."""
+    """Remove settings that local machines can't have until the rest is valid; yield a line for each."""
     for _ in range(_TRIES):
         try:
             parse({ROOT: found})
@@ -381,7 +381,7 @@ def _fitted(found: Section) -> Iterator[str]:
 
 
 def _remove(found: Section, at: Location) -> bool:
-    """Remove what is at a place, if something is; a place in a list stands for the list."""
+    """Remove the value at a location, if there is one; a location in a list means the whole list."""
     *above, last = at
     inner: Any = found
     for position, step in enumerate(above):

@@ -1,4 +1,7 @@
-"""The loop of the stand-in operator: what it reads decides alone, so it may be ended and started at any time."""
+"""The stand-in operator: one SlurmCluster with its NodeSets and ActiveChecks, and the loop that moves them.
+
+The loop depends on what it reads alone, so the operator can be ended and started at any time.
+"""
 
 import time
 import traceback
@@ -18,7 +21,7 @@ from cluster.platforms.nebius.names import (
 from lab.soperator import nodes, pods
 from lab.soperator.kube import Kube, KubeError, Object
 from lab.soperator.nodes import Cloud, NodeGroup
-from lab.soperator.wanted import Behaviour, Machines, NoMachines, State, Wanted, wanted
+from lab.soperator.spec import Behaviour, ClusterSpec, Machines, NoMachines, State, parse_cluster
 
 API, SETS_API = f"{GROUP}/v1", f"{GROUP}/v1alpha1"
 PENDING, RECONCILING, UNAVAILABLE = "Pending", "Reconciling", "Not available"
@@ -39,25 +42,25 @@ class Memory:
 
     login_address: str = ""
     since: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """The step that a cluster is in, and since when."""
+    """The step of a cluster and the time of its begin, by name."""
     machines: Callable[[], object] = lambda: None
-    """Moves the machines on, and returns what is there of them; set by `move`."""
-    left: object = None
-    """What it returned in the last turn."""
+    """Moves the machines a step further, and returns their state; set by `move`."""
+    last: object = None
+    """Their state in the last turn."""
 
     def move(self, machines: Callable[[], _T]) -> _T:
-        """Move the machines on, in this way until the next turn."""
+        """Move the machines a step further, and keep the function for the next turns."""
         self.machines = machines
-        found = machines()
-        self.left = found
-        return found
+        state = machines()
+        self.last = state
+        return state
 
-    def are_as_left(self) -> bool:
-        """Move the machines on, and return whether there is of them what there was in the last turn."""
-        return self.machines() == self.left
+    def is_unchanged(self) -> bool:
+        """Move the machines a step further, and return whether their state is that of the last turn."""
+        return self.machines() == self.last
 
-    def waited(self, name: str, step: str, seconds: float) -> bool:
-        """Return whether the cluster has been in a step for so long."""
+    def has_waited(self, name: str, step: str, seconds: float) -> bool:
+        """Return whether the cluster has been in a step for so many seconds."""
         known, began = self.since.get(name, ("", 0.0))
         if known != step:
             began = time.monotonic()
@@ -75,7 +78,7 @@ def converge_cluster(
     free: bool,
     report: Callable[[str], None],
 ) -> None:
-    """Move the SlurmCluster, if there is one, a step further; remove what is left of one that is gone."""
+    """Move the SlurmCluster a step further; delete the objects and machines of a deleted one."""
     memory.move(lambda: None)
     clusters = kube.list(API, "SlurmCluster")
     for cluster in clusters[1:]:
@@ -83,22 +86,22 @@ def converge_cluster(
     if not clusters:
         memory.since.clear()
         memory.login_address = ""
-        _leave(kube)
+        _delete_rest(kube)
         memory.move(machines.remove)
         return
     if _is_stopped(kube):
         return
-    found = clusters[0]
-    namespace = found["metadata"]["namespace"]
+    cluster = clusters[0]
+    namespace = cluster["metadata"]["namespace"]
     nodesets = kube.list(SETS_API, "NodeSet", namespace)
-    asked = wanted(found, nodesets, _powered(kube, nodesets))
-    _Turn(kube, machines, behaviour, memory, found, asked).run(nodes, free=free)
+    spec = parse_cluster(cluster, nodesets, _powered(kube, nodesets))
+    _Turn(kube, machines, behaviour, memory, cluster, spec).run(nodes, free=free)
     _checks(kube, namespace, behaviour)
 
 
 def _powered(kube: Kube, nodesets: Sequence[Object]) -> dict[str, list[int]]:
-    """The nodes of elastic nodesets that are up; each gets its NodeSetPowerState once, as Soperator creates it."""
-    found: dict[str, list[int]] = {}
+    """Return the powered nodes of elastic nodesets; create each NodeSetPowerState once, as Soperator does."""
+    active: dict[str, list[int]] = {}
     for nodeset in nodesets:
         metadata, spec = nodeset["metadata"], nodeset["spec"]
         if spec.get("ephemeralNodes"):
@@ -114,8 +117,8 @@ def _powered(kube: Kube, nodesets: Sequence[Object]) -> dict[str, list[int]]:
                     },
                 }
             )
-            found[name] = sorted(state["spec"].get("activeNodes") or ())
-    return found
+            active[name] = sorted(state["spec"].get("activeNodes") or ())
+    return active
 
 
 @dataclass
@@ -125,7 +128,7 @@ class _Turn:
     behaviour: Behaviour
     memory: Memory
     cluster: Object
-    wanted: Wanted
+    spec: ClusterSpec
 
     def run(self, nodes: Sequence[Object], *, free: bool) -> None:
         if not self.cluster.get("status", {}).get("phase"):
@@ -135,20 +138,20 @@ class _Turn:
         if unpopulated:
             self._status(RECONCILING, unpopulated)
             return
-        found = pods.converge(self.kube, self.wanted, nodes, free=free)
-        state = self.memory.move(partial(self.machines.ensure, self.wanted, pods.machine_types(found, nodes)))
+        found = pods.converge(self.kube, self.spec, nodes, free=free)
+        state = self.memory.move(partial(self.machines.ensure, self.spec, pods.machine_types(found, nodes)))
         ready = self._pods(found, state)
         self._service(state, ready)
         self._nodesets(ready)
         self._phase(ready, state)
 
     def _unpopulated(self) -> str:
-        """Why the jail is not populated, if it is not."""
-        name, namespace = populate_job(self.wanted.name), self.wanted.name
+        """Return why the jail is not populated; an empty text if it is."""
+        name, namespace = populate_job(self.spec.name), self.spec.name
         job = self.kube.get("batch/v1", "Job", name, namespace)
         if job is None:
             done = self.cluster.get("status", {}).get("phase") in (AVAILABLE, UNAVAILABLE)
-            if not done and self.memory.waited(self.wanted.name, "new", self.behaviour.phase_seconds):
+            if not done and self.memory.has_waited(self.spec.name, "new", self.behaviour.phase_seconds):
                 self.kube.apply(_populate_job(name, namespace))
             return "" if done else "the jail is to be populated"
         conditions = {condition["type"]: condition for condition in job.get("status", {}).get("conditions", ())}
@@ -159,7 +162,7 @@ class _Turn:
         return "the jail is being populated"
 
     def _pods(self, found: Sequence[Object], state: State) -> dict[str, Object]:
-        """Set the pods' statuses, and return those that are ready."""
+        """Set the pods' statuses, and return the ready pods by name."""
         ready: dict[str, Object] = {}
         for pod in found:
             name = pod["metadata"]["name"]
@@ -168,42 +171,42 @@ class _Turn:
             address = state.addresses.get(pods.machine_of(name))
             if self.behaviour.unavailable and name == CONTROLLER_POD:
                 self.kube.set_status(pod, pods.waiting(pod, "CrashLoopBackOff", self.behaviour.unavailable))
-            elif address and not self._early():
+            elif address and not self._is_reconciling():
                 self.kube.set_status(pod, pods.running(pod, address))
                 ready[name] = pod
             else:
                 self.kube.set_status(pod, pods.waiting(pod, "ContainerCreating", state.busy))
         return ready
 
-    def _early(self) -> bool:
-        """Return whether the cluster is still being reconciled, as far as time goes."""
+    def _is_reconciling(self) -> bool:
+        """Return whether the time of the phase Reconciling has not passed yet."""
         if self.cluster["status"]["phase"] == AVAILABLE:
             return False
-        return not self.memory.waited(self.wanted.name, "up", self.behaviour.phase_seconds)
+        return not self.memory.has_waited(self.spec.name, "up", self.behaviour.phase_seconds)
 
     def _service(self, state: State, ready: Mapping[str, Object]) -> None:
-        name = login_service(self.wanted.name)
-        service = self.kube.get("v1", "Service", name, self.wanted.name)
-        asked = _service(name, self.wanted)
-        if service is None or _described(service) != _described(asked):
-            service = self.kube.apply(asked)
+        name = login_service(self.spec.name)
+        service = self.kube.get("v1", "Service", name, self.spec.name)
+        expected = _service(name, self.spec)
+        if service is None or _described(service) != _described(expected):
+            service = self.kube.apply(expected)
         login = next((name for name in ready if name.startswith(f"{pods.LOGIN}-")), "")
         self.memory.login_address = state.addresses.get(login, "")
-        if self.wanted.service_type == "LoadBalancer" and login:
+        if self.spec.service_type == "LoadBalancer" and login:
             address = {"ip": self.memory.login_address, "ipMode": "VIP"}
             self.kube.set_status(service, {"loadBalancer": {"ingress": [address]}})
 
     def _nodesets(self, ready: Mapping[str, Object]) -> None:
-        for nodeset in self.kube.list(SETS_API, "NodeSet", self.wanted.name):
+        for nodeset in self.kube.list(SETS_API, "NodeSet", self.spec.name):
             name = nodeset["metadata"]["name"]
-            asked = [pod for pod, _, of in pods.rows(self.wanted) if of == name]
-            count = sum(pod in ready for pod in asked)
-            whole = count == len(asked)
-            condition = _condition("PodsReady", ok=whole, reason="Ready" if whole else "Waiting")
+            expected = [pod for pod, _, of in pods.rows(self.spec) if of == name]
+            count = sum(pod in ready for pod in expected)
+            complete = count == len(expected)
+            condition = _condition("PodsReady", ok=complete, reason="Ready" if complete else "Waiting")
             self.kube.set_status(
                 nodeset,
                 {
-                    "phase": "Ready" if whole else "Provisioning",
+                    "phase": "Ready" if complete else "Provisioning",
                     "replicas": count,
                     "observedGeneration": nodeset["metadata"]["generation"],
                     "conditions": _dated([condition], nodeset),
@@ -211,12 +214,12 @@ class _Turn:
             )
 
     def _phase(self, ready: Mapping[str, Object], state: State) -> None:
-        core = [name for name, role, _ in pods.rows(self.wanted) if role != "worker"]
-        lacking = [name for name in core if name not in ready]
+        core = [name for name, role, _ in pods.rows(self.spec) if role != "worker"]
+        missing = [name for name in core if name not in ready]
         if self.behaviour.unavailable or state.problem:
             self._status(UNAVAILABLE, self.behaviour.unavailable or state.problem, ready)
-        elif self.behaviour.never or lacking:
-            self._status(RECONCILING, state.busy or f"waiting for {', '.join(lacking[:5])}", ready)
+        elif self.behaviour.never or missing:
+            self._status(RECONCILING, state.busy or f"waiting for {', '.join(missing[:5])}", ready)
         else:
             self._status(AVAILABLE, "", ready)
 
@@ -226,12 +229,12 @@ class _Turn:
         ok = {
             "CommonAvailable": phase != PENDING,
             "ControllersAvailable": CONTROLLER_POD in ready and phase != UNAVAILABLE,
-            "LoginAvailable": logins == self.wanted.login and logins > 0,
+            "LoginAvailable": logins == self.spec.login and logins > 0,
             "AccountingAvailable": pods.ACCOUNTING in ready,
             "SConfigControllerAvailable": CONTROLLER_POD in ready,
             "NodeSetRefsResolved": True,
         }
-        kinds = [*_CONDITIONS, *(["AccountingAvailable"] if self.wanted.accounting else [])]
+        kinds = [*_CONDITIONS, *(["AccountingAvailable"] if self.spec.accounting else [])]
         conditions = [
             _condition(kind, ok=ok[kind], reason="Available" if ok[kind] else "NotAvailable", message=why)
             for kind in kinds
@@ -248,7 +251,7 @@ def _condition(kind: str, *, ok: bool, reason: str, message: str = "") -> dict[s
 
 
 def _dated(conditions: list[dict[str, str]], owner: Object) -> list[dict[str, str]]:
-    """The conditions with the time of their last change of status."""
+    """Return the conditions with the time of their last change of status."""
     before = {condition["type"]: condition for condition in owner.get("status", {}).get("conditions") or ()}
     moment = pods.now()
     for condition in conditions:
@@ -258,15 +261,15 @@ def _dated(conditions: list[dict[str, str]], owner: Object) -> list[dict[str, st
     return conditions
 
 
-def _service(name: str, wanted: Wanted) -> Object:
+def _service(name: str, spec: ClusterSpec) -> Object:
     port: dict[str, Any] = {"name": "ssh", "port": 22, "targetPort": 22, "protocol": "TCP"}
-    if wanted.service_type == "NodePort":
-        port["nodePort"] = wanted.node_port
+    if spec.service_type == "NodePort":
+        port["nodePort"] = spec.node_port
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "namespace": wanted.name, "annotations": dict(wanted.annotations)},
-        "spec": {"type": wanted.service_type, "selector": {"app.kubernetes.io/component": "login"}, "ports": [port]},
+        "metadata": {"name": name, "namespace": spec.name, "annotations": dict(spec.annotations)},
+        "spec": {"type": spec.service_type, "selector": {"app.kubernetes.io/component": "login"}, "ports": [port]},
     }
 
 
@@ -293,7 +296,7 @@ def _populate_job(name: str, namespace: str) -> Object:
 
 
 def _checks(kube: Kube, namespace: str, behaviour: Behaviour) -> None:
-    """ActiveChecks have run once."""
+    """Set the status of ActiveChecks to that of one run."""
     for check in kube.list(SETS_API, "ActiveCheck", namespace):
         failed = check["metadata"]["name"] in behaviour.failed_checks
         if check["spec"].get("checkType") == "slurmJob":
@@ -306,13 +309,13 @@ def _checks(kube: Kube, namespace: str, behaviour: Behaviour) -> None:
 
 
 def _is_stopped(kube: Kube) -> bool:
-    """Return whether the operator's Deployment was scaled to nothing, as before a cluster is destroyed."""
-    found = kube.list("apps/v1", "Deployment", OPERATOR_NAMESPACE)
-    return bool(found) and not any(nodeset["spec"].get("replicas", 1) for nodeset in found)
+    """Return whether the operator's Deployment was scaled to 0, as before a cluster is destroyed."""
+    deployments = kube.list("apps/v1", "Deployment", OPERATOR_NAMESPACE)
+    return bool(deployments) and not any(deployment["spec"].get("replicas", 1) for deployment in deployments)
 
 
-def _leave(kube: Kube) -> None:
-    """Remove what belonged to a SlurmCluster that was deleted."""
+def _delete_rest(kube: Kube) -> None:
+    """Delete the pods, Services and Jobs of a deleted SlurmCluster."""
     for pod in kube.list("v1", "Pod", labels=pods.SLURM):
         kube.delete(pod)
         namespace = pod["metadata"]["namespace"]
@@ -320,9 +323,8 @@ def _leave(kube: Kube) -> None:
             ("v1", "Service", login_service(namespace)),
             ("batch/v1", "Job", populate_job(namespace)),
         ):
-            there = kube.get(api, kind, name, namespace)
-            if there:
-                kube.delete(there)
+            if found := kube.get(api, kind, name, namespace):
+                kube.delete(found)
 
 
 CONTROLLERS = (
@@ -330,12 +332,12 @@ CONTROLLERS = (
     "serviceaccount-controller", "deployment-controller", "replicaset-controller", "daemonset-controller",
     "job-controller", "persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller",
 )  # fmt: skip
-"""Controllers of Kubernetes that run beside it, for charts with Deployments, Jobs and volumes."""
+"""Controllers of Kubernetes beside the operator, for charts with Deployments, Jobs and volumes."""
 PACE_SECONDS = 0.4
 CLOUD_SECONDS = 2.0
-"""How often the cloud is read."""
+"""Seconds between two reads of the cloud."""
 ALONE = NodeGroup(id="mk8snodegroup-standin", name="stand-in", count=1)
-"""The node of a cluster that has no cloud."""
+"""The only node without a cloud."""
 
 
 class Operator:
@@ -357,15 +359,15 @@ class Operator:
         self._machines = machines or NoMachines()
         self.behaviour = behaviour or Behaviour()
         self._groups: Sequence[NodeGroup] = () if cloud else (ALONE,)
-        self._asked = 0.0
+        self._next_read = 0.0
         self._version: object = None
-        """The cloud's, when its groups were read."""
+        """The cloud's version when its groups were read."""
         self._memory = Memory()
-        self._seen: object = None
-        """What decided in the last turn."""
+        self._inputs: object = None
+        """The inputs of the last turn."""
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Work until `stopped`; an API server that does not answer is asked again."""
+        """Run turns until `stopped`; errors are reported, and the next turn retries."""
         reported = ""
         while not stopped():
             try:
@@ -373,7 +375,7 @@ class Operator:
                 reported = ""
             except KubeError as error:
                 reported = self._report_once(reported, str(error))
-            except Exception:  # noqa: BLE001 - what can't be done in this turn may be in the next, and is reported
+            except Exception:  # noqa: BLE001 - it is reported, and the next turn may succeed
                 reported = self._report_once(reported, traceback.format_exc())
             time.sleep(PACE_SECONDS)
 
@@ -384,31 +386,31 @@ class Operator:
         return text
 
     def turn(self) -> None:
-        """Do one turn: read all, and move each object one step. Nothing is read where nothing can have changed."""
+        """Read all objects, and move each one step; do nothing if no input has changed."""
         self._read_cloud()
         external = self._memory.login_address
-        seen = (self._kube.revision(), self._groups, replace(self.behaviour), external)
-        if seen == self._seen and not self.behaviour.phase_seconds and self._memory.are_as_left():
+        inputs = (self._kube.revision(), self._groups, replace(self.behaviour), external)
+        if inputs == self._inputs and not self.behaviour.phase_seconds and self._memory.is_unchanged():
             return
-        self._seen = None
-        there = nodes.register(self._kube, self._groups, kubelet=self._kubelet, external=external)
-        pods.run_others(self._kube, there)
+        self._inputs = None
+        registered = nodes.register(self._kube, self._groups, kubelet=self._kubelet, external=external)
+        pods.run_others(self._kube, registered)
         nodes.bind(self._kube)
         converge_cluster(
             self._kube,
             self._machines,
-            there,
+            registered,
             self.behaviour,
             self._memory,
             free=self._cloud is None,
             report=self._report,
         )
-        self._seen = seen
+        self._inputs = inputs
 
     def _read_cloud(self) -> None:
-        if self._cloud is None or time.monotonic() < self._asked:
+        if self._cloud is None or time.monotonic() < self._next_read:
             return
-        self._asked = time.monotonic() + CLOUD_SECONDS
+        self._next_read = time.monotonic() + CLOUD_SECONDS
         version = self._cloud.version()
         if version == self._version:
             return

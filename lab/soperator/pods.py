@@ -1,7 +1,4 @@
-"""What a scheduler and kubelets do for pods that controllers create: assign them to nodes, run them, end them.
-
-Nothing runs in them: they are operators and Jobs of charts. Pods of Slurm are `slurm_pods`'s.
-"""
+"""Scheduling and statuses of pods: those of charts, in which nothing runs, and those that stand for machines."""
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,19 +7,19 @@ from typing import Any
 from cluster.platforms.nebius.names import CONTROLLER_POD, GPU, NODESET_LABEL, NODESET_NAME_LABEL
 from lab.soperator.kube import Kube, Object
 from lab.soperator.nodes import MACHINE_TYPE
-from lab.soperator.wanted import Wanted
+from lab.soperator.spec import ClusterSpec
 
 SLURM = "rehearsal/slurm"
 """Label of the pods that stand for machines."""
 
 
 def now() -> str:
-    """The time, as Kubernetes writes it."""
+    """Return the time in Kubernetes' format."""
     return dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def run_others(kube: Kube, nodes: Sequence[Object]) -> None:
-    """Bring every pod that is not Slurm's one step further."""
+    """Move each pod that is not Slurm's one step further."""
     for pod in kube.list("v1", "Pod", labels=f"!{SLURM}"):
         _advance(kube, pod, nodes)
     for pod in kube.list("v1", "Pod", labels=SLURM):
@@ -44,7 +41,7 @@ def _advance(kube: Kube, pod: Object, nodes: Sequence[Object]) -> None:
 
 
 def _node(pod: Object, nodes: Sequence[Object]) -> str:
-    """Return where a pod goes: a DaemonSet's has its node as an affinity, the others go to the first."""
+    """Return the node of a pod: that of its affinity, which a DaemonSet's pod has, or the first."""
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
     for term in terms:
@@ -54,7 +51,7 @@ def _node(pod: Object, nodes: Sequence[Object]) -> str:
 
 
 def running(pod: Object, address: str = "127.0.0.1") -> Mapping[str, Any]:
-    """The status of a pod whose containers are ready."""
+    """Return the status of a pod whose containers are ready."""
     started = pod["status"].get("startTime") or now()
     kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
     return {
@@ -71,7 +68,7 @@ def running(pod: Object, address: str = "127.0.0.1") -> Mapping[str, Any]:
 
 
 def waiting(pod: Object, reason: str, message: str) -> Mapping[str, Any]:
-    """The status of a pod whose containers do not run yet."""
+    """Return the status of a pod whose containers do not run yet."""
     return {
         "phase": "Pending",
         "podIP": None,
@@ -88,9 +85,9 @@ def waiting(pod: Object, reason: str, message: str) -> Mapping[str, Any]:
 
 
 def unscheduled(message: str) -> Mapping[str, Any]:
-    """The status of a pod that has no node."""
-    lacking = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    return {"phase": "Pending", "conditions": [lacking]}
+    """Return the status of a pod without a node."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {"phase": "Pending", "conditions": [condition]}
 
 
 def _ended(pod: Object) -> Mapping[str, Any]:
@@ -102,11 +99,11 @@ def _ended(pod: Object) -> Mapping[str, Any]:
     }
 
 
-def _container(one: Mapping[str, Any], state: Mapping[str, Any], *, ready: bool) -> Mapping[str, Any]:
+def _container(container: Mapping[str, Any], state: Mapping[str, Any], *, ready: bool) -> Mapping[str, Any]:
     return {
-        "name": one["name"],
-        "image": one["image"],
-        "imageID": one["image"],
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": container["image"],
         "ready": ready,
         "started": ready,
         "restartCount": 0,
@@ -132,38 +129,38 @@ CONTAINERS = {
 }
 
 
-def rows(wanted: Wanted) -> Iterator[tuple[str, str, str]]:
-    """Name, role and nodeset of each pod."""
-    if not wanted.stopped:
+def rows(spec: ClusterSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield name, role and nodeset of each pod."""
+    if not spec.stopped:
         yield CONTROLLER_POD, "controller", ""
-        if wanted.accounting:
+        if spec.accounting:
             yield ACCOUNTING, "accounting", ""
-        for index in range(wanted.login):
+        for index in range(spec.login):
             yield f"{LOGIN}-{index}", "login", ""
-    for worker in wanted.workers:
+    for worker in spec.workers:
         for index in range(worker.count) if worker.active is None else worker.active:
             yield f"{worker.name}-{index}", "worker", worker.name
 
 
 def machine_of(pod: str) -> str:
-    """The machine that a pod stands for: slurmdbd runs on the controller."""
+    """Return the machine of a pod; slurmdbd runs on the controller."""
     return CONTROLLER_POD if pod == ACCOUNTING else pod
 
 
-def manifest(wanted: Wanted, name: str, role: str, nodeset: str) -> Object:
-    """A pod."""
-    gpus = next((worker.gpus for worker in wanted.workers if worker.name == nodeset), 0)
+def manifest(spec: ClusterSpec, name: str, role: str, nodeset: str) -> Object:
+    """Return the object of a pod."""
+    gpus = next((worker.gpus for worker in spec.workers if worker.name == nodeset), 0)
     resources = {"resources": {"limits": {GPU: str(gpus)}, "requests": {GPU: str(gpus)}}} if gpus else {}
     labels = {
-        SLURM: wanted.name,
-        "app.kubernetes.io/instance": wanted.name,
+        SLURM: spec.name,
+        "app.kubernetes.io/instance": spec.name,
         "app.kubernetes.io/component": role,
         **({NODESET_LABEL: nodeset} if nodeset else {}),
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": wanted.name, "labels": labels},
+        "metadata": {"name": name, "namespace": spec.name, "labels": labels},
         "spec": {
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 0,
@@ -175,18 +172,18 @@ def manifest(wanted: Wanted, name: str, role: str, nodeset: str) -> Object:
     }
 
 
-def converge(kube: Kube, wanted: Wanted, nodes: Sequence[Object], *, free: bool) -> list[Object]:
-    """Create the pods that are lacking, remove those that are too many, and assign them to nodes; returns them.
+def converge(kube: Kube, spec: ClusterSpec, nodes: Sequence[Object], *, free: bool) -> list[Object]:
+    """Create missing pods, delete surplus ones, and assign pods to nodes; return the pods.
 
-    `free`: any node will do, for there is no cloud.
+    `free`: any node fits, because there is no cloud.
     """
-    there = {pod["metadata"]["name"]: pod for pod in kube.list("v1", "Pod", wanted.name, labels=SLURM)}
-    taken = {pod["spec"].get("nodeName") for pod in there.values()}
-    found: list[Object] = []
-    for name, role, nodeset in rows(wanted):
-        pod = there.pop(name, None)
+    existing = {pod["metadata"]["name"]: pod for pod in kube.list("v1", "Pod", spec.name, labels=SLURM)}
+    taken = {pod["spec"].get("nodeName") for pod in existing.values()}
+    result: list[Object] = []
+    for name, role, nodeset in rows(spec):
+        pod = existing.pop(name, None)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
-            pod = kube.apply(manifest(wanted, name, role, nodeset)) if pod is None else pod
+            pod = kube.apply(manifest(spec, name, role, nodeset)) if pod is None else pod
         if not pod["spec"].get("nodeName"):
             node = _node_of(nodes, role, nodeset, pod, set() if free or role != "worker" else taken, free=free)
             if node:
@@ -195,16 +192,16 @@ def converge(kube: Kube, wanted: Wanted, nodes: Sequence[Object], *, free: bool)
                 taken.add(node)
             else:
                 kube.set_status(pod, unscheduled(f"0/{len(nodes)} nodes are available for {nodeset or role}"))
-        found.append(pod)
-    for gone in there.values():
-        kube.delete(gone)
-    return found
+        result.append(pod)
+    for pod in existing.values():
+        kube.delete(pod)
+    return result
 
 
 def _node_of(
     nodes: Sequence[Object], role: str, nodeset: str, pod: Object, taken: set[str | None], *, free: bool
 ) -> str:
-    """A node for a pod, or nothing: a worker has a node of its own, with the GPUs that it asks for."""
+    """Return a node for a pod, or an empty text: a worker needs a node of its own with the GPUs that it requests."""
     limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
     for node in nodes:
         labels, name = node["metadata"].get("labels", {}), node["metadata"]["name"]
@@ -222,7 +219,7 @@ def _node_of(
 
 
 def machine_types(found: Sequence[Object], nodes: Sequence[Object]) -> Mapping[str, str]:
-    """The machine type of each pod's node, by the name of the pod; of those that have a node."""
+    """Return the machine type of the node of each pod that has one, by the name of the pod."""
     types = {node["metadata"]["name"]: node["metadata"].get("annotations", {}).get(MACHINE_TYPE, "") for node in nodes}
     return {
         pod["metadata"]["name"]: types.get(pod["spec"]["nodeName"], "") for pod in found if pod["spec"].get("nodeName")

@@ -13,7 +13,7 @@ from cluster.platforms.nebius import monitoring
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.request import describe_request, request
 from tests.architecture.test_sources import ROOT
-from tests.cluster.nebius.clusters import config, described, findings, made, settings
+from tests.cluster.nebius.clusters import config, described, findings, releases_of, settings
 
 Tool = Callable[..., str]
 MAIL = {"to": ["ops@example.org"], "sender": "a@example.org", "smarthost": "smtp.example.org:587", "username": "slurm"}
@@ -29,14 +29,14 @@ CHARTS = ("victoria-metrics-k8s-stack", "victoria-logs-single", "opentelemetry-c
 
 
 class TestReleases:
-    def test_the_recipes_charts_are_installed_where_the_stack_asks_for_them(self):
-        assert not {*CHARTS} & {*made(described())}
-        every = made(cluster())
+    def test_charts_of_monitoring_are_installed_with_the_field_monitoring(self):
+        assert not {*CHARTS} & {*releases_of(described())}
+        every = releases_of(cluster())
         assert {*CHARTS} <= {*every}
         assert {every[name].namespace for name in CHARTS} == {MONITORING_NAMESPACE}
 
     def test_days_disks_and_intervals_are_those_of_the_stack_file(self):
-        every = made(cluster(retention_days=30, disk_gb=40, interval_seconds=20))
+        every = releases_of(cluster(retention_days=30, disk_gb=40, interval_seconds=20))
         stack, logs = (every[name].values for name in CHARTS[:2])
         assert stack["vmsingle"]["spec"]["retentionPeriod"] == logs["server"]["retentionPeriod"] == "30d"
         assert stack["vmsingle"]["spec"]["storage"]["resources"]["requests"]["storage"] == "40Gi"
@@ -55,7 +55,7 @@ class TestReleases:
         ]
 
     def test_secrets_are_in_no_value(self):
-        stack = made(cluster())["victoria-metrics-k8s-stack"].values["alertmanager"]
+        stack = releases_of(cluster())["victoria-metrics-k8s-stack"].values["alertmanager"]
         (receiver,) = stack["config"]["receivers"]
         assert stack["spec"]["secrets"] == [monitoring.SECRET]
         folder = f"/etc/vm/secrets/{monitoring.SECRET}/"
@@ -94,7 +94,7 @@ class TestMetrics:
     def test_metrics_of_an_expression(self, expression, wanted):
         assert monitoring.metrics_of(expression) == wanted
 
-    def test_what_helps_is_no_command_for_machines(self):
+    def test_commands_of_alerts_are_for_pods(self):
         for alert in monitoring.alerts(config(cluster())):
             assert "systemctl" not in alert.todo
             assert "journalctl" not in alert.todo
@@ -184,9 +184,9 @@ def test_the_guide_names_what_is_left_out(update_golden: bool):
 
 
 class TestTopology:
-    def test_what_soperator_can_do_is_taken_over(self):
+    def test_settings_that_soperator_supports_are_taken_over(self):
         for given, plugin in (("places", "topology/tree"), ("none", "topology/default")):
-            values = made(described(slurm={"topology": given}))["slurm-cluster"].values["slurmConfig"]
+            values = releases_of(described(slurm={"topology": given}))["slurm-cluster"].values["slurmConfig"]
             assert values["topologyPlugin"] == plugin
 
     def test_what_it_cannot_is_refused(self):

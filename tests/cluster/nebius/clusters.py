@@ -71,7 +71,7 @@ def groups(cluster: ClusterConfig) -> tuple[NodeGroup, ...]:
     return node_groups(cluster, settings(cluster))
 
 
-def made(described: Description, facts: Facts = BACKED_UP) -> dict[str, Release]:
+def releases_of(described: Description, facts: Facts = BACKED_UP) -> dict[str, Release]:
     """Its releases by name, in order."""
     return {release.name: release for release in releases(config(described), facts)}
 

@@ -13,7 +13,7 @@ from cluster.load import find_warnings
 from cluster.platforms.nebius.node_groups import shape
 from cluster.platforms.nebius.request import describe_request, request
 from tests.cluster.nebius.clusters import given as given_
-from tests.cluster.nebius.clusters import groups, made, nebius, settings
+from tests.cluster.nebius.clusters import groups, nebius, releases_of, settings
 
 BOTH = {"elastic": {"count": {"min": 2, "max": 16}, "idle": "20m"}, "fixed": {"count": 3}}
 PARTITIONS = {"main": {"nodesets": ["elastic", "fixed"], "default": True}, "rest": {"nodesets": ["fixed"]}}
@@ -24,7 +24,7 @@ def releases(version: str = "4.1.7", **nodesets: Any) -> dict[str, dict[str, Any
     """Values of each release of a cluster of both nodesets, or of these."""
     partitions = {"main": {"nodesets": [*nodesets], "default": True}} if nodesets else PARTITIONS
     section = {"soperator": {"version": version}}
-    found = made(given_(nodesets=nodesets or BOTH, partitions=partitions, nebius=section))
+    found = releases_of(given_(nodesets=nodesets or BOTH, partitions=partitions, nebius=section))
     return {name: dict(release.values) for name, release in found.items()}
 
 
@@ -76,7 +76,7 @@ def test_idle_times_are_those_of_partitions() -> None:
     assert times == {"main": True, "rest": False, "hidden": False}
 
 
-def test_the_check_that_wants_all_nodes_up_does_not_run_where_some_sleep() -> None:
+def test_the_check_that_needs_all_nodes_does_not_run_with_elastic_nodes() -> None:
     name = "ensure-healthy-nodes"
     assert releases()["soperator-activechecks"]["checks"][name] == {"runAfterCreation": False}
     assert name not in releases(worker={"count": 2})["soperator-activechecks"]["checks"]
@@ -107,13 +107,13 @@ def warnings(version: str, low: int) -> dict[str, Finding]:
         ("5.0.0", 0, {"nebius-elastic-asleep"}),
     ],
 )
-def test_what_a_version_of_soperator_does_otherwise_is_a_warning(version: str, low: int, ids: set[str]) -> None:
+def test_differences_of_a_version_with_elastic_nodes_are_warnings(version: str, low: int, ids: set[str]) -> None:
     found = warnings(version, low)
     assert set(found) == ids
     assert all(one.level is Level.WARNING and one.at[:2] == ("nodesets", "worker") for one in found.values())
 
 
-def test_a_nodeset_that_becomes_elastic_says_what_leaves() -> None:
+def test_the_impact_of_becoming_elastic_names_the_nodes_that_leave() -> None:
     before, after = (
         nebius(nodesets={"worker": {"count": 4}}),
         nebius(nodesets={"worker": {"count": {"min": 1, "max": 8}}}),

@@ -8,7 +8,7 @@ import yaml
 
 from cluster.platforms.nebius.machine_types import GIB, allocatable, preset_of
 from cluster.platforms.nebius.releases import Facts, Release, merged
-from tests.cluster.nebius.clusters import CASES, FACTS, config, described, given, groups, made
+from tests.cluster.nebius.clusters import CASES, FACTS, config, described, given, groups, releases_of
 
 VERSIONS = ("4.1.4", "4.1.7", "5.0.0")
 
@@ -20,7 +20,7 @@ def described_cluster(request):
 
 @pytest.fixture
 def every(described_cluster):
-    return made(described_cluster)
+    return releases_of(described_cluster)
 
 
 def _found(value, key) -> Iterator:
@@ -52,7 +52,7 @@ class TestOrder:
         assert every["soperator"].values["kruise"] == {"installOperator": False}
 
     def test_without_a_bucket_there_are_no_backups(self):
-        assert "k8up" not in made(CASES["h100"], FACTS)
+        assert "k8up" not in releases_of(CASES["h100"], FACTS)
 
 
 class TestNames:
@@ -62,7 +62,7 @@ class TestNames:
         assert every["slurm-cluster-storage"].namespace == described_cluster["name"]
 
     def test_nodesets_and_checks_name_the_cluster(self):
-        every = made(described("5.0.0", name="research"))
+        every = releases_of(described("5.0.0", name="research"))
         (annotations, *_) = _found(every["nodesets"].values, "annotations")
         assert annotations == {"slurm.nebius.ai/parental-cluster-ref": "research"}
         assert every["soperator-activechecks"].values["slurmClusterRefName"] == "research"
@@ -99,7 +99,7 @@ class TestNodes:
     def test_nodesets_select_and_tolerate_their_own_nodes(self):
         cluster = config(CASES["large"])
         by_nodeset = {one.nodeset: one for one in groups(cluster) if one.nodeset}
-        for one in made(CASES["large"])["nodesets"].values["nodesets"]:
+        for one in releases_of(CASES["large"])["nodesets"].values["nodesets"]:
             group = by_nodeset[one["name"]]
             assert one["nodeSelector"].items() <= group.labels.items()
             assert {each["key"] for each in one["tolerations"]} >= set(group.taints)
@@ -136,17 +136,17 @@ class TestSizes:
             assert sum(one[2] for one in asked) <= node.disk, name
 
     def test_a_worker_has_nearly_all_of_its_node(self):
-        (one,) = made(CASES["h100"])["nodesets"].values["nodesets"]
+        (one,) = releases_of(CASES["h100"])["nodesets"].values["nodesets"]
         assert one["slurmd"]["resources"] == {
             "cpu": "124950m", "memory": "1516Gi", "ephemeralStorage": "382Gi", "gpu": 8,
         }  # fmt: skip
 
     def test_rest_fits_a_system_node_of_any_size(self):
-        slurm = made(given(nodesets={"worker": {"count": 1000}}))["slurm-cluster"].values["slurmNodes"]
+        slurm = releases_of(given(nodesets={"worker": {"count": 1000}}))["slurm-cluster"].values["slurmNodes"]
         assert slurm["rest"]["rest"]["resources"]["memory"] == "28Gi"
 
     def test_services_of_large_clusters_have_more(self):
-        made_of = [made(given(nodesets={"worker": {"count": count}}))["kruise"] for count in (2, 150, 600)]
+        made_of = [releases_of(given(nodesets={"worker": {"count": count}}))["kruise"] for count in (2, 150, 600)]
         sizes = [release.values["manager"]["resources"]["limits"]["memory"] for release in made_of]
         assert sizes == ["2Gi", "4Gi", "8Gi"]
 
@@ -182,7 +182,7 @@ class TestValues:
 
         key, allocation, bucket = Output(), Output(), Output()
         facts = Facts(root_keys=[key], allocation=allocation, backups={"name": bucket, "endpoint": bucket})
-        every = made(CASES["h100"], facts)
+        every = releases_of(CASES["h100"], facts)
         login = every["slurm-cluster"].values["slurmNodes"]["login"]
         assert login["sshRootPublicKeys"][0] is key
         assert login["sshdServiceAnnotations"]["nebius.com/load-balancer-allocation-id"] is allocation
@@ -218,7 +218,7 @@ def written(release: Release) -> dict:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_cluster_has_the_releases_that_were_reviewed(case, update_golden):
-    documents = [written(one) for one in made(CASES[case]).values()]
+    documents = [written(one) for one in releases_of(CASES[case]).values()]
     text = yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=118)
     file = GOLDEN / f"{case}.yaml"
     if update_golden:
@@ -251,15 +251,15 @@ class TestMerged:
 class TestTaken:
     def test_a_value_is_laid_over_what_follows_from_the_rest(self):
         given = {"slurm-cluster": {"slurmConfig": {"completeWait": 10}}, "kruise": {"manager": {"replicas": 3}}}
-        before, after = made(CASES["h100"]), made(described(nebius={"values": given}))
+        before, after = releases_of(CASES["h100"]), releases_of(described(nebius={"values": given}))
         conf = before["slurm-cluster"].values["slurmConfig"]
         assert after["slurm-cluster"].values["slurmConfig"] == {**conf, "completeWait": 10}
         assert after["kruise"].values["manager"]["replicas"] == 3
 
     def test_a_nodeset_keeps_what_is_not_given(self):
         memory = {"name": "worker", "slurmd": {"volumes": {"sharedMemorySize": "512Gi"}}}
-        (before,) = made(described())["nodesets"].values["nodesets"]
-        changed = made(described(nebius={"values": {"nodesets": {"nodesets": [memory]}}}))
+        (before,) = releases_of(described())["nodesets"].values["nodesets"]
+        changed = releases_of(described(nebius={"values": {"nodesets": {"nodesets": [memory]}}}))
         (after,) = changed["nodesets"].values["nodesets"]
         assert after["slurmd"]["volumes"] == {**before["slurmd"]["volumes"], "sharedMemorySize": "512Gi"}
         assert after["nodeConfig"] == before["nodeConfig"]

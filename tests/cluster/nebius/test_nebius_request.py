@@ -12,7 +12,7 @@ from tests.cluster.nebius.clusters import FABRIC, gpus, nebius
 from tests.cluster.stacks import config
 
 
-def test_what_is_asked_for(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+def test_a_preview_lists_the_requested_quantities(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
     section = {
         "filesystems": {"submounts": {"data": {"mount": "/data", "existing": "computefilesystem-e00abc"}}},
         "workers": {"worker": {**FABRIC, "image_disk": {"size_gib": 930}}},

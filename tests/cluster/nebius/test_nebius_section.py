@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.nebius.clusters import FABRIC, config, described, groups, made
+from tests.cluster.nebius.clusters import FABRIC, config, described, groups, releases_of
 
 ROOT = Path(__file__).parents[3]
 DISK = {"size_gib": 93}
@@ -77,5 +77,7 @@ def _cluster(settings: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("field", CHANGED)
 def test_a_field_changes_a_release_or_a_node_group(field):
-    before, after = ((made(_cluster(one)), groups(config(_cluster(one)))) for one in map(deepcopy, CHANGED[field]))
+    before, after = (
+        (releases_of(_cluster(one)), groups(config(_cluster(one)))) for one in map(deepcopy, CHANGED[field])
+    )
     assert before != after

@@ -20,7 +20,7 @@ from tests.cluster.nebius.clusters import H100, gpus, nebius, settings
 TYPES = [f"{platform.name}/{preset.name}" for platform in PLATFORMS.values() for preset in platform.presets]
 
 
-def test_eight_h100_have_what_the_recipe_gives_them() -> None:
+def test_sizes_of_eight_h100_are_those_of_the_recipe() -> None:
     node = allocatable(128, 1600, 512)
     assert (node.cpu, node.memory, node.disk) == (127_000, 1518 * GIB, 387 * GIB)
     slurmd = sizing.slurmd(nebius(**gpus()), "worker")
@@ -45,12 +45,12 @@ def test_no_node_is_overbooked(machine_type: str, disk: int) -> None:
 
 
 @given(st.integers(0, 256), st.integers(0, 4096), st.integers(0, 8192))
-def test_nothing_is_less_than_nothing(vcpus: int, memory: int, disk: int) -> None:
+def test_sizes_are_never_negative(vcpus: int, memory: int, disk: int) -> None:
     for found in (allocatable(vcpus, memory, disk), slurmd_resources(allocatable(vcpus, memory, disk))):
         assert min(found.cpu, found.memory, found.disk) >= 0
 
 
-def test_services_leave_room_for_what_runs_beside_them() -> None:
+def test_containers_of_services_fit_their_nodes() -> None:
     config = nebius()
     dbd, group = sizing.slurmdbd(settings(config)), settings(config).accounting
     node = allocatable(8, 32, group.disk_gib)

@@ -5,17 +5,17 @@ from typing import Any
 
 from cluster.platforms.nebius.slurm import accounts
 from cluster.slurm.accounting import desired
-from tests.cluster.nebius.clusters import CPU, H100, config, described, given, made
+from tests.cluster.nebius.clusters import CPU, H100, config, described, given, releases_of
 
 
 def conf(version="4.1.7", **changes):
     """`slurmConfig`, and the lines of `customSlurmConfig`."""
-    values = made(described(version, **changes))["slurm-cluster"].values
+    values = releases_of(described(version, **changes))["slurm-cluster"].values
     return values.get("slurmConfig", {}), values.get("customSlurmConfig", "").splitlines()
 
 
 def partitions(version="4.1.7", **changes):
-    return made(described(version, **changes))["slurm-cluster"].values["partitionConfiguration"]
+    return releases_of(described(version, **changes))["slurm-cluster"].values["partitionConfiguration"]
 
 
 TIERS = {"main": {"nodesets": ["worker"], "default": True, "priority_tier": 10}, "low": {"nodesets": ["worker"]}}
@@ -62,7 +62,7 @@ def test_slurm_conf_has_what_the_stack_file_says(reviewed: Callable[[str, Mappin
 
 
 def test_without_gpus_none_are_accounted_or_checked():
-    every = made(given())
+    every = releases_of(given())
     accounting = every["slurm-cluster"].values["slurmNodes"]["accounting"]["slurmConfig"]
     assert "gpu" not in accounting["accountingStorageTRES"].lower()
     assert "soperator-dcgm-exporter" not in every

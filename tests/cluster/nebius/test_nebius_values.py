@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.platforms.nebius.releases import Facts
-from tests.cluster.nebius.clusters import BACKED_UP, KEY, described, made
+from tests.cluster.nebius.clusters import BACKED_UP, KEY, described, releases_of
 
 _ABSENT = object()
 
@@ -32,7 +32,7 @@ def changes(before, after) -> dict[str, Any]:
 
 
 def edit(version="4.1.7", facts=BACKED_UP, **changed) -> dict[str, Any]:
-    return changes(made(described(version)), made(described(version, **changed), facts))
+    return changes(releases_of(described(version)), releases_of(described(version, **changed), facts))
 
 
 H100 = {"machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb", "count": 2}
@@ -90,7 +90,7 @@ def test_an_edit_changes_these_values_and_no_others(reviewed: Callable[[str, Map
     ],
 )
 def test_a_scope_says_what_runs_when_the_cluster_comes_up(scope, quick, long, jail):
-    checks = made(described(nebius={"health": {"scope": scope}}))["soperator-activechecks"].values["checks"]
+    checks = releases_of(described(nebius={"health": {"scope": scope}}))["soperator-activechecks"].values["checks"]
     assert checks["gpu-fryer"]["runAfterCreation"] is quick
     assert checks["dcgmi-diag-r3"]["runAfterCreation"] is long
     assert checks["manage-jail-state"]["runAfterCreation"] is jail
@@ -98,8 +98,8 @@ def test_a_scope_says_what_runs_when_the_cluster_comes_up(scope, quick, long, ja
 
 def test_a_cluster_can_do_without_names_of_switches():
     """Where slurmctld can't read them (known problem 9)."""
-    plain, conf = made(described()), {"topologyPlugin": "topology/default"}
-    without = made(described(nebius={"values": {"slurm-cluster": {"slurmConfig": conf}}}))
+    plain, conf = releases_of(described()), {"topologyPlugin": "topology/default"}
+    without = releases_of(described(nebius={"values": {"slurm-cluster": {"slurmConfig": conf}}}))
     waits = [
         every["soperator-activechecks"].values["checks"].get("wait-for-topology", {}).get("runAfterCreation", True)
         for every in (plain, without)
@@ -111,7 +111,7 @@ def test_a_cluster_can_do_without_names_of_switches():
 @pytest.mark.parametrize("version", ["4.1.7", "5.0.0"])
 def test_blocks_of_an_nvlink_domain_reach_the_chart(version):
     given = {"slurmConfig": {"topologyPlugin": "topology/block"}, "topology": {"blockSize": 18}}
-    every = made(described(nebius={"values": {"slurm-cluster": given}, "soperator": {"version": version}}))
+    every = releases_of(described(nebius={"values": {"slurm-cluster": given}, "soperator": {"version": version}}))
     assert every["slurm-cluster"].values["topology"] == {"blockSize": 18}
     checks = every["soperator-activechecks"].values["checks"]
     assert checks.get("wait-for-topology", {}).get("runAfterCreation", True)
@@ -121,7 +121,7 @@ class TestRegistry:
     @pytest.mark.parametrize("version", ["4.1.4", "4.1.7", "5.0.0"])
     def test_the_registry_of_charts_and_images_is_one_setting(self, version):
         mirror = "cr.nebius.cloud/soperator"
-        every = made(described(version, nebius={"soperator": {"charts": f"oci://{mirror}"}}))
+        every = releases_of(described(version, nebius={"soperator": {"charts": f"oci://{mirror}"}}))
         own = [release for release in every.values() if release.name.startswith(("soperator", "slurm-", "nodesets"))]
         assert {release.repo for release in own} == {f"oci://{mirror}"}
         texts = [str(value) for release in every.values() for _, value in flat(release.values)]
@@ -129,5 +129,5 @@ class TestRegistry:
         assert not [text for text in texts if "cr.eu-north1" in text]
 
     def test_charts_of_a_folder_are_all_there(self):
-        every = made(described(nebius={"soperator": {"charts": "/srv/charts"}}))
+        every = releases_of(described(nebius={"soperator": {"charts": "/srv/charts"}}))
         assert {one.repo for one in every.values()} == {"/srv/charts"}

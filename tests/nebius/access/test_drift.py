@@ -155,7 +155,7 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_what_differs_is_named_with_both_sides(
+def test_differences_are_shown_with_both_values(
     drift: Drift, reviewed: Callable[[str, Mapping[str, str]], None]
 ) -> None:
     shown = {}
@@ -184,7 +184,7 @@ def test_elastic_nodes_that_sleep_or_run_are_no_difference(drift: Drift, up: dic
 
 
 class TestUnseen:
-    def test_what_can_not_be_compared_is_listed(self, hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> None:
+    def test_parts_that_can_not_be_compared_are_listed(self, hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> None:
         up["config"] = config_text(CONFIG)
         world = same()
         world.ping = "Slurmctld(primary) at controller-0 is DOWN"
@@ -225,7 +225,7 @@ class TestUnseen:
         ({"a": {"b": 1}}, {"a": {"b": 1, "c": "a default"}}),
     ],
 )  # fmt: skip
-def test_what_says_the_same_is_alike(wanted: Any, found: Any) -> None:
+def test_equivalent_values_are_no_difference(wanted: Any, found: Any) -> None:
     assert list(changed(wanted, found)) == []
 
 

@@ -52,7 +52,7 @@ REASONS_OF_DRAINS = (
 )  # fmt: skip
 
 
-def test_the_beginning_of_a_reason_says_who_acts(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+def test_the_prefix_of_a_reason_decides_who_acts(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
     """An operator that does not act in its time, or may not replace nodes, leaves it to Nebius's support."""
     whens = {"now": (60, True), "late": (OPERATOR_SECONDS + 1, True), "in time": (OPERATOR_SECONDS - 1, True),
              "at no known time": (None, True), "without replacement": (60, False)}  # fmt: skip
@@ -68,7 +68,7 @@ def test_every_condition_of_hosts_is_said_in_words() -> None:
     assert set(HOSTS) == {*HOST_PROBLEMS, "Ready"}
 
 
-def test_no_beginning_hides_a_longer_one() -> None:
+def test_no_prefix_of_a_reason_hides_a_longer_one() -> None:
     beginnings = list(REASONS)
     hidden = [
         (first, later)
@@ -104,7 +104,7 @@ def test_each_is_recognized_in_its_own_text_alone(number: int, text: str) -> Non
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_other_texts_reveal_none(text: str) -> None:
+def test_other_texts_show_no_known_problem(text: str) -> None:
     assert list(recognized([text])) == []
 
 
@@ -247,7 +247,7 @@ def shown(row: dict[str, Any]) -> str:
     return f"{row['id']} {','.join(row['where'])}: {row['what']}{''.join(more)}"
 
 
-def test_what_is_wrong_is_found_with_what_to_do(status: Status, reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_problems_are_findings_with_a_command(status: Status, reviewed: Callable[[str, Mapping[str, str]], None]):
     found = {case: status(**changes).values() for case, changes in FINDINGS.items()}
     reviewed("health/pods", {case: "\n".join(map(shown, rows)) for case, rows in found.items()})
 

@@ -124,7 +124,7 @@ def test_it_answers_in_the_version_that_it_is_asked_in(version: str) -> None:
     }  # fmt: skip
 
 
-def test_what_fails_is_one_line_for_kubectl_to_show(tmp_path: Path) -> None:
+def test_errors_are_one_line_for_kubectl(tmp_path: Path) -> None:
     done = plugin(NEBIUS_CREDENTIALS_FILE=str(tmp_path / "none.json"))
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()

@@ -108,7 +108,7 @@ class TestSsh:
         assert recorded(log, "word")[-2:] == ["login-0", "hostname"]
         assert "--selector=slurm.nebius.ai/nodeset=login" in calls(asked)[1]
 
-    def test_u_is_as(self, hpc: Hpc, kubectl: Made, log: Path) -> None:
+    def test_u_is_the_option_as(self, hpc: Hpc, kubectl: Made, log: Path) -> None:
         kubectl(answers(service()))
         hpc("ssh", "nebius", "-u", "bob", "--", "id")
         assert recorded(log, "word")[-1] == "exec runuser -l bob -c id"

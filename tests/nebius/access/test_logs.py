@@ -139,7 +139,7 @@ class TestCommand:
             (["login-0", "--on", "login-1"], "--on narrows slurmctld, slurmd,"),
         ],
     )
-    def test_what_is_not_there_is_named(self, hpc: Hpc, kubectl: Made, words: list[str], error: str) -> None:
+    def test_missing_references_are_named(self, hpc: Hpc, kubectl: Made, words: list[str], error: str) -> None:
         kubectl(World().script())
         ended = hpc("logs", "nebius", *words)
         assert ended.code == 1
@@ -154,7 +154,7 @@ class TestCommand:
         assert ended.out == "worker-0 | 2026-11-22T05:00:01Z x\n"
         assert "worker-1: can't be read: Error from server (BadRequest): container" in ended.err
 
-    def test_what_is_followed_ends_with_ctrl_c(
+    def test_a_followed_log_ends_with_ctrl_c(
         self, kubectl: Made, tool: Callable[[str, str], Path], up: dict[str, Any], tmp_path: Path
     ) -> None:
         seen = tmp_path / "seen"

@@ -24,13 +24,13 @@ def created(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> life
     return lifecycle.create(props(api, kind, **changes))
 
 
-def told(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> str:
+def creation_error(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> str:
     with pytest.raises(NebiusError) as raised:
         created(api, kind, **changes)
     return str(raised.value)
 
 
-SAID = {
+SENTENCES = {
     "bad_request": ["bad request: spec: not valid", "correct the named field"],
     "bad_resource_state": ["is in a state that does not allow it: it is being changed"],
     "resource_not_found": ["there is no n"],
@@ -52,23 +52,23 @@ SAID = {
 
 
 def test_every_error_has_its_sentence() -> None:
-    assert SAID.keys() == ERRORS.keys()
+    assert SENTENCES.keys() == ERRORS.keys()
 
 
 class TestRefused:
-    @pytest.mark.parametrize("what", SAID)
+    @pytest.mark.parametrize("what", SENTENCES)
     def test_a_refused_creation_says_why_and_what_to_do(self, api: NebiusServer, what: str) -> None:
         api.faults.append(Fault(verb="create", what=what, count=None))
-        text = told(api, timeout_seconds=2.0)
+        text = creation_error(api, timeout_seconds=2.0)
         assert text.startswith("could not create GpuCluster n:\n")
-        assert all(part in text for part in SAID[what]), text
+        assert all(part in text for part in SENTENCES[what]), text
         assert "\n  to do: " in text
         assert "request id request-" in text
         assert "Traceback" not in text
         assert owned(api) == {}
 
     @pytest.mark.parametrize("what", ["operation_conflict", "operation_aborted", "too_many_requests", "unavailable"])
-    def test_what_passes_is_waited_for(self, api: NebiusServer, what: str) -> None:
+    def test_temporary_errors_of_a_creation_are_retried(self, api: NebiusServer, what: str) -> None:
         api.faults.append(Fault(verb="create", what=what, count=5))
         assert created(api).id.startswith("computegpucluster-")
         assert len(owned(api)["GpuCluster n"]) == 1
@@ -81,12 +81,14 @@ class TestRefused:
     def test_an_expired_token_ends_the_run_at_its_first_call(self, api: NebiusServer) -> None:
         api.faults.append(Fault(kind="ProfileService", what="unauthenticated", count=None))
         client.close()
-        text = told(api)
+        text = creation_error(api)
         assert text.startswith("could not log in to Nebius:")
         assert "UNAUTHENTICATED: the token has expired" in text
         assert len([call for call in api.calls if "ProfileService" in call.method]) == 1
 
-    def test_nobody_listens(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_endpoint_that_nobody_listens_at_is_an_error(
+        self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         client.close()
         monkeypatch.setattr(client, "LOGIN_SECONDS", 1.0)
         with pytest.raises(NebiusError, match=r"can't be reached|did not answer in time"):
@@ -97,16 +99,16 @@ class TestFailed:
     @pytest.mark.parametrize("what", ["quota_failure", "not_enough_resources", "internal_error"])
     def test_a_failed_operation_says_why_and_leaves_nothing(self, api: NebiusServer, what: str) -> None:
         api.faults.append(Fault(verb="create", mode="fail", what=what))
-        text = told(api)
-        assert all(part in text for part in SAID[what][:1]), text
+        text = creation_error(api)
+        assert all(part in text for part in SENTENCES[what][:1]), text
         assert owned(api) == {}
         # The same inputs have the same key, whose operation has failed: a second one is made.
         assert created(api).status == {}
         assert len(owned(api)) == 1
 
-    def test_one_that_never_ends_is_ended_by_its_deadline_and_taken_over(self, api: NebiusServer) -> None:
+    def test_a_creation_ends_at_its_deadline_and_the_next_run_takes_it_over(self, api: NebiusServer) -> None:
         api.faults.append(Fault(verb="create", mode="hang"))
-        text = told(api, timeout_seconds=0.3)
+        text = creation_error(api, timeout_seconds=0.3)
         assert "it has not ended after 0 s" in text
         assert "last progress: create GpuCluster; 0%" in text
         assert "it goes on where it is" in text
@@ -143,7 +145,7 @@ class TestFailed:
         (row,) = api.store.of("K8sRelease")
         assert row["state"] == "DEPLOYED"
 
-    def test_a_deletion_that_hangs_ends(self, api: NebiusServer) -> None:
+    def test_a_deletion_ends_at_its_deadline(self, api: NebiusServer) -> None:
         found = created(api)
         api.faults.append(Fault(verb="delete", mode="hang"))
         with pytest.raises(NebiusError, match="could not delete GpuCluster n"):
@@ -156,35 +158,35 @@ class TestFailed:
         api.faults.append(Fault(kind=kind, verb=verb, what="unavailable", count=6))
         assert created(api).id
 
-    def test_one_that_stays_out_of_reach_ends_the_wait(
+    def test_an_api_that_stays_out_of_reach_ends_the_wait(
         self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(lifecycle, "UNREACHABLE_SECONDS", 0.5)
         api.faults.append(Fault(kind="OperationService", verb="poll", what="unavailable", count=None))
-        assert "Nebius's API can't be reached" in told(api)
+        assert "Nebius's API can't be reached" in creation_error(api)
 
     def test_a_token_that_expires_in_the_middle_ends_it_at_once_and_the_next_run_goes_on(
         self, api: NebiusServer
     ) -> None:
         api.faults.append(Fault(kind="OperationService", verb="poll", what="unauthenticated"))
-        assert "UNAUTHENTICATED: the token has expired" in told(api)
+        assert "UNAUTHENTICATED: the token has expired" in creation_error(api)
         assert len([call for call in api.calls if call.method.startswith("nebius.common.v1.Operation")]) == 1
         (before,) = owned(api)["GpuCluster n"]
         assert created(api).id == before
 
 
 class TestNames:
-    def test_one_of_somebody_else_is_not_taken_over(self, api: NebiusServer) -> None:
+    def test_an_object_without_an_owner_is_not_taken_over(self, api: NebiusServer) -> None:
         id_ = api.methods.seed("GpuCluster", PROJECT_ID, "n", {"infiniband_fabric": "fabric-3"})
-        text = told(api)
+        text = creation_error(api)
         assert f"it exists already, with the id {id_}" in text
         assert "it has no label hpc-owner" in text
 
-    def test_one_of_another_state_is_not_taken_over(self, api: NebiusServer) -> None:
+    def test_an_object_of_another_state_is_not_taken_over(self, api: NebiusServer) -> None:
         created(api, owner="another")
-        assert "the label hpc-owner names another state (another)" in told(api)
+        assert "the label hpc-owner names another state (another)" in creation_error(api)
 
-    def test_one_that_another_state_has_taken_over_is_not_deleted(self, api: NebiusServer) -> None:
+    def test_an_object_that_another_state_has_taken_over_is_not_deleted(self, api: NebiusServer) -> None:
         found = created(api)
         api.store.objects[found.id]["metadata"]["labels"]["hpc-owner"] = "another"
         lifecycle.delete(found.id, props(api))
@@ -196,14 +198,14 @@ class TestNames:
         before = api.taken
         lifecycle.delete(found.id, props(api, "Bucket"))
         assert api.taken == before + 1  # a second deletion asks for its state, and does nothing
-        text = told(api, "Bucket", owner="another")
+        text = creation_error(api, "Bucket", owner="another")
         assert "is kept in the state SCHEDULED_FOR_DELETION with its name" in text
         assert "undelete or purge it" in text
         # The same stack gets it back, with its data.
         assert created(api, "Bucket").id == found.id
         assert api.store.objects[found.id]["state"] == "ACTIVE"
 
-    def test_one_that_is_being_deleted_is_waited_for(self, api: NebiusServer) -> None:
+    def test_a_creation_waits_for_the_end_of_a_deletion(self, api: NebiusServer) -> None:
         api.methods.seconds = lambda _kind, verb: 4.0 if verb == "delete" else 0.02
         found = created(api, "Network")
         with pytest.raises(NebiusError, match="has not ended"):
@@ -222,7 +224,7 @@ class TestProtected:
         lifecycle.delete(found.id, props(api, "Filesystem", spec=spec))
         assert owned(api) == {}
 
-    def test_what_is_in_use_says_by_what(self, api: NebiusServer, project: Project) -> None:
+    def test_the_error_of_an_object_in_use_names_its_user(self, api: NebiusServer, project: Project) -> None:
         project.up(few_rows())
         (id_,) = owned(api)["Subnet subnet"]
         with pytest.raises(NebiusError, match="it is used by Allocation vpcallocation-"):
@@ -230,7 +232,7 @@ class TestProtected:
 
 
 class TestConflicts:
-    def test_a_change_of_somebody_else_in_between_is_read_again(self, api: NebiusServer) -> None:
+    def test_an_update_is_retried_after_a_conflict(self, api: NebiusServer) -> None:
         found = created(api, "ServiceAccount", spec={"description": "a"})
         api.faults.append(Fault(verb="update", what="resource_conflict", count=2))
         news = props(api, "ServiceAccount", spec={"description": "b"})
@@ -246,10 +248,10 @@ class TestConflicts:
 
 
 class TestLookUps:
-    def test_what_a_project_has_from_the_start(self, api: NebiusServer) -> None:
+    def test_the_first_subnet_of_a_project_is_found(self, api: NebiusServer) -> None:
         assert objects.first_subnet(PROJECT_ID, api.endpoint).startswith("vpcsubnet-")
 
-    def test_what_there_is_not(self, api: NebiusServer) -> None:
+    def test_missing_objects_are_an_error_false_or_empty(self, api: NebiusServer) -> None:
         for id_ in [one.metadata.id for one in objects.list_all(objects.kind_of("Subnet"), PROJECT_ID, api.endpoint)]:
             del api.store.objects[id_]
         with pytest.raises(NebiusError, match="the project has none\n  to do: set `subnet: create`"):
@@ -283,9 +285,9 @@ def test_a_membership_waits_until_iam_knows_the_account_and_the_group(api: Nebiu
     assert len(calls) == 4
 
 
-def test_others_fail_at_once(api: NebiusServer) -> None:
+def test_creations_of_other_kinds_fail_at_once(api: NebiusServer) -> None:
     api.faults.append(Fault(kind="GpuCluster", verb="create", what="permission_denied", count=None))
-    assert "take the role `admin` of the project" in told(api)
+    assert "take the role `admin` of the project" in creation_error(api)
     assert len([call for call in api.calls if call.method.endswith("GpuClusterService/Create")]) == 1
 
 
@@ -296,7 +298,7 @@ def no_doubles(api: NebiusServer) -> None:
 class TestKilled:
     # Of the calls of a creation (log in, list, create, poll, read), those after which something is there.
     @pytest.mark.parametrize("number", [3, 4, 7])
-    def test_at_a_call_of_up_and_then_up(self, api: NebiusServer, project: Project, number: int) -> None:
+    def test_a_second_up_completes_a_killed_one(self, api: NebiusServer, project: Project, number: int) -> None:
         project.write(few_rows())
         assert project.killed("up", number)
         no_doubles(api)
@@ -309,7 +311,7 @@ class TestKilled:
         assert owned(api) == {}
 
     @pytest.mark.parametrize("number", [3, 8])
-    def test_at_a_call_of_up_and_then_destroy(self, api: NebiusServer, project: Project, number: int) -> None:
+    def test_a_destroy_deletes_what_a_killed_up_created(self, api: NebiusServer, project: Project, number: int) -> None:
         project.write(few_rows())
         assert project.killed("up", number)
         project.run("destroy")
@@ -317,7 +319,7 @@ class TestKilled:
         assert project.state() == {}
 
     @pytest.mark.slow
-    def test_at_random_calls_one_after_another(self, api: NebiusServer, project: Project) -> None:
+    def test_random_kills_leave_no_doubles_and_no_leftovers(self, api: NebiusServer, project: Project) -> None:
         chance = random.Random(1)  # noqa: S311 - not for secrets
         project.write(cluster_rows())
         kills = 0
@@ -336,7 +338,7 @@ class TestKilled:
         assert owned(api) == {}
         assert project.state() == {}
 
-    def test_in_an_update(self, api: NebiusServer, project: Project) -> None:
+    def test_the_next_up_completes_a_killed_update(self, api: NebiusServer, project: Project) -> None:
         rows = few_rows()
         project.up(rows)
         rows[1]["spec"]["ipv4_private_pools"] = {"use_network_pools": True}
@@ -347,7 +349,7 @@ class TestKilled:
         assert subnet["spec"]["ipv4_private_pools"] == {"use_network_pools": True}
         assert project.run("preview") == {}
 
-    def test_in_a_creation_whose_inputs_change_before_the_next_run(self, api: NebiusServer, project: Project) -> None:
+    def test_changed_inputs_hold_after_a_killed_creation(self, api: NebiusServer, project: Project) -> None:
         rows = [row for row in cluster_rows() if row["name"] == "account"]
         project.write(rows)
         assert project.killed("up", 3)
@@ -360,7 +362,7 @@ class TestKilled:
         assert owned(api) == {}
 
 
-def test_an_api_that_is_restarted_remembers(api: NebiusServer, project: Project) -> None:
+def test_the_stand_in_keeps_objects_and_keys_over_a_restart(api: NebiusServer, project: Project) -> None:
     """Also in the middle of an operation, and with the keys of requests that it answered."""
     state = project.root / "nebius.json"
     with NebiusServer(seconds=0.2, state=state) as first:

@@ -49,7 +49,7 @@ class TestShapes:
         assert same(wanted, SPECS[kind])
         assert full(spec_message(KINDS[kind], wanted)) == full(spec_message(KINDS[kind], SPECS[kind]))
 
-    def test_what_is_immutable_is_what_the_api_says(self, kind: str) -> None:
+    def test_immutable_fields_are_those_of_the_api(self, kind: str) -> None:
         """And what we know beside that: a subnet stays in its network, an allocation in its pool."""
         told = {path.removesuffix(".cidr") for path in _immutable(message_class(KINDS[kind], f"{kind}Spec"))}
         told = {path.removesuffix(".filesystem_id").removesuffix(".directory") for path in told}
@@ -149,7 +149,7 @@ class TestUnknown:
         with pytest.raises(NebiusError, match=said):
             spec_message(KINDS[kind], spec)
 
-    def test_a_kind_that_there_is_not(self) -> None:
+    def test_an_unknown_kind_is_refused(self) -> None:
         with pytest.raises(ValueError, match="'Nodegroup' is no kind of resource; allowed: AccessKey, "):
             kind_of("Nodegroup")
 
@@ -170,12 +170,12 @@ class TestCompare:
         assert canonical(canonical(spec)) == canonical(spec)
 
     @given(_SPECS, _SPECS)
-    def test_what_the_api_fills_in_is_no_difference(self, spec: dict[str, Any], more: dict[str, Any]) -> None:
+    def test_fields_that_the_api_fills_in_are_no_difference(self, spec: dict[str, Any], more: dict[str, Any]) -> None:
         seen = {**{name.upper(): one for name, one in more.items()}, **spec}
         assert same(observed(spec, seen), spec)
 
     @given(_SPECS, _SPECS)
-    def test_what_is_observed_is_what_is_there(self, wanted: dict[str, Any], seen: dict[str, Any]) -> None:
+    def test_observed_values_are_the_actual_ones(self, wanted: dict[str, Any], seen: dict[str, Any]) -> None:
         result = observed(wanted, seen)
         for name, value in wanted.items():
             if not isinstance(value, (dict, list)):
@@ -195,10 +195,10 @@ class TestCompare:
             ({"a": [1, 1]}, {"a": [1]}, False),
         ],
     )
-    def test_what_is_equal(self, one: Any, other: Any, equal: bool) -> None:
+    def test_equal_settings_are_the_same(self, one: Any, other: Any, equal: bool) -> None:
         assert same(one, other) is equal
 
-    def test_items_keep_what_they_are(self) -> None:
+    def test_observed_items_keep_their_places(self) -> None:
         wanted = [{"subnet_id": "a"}, {"subnet_id": "b"}]
         assert observed(wanted, [{"subnet_id": "b", "dns": "x"}, {"subnet_id": "a", "dns": "y"}]) == wanted
         assert observed(wanted, [{"subnet_id": "a"}, {"subnet_id": "c"}])[1] == {"subnet_id": "c"}
@@ -211,18 +211,18 @@ class TestCompare:
 
 
 class TestMerge:
-    def test_what_is_not_named_stays(self) -> None:
+    def test_fields_that_are_not_named_stay(self) -> None:
         kind = KINDS["NodeGroup"]
         base = spec_message(kind, SPECS["NodeGroup"])
         result = full(merged(base, {"fixed_node_count": 2}, {"fixed_node_count": 3}))
         assert result == {**full(base), "fixed_node_count": "3"}
 
-    def test_a_choice_replaces_the_other(self) -> None:
+    def test_a_oneof_field_replaces_the_other_one(self) -> None:
         base = spec_message(KINDS["NodeGroup"], {"fixed_node_count": 2})
         news = {"autoscaling": {"min_node_count": 1, "max_node_count": 3}}
         assert plain(merged(base, {}, news)) == news
 
-    def test_what_is_dropped_is_reset_and_items_keep_what_the_api_filled_in(self) -> None:
+    def test_removed_fields_are_reset_and_items_keep_fields_of_the_api(self) -> None:
         base = spec_message(
             KINDS["NodeGroup"],
             {"template": {"max_pods": 32, "network_interfaces": [{"subnet_id": "a", "public_ip_address": {}}]}},

@@ -105,7 +105,7 @@ class TestChanges:
         assert row["spec"]["template"]["preemptible"] == {}
         assert cluster.state()["workers"]["outputs"]["status"]["ready_node_count"] == 3
 
-    def test_a_choice_is_changed_to_the_other(self, cluster: Project) -> None:
+    def test_a_change_of_a_oneof_field_resets_the_other_one(self, cluster: Project) -> None:
         rows = cluster_rows()
         rows[6]["spec"].pop("fixed_node_count")
         rows[6]["spec"]["autoscaling"] = {"min_node_count": 1, "max_node_count": 4}
@@ -114,7 +114,7 @@ class TestChanges:
         assert "fixed_node_count" not in row["spec"]
         assert row["spec"]["autoscaling"] == {"min_node_count": "1", "max_node_count": "4"}
 
-    def test_what_the_stack_no_longer_sets_is_reset(self, cluster: Project) -> None:
+    def test_fields_that_the_stack_no_longer_sets_are_reset(self, cluster: Project) -> None:
         rows = cluster_rows()
         template = {
             name: one for name, one in rows[6]["spec"]["template"].items() if name not in ("taints", "preemptible")
@@ -125,7 +125,7 @@ class TestChanges:
         assert "preemptible" not in row["spec"]["template"]
         assert row["spec"]["template"]["filesystems"]
 
-    def test_what_the_api_filled_in_stays(self, cluster: Project) -> None:
+    def test_fields_that_the_api_filled_in_are_kept(self, cluster: Project) -> None:
         rows = cluster_rows()
         (row,) = cluster.api.store.of("NodeGroup")
         row["spec"]["template"]["os"] = "ubuntu24.04"
@@ -187,7 +187,7 @@ class TestChanges:
 
 
 class TestDrift:
-    def test_what_somebody_deleted_is_recreated_after_a_refresh(self, cluster: Project) -> None:
+    def test_deleted_objects_are_recreated_after_a_refresh(self, cluster: Project) -> None:
         rows = cluster_rows()
         (group,), (address,) = cluster.api.store.of("NodeGroup"), cluster.api.store.of("Allocation")
         for row in (group, address):
@@ -216,12 +216,12 @@ class TestDrift:
         assert cluster.run("up") == {"network": "update"}
         assert row["metadata"]["labels"] == {"hpc-owner": OWNER}
 
-    def test_what_is_gone_is_no_error_of_a_destroy(self, cluster: Project) -> None:
+    def test_missing_objects_are_no_error_of_a_destroy(self, cluster: Project) -> None:
         cluster.api.store.objects.clear()
         cluster.run("destroy")
         assert cluster.state() == {}
 
-    def test_an_update_of_what_is_gone_says_what_to_run(self, api: NebiusServer, project: Project) -> None:
+    def test_an_update_of_a_missing_object_names_the_command_to_run(self, api: NebiusServer, project: Project) -> None:
         rows = few_rows()
         project.up(rows)
         api.store.objects.pop(owned(api)["Subnet subnet"][0])
@@ -266,7 +266,7 @@ def properties(api: NebiusServer, **changes: Any) -> struct_pb2.Struct:
     return inputs
 
 
-def test_it_creates_compares_updates_reads_and_deletes(
+def test_the_provider_creates_compares_updates_reads_and_deletes(
     api: NebiusServer, host: provider_pb2_grpc.ResourceProviderStub
 ) -> None:
     made = host.Create(provider_pb2.CreateRequest(urn=URN, properties=properties(api)))

@@ -68,16 +68,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("kind", "spec", "said"), [(kind, *row) for kind, rows in REFUSED.items() for row in rows])
-def test_specs_that_the_api_refuses(api: NebiusServer, kind: str, spec: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("kind", "spec", "message"), [(kind, *row) for kind, rows in REFUSED.items() for row in rows])
+def test_specs_that_the_api_refuses(api: NebiusServer, kind: str, spec: dict[str, Any], message: str) -> None:
     api.methods.seed("GpuCluster", PROJECT_ID, "g", {}, "computegpucluster-1")
     assert spec_message(KINDS[kind], spec)
     with pytest.raises(RefusedError) as raised:
         methods.check_spec(api.store, KINDS[kind], spec)
-    assert said in str(raised.value.detail)
+    assert message in str(raised.value.detail)
 
 
-def made(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1") -> lifecycle.Result:
+def created(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1") -> lifecycle.Result:
     return lifecycle.create(
         {
             "kind": kind, "name": name, "resource_name": name, "parent_id": PROJECT_ID, "owner": OWNER, "spec": spec,
@@ -86,17 +86,17 @@ def made(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1"
     )  # fmt: skip
 
 
-def wanted(api: NebiusServer, kind: str, spec: Mapping[str, Any]) -> objects.Desired:
+def desired(api: NebiusServer, kind: str, spec: Mapping[str, Any]) -> objects.Desired:
     return objects.Desired(kind=KINDS[kind], parent_id=PROJECT_ID, name="n1", spec=spec, endpoint=api.endpoint)
 
 
 class TestRules:
     def test_references_must_exist(self, api: NebiusServer) -> None:
         with pytest.raises(NebiusError, match="there is no vpcsubnet-9"):
-            made(api, "Cluster", {"control_plane": {"subnet_id": "vpcsubnet-9"}})
+            created(api, "Cluster", {"control_plane": {"subnet_id": "vpcsubnet-9"}})
 
     def test_immutable_fields_are_refused(self, api: NebiusServer) -> None:
-        found = made(api, "GpuCluster", {"infiniband_fabric": "fabric-3"})
+        found = created(api, "GpuCluster", {"infiniband_fabric": "fabric-3"})
         message = objects.get(KINDS["GpuCluster"], found.id, api.endpoint)
         assert message
         spec = spec_message(KINDS["GpuCluster"], {"infiniband_fabric": "fabric-4"})
@@ -104,7 +104,7 @@ class TestRules:
             objects.start_update(KINDS["GpuCluster"], message.metadata, spec, api.endpoint)
 
     def test_a_filesystem_only_grows(self, api: NebiusServer) -> None:
-        found = made(api, "Filesystem", {"type": "NETWORK_SSD", "size_gibibytes": 10})
+        found = created(api, "Filesystem", {"type": "NETWORK_SSD", "size_gibibytes": 10})
         message = objects.get(KINDS["Filesystem"], found.id, api.endpoint)
         assert message
         message.spec.size_gibibytes = 9
@@ -113,12 +113,12 @@ class TestRules:
 
     def test_one_operation_at_a_time(self, api: NebiusServer) -> None:
         api.methods.seconds = lambda _kind, _verb: 60
-        operation = objects.start_create(wanted(api, "Network", {}), "key")
+        operation = objects.start_create(desired(api, "Network", {}), "key")
         with pytest.raises(NebiusError, match=r"another operation on vpcnetwork-.* is under way: operation-"):
             objects.start_delete(KINDS["Network"], operation.resource_id, api.endpoint)
 
     def test_an_old_version_of_an_object_is_refused(self, api: NebiusServer) -> None:
-        found = made(api, "ServiceAccount", {"description": "a"})
+        found = created(api, "ServiceAccount", {"description": "a"})
         message = objects.get(KINDS["ServiceAccount"], found.id, api.endpoint)
         assert message
         api.store.objects[found.id]["metadata"]["resource_version"] = "9"
@@ -128,14 +128,14 @@ class TestRules:
 
 class TestKeys:
     def test_a_key_creates_once(self, api: NebiusServer) -> None:
-        first = objects.start_create(wanted(api, "Network", {}), "key")
-        assert objects.start_create(wanted(api, "Network", {}), "key").id == first.id
+        first = objects.start_create(desired(api, "Network", {}), "key")
+        assert objects.start_create(desired(api, "Network", {}), "key").id == first.id
         assert len(list(api.store.of("Network", PROJECT_ID))) == 2  # with the project's own
 
     def test_a_key_of_another_request_is_refused(self, api: NebiusServer) -> None:
-        objects.start_create(wanted(api, "Network", {}), "key")
+        objects.start_create(desired(api, "Network", {}), "key")
         with pytest.raises(NebiusError, match="was used for another request"):
-            objects.start_create(wanted(api, "GpuCluster", {"infiniband_fabric": "fabric-3"}), "key")
+            objects.start_create(desired(api, "GpuCluster", {"infiniband_fabric": "fabric-3"}), "key")
 
 
 class TestMasks:
@@ -159,7 +159,7 @@ class TestMasks:
 
     def test_a_field_that_is_not_named_stays(self, api: NebiusServer) -> None:
         before = {"type": "NETWORK_SSD", "size_gibibytes": 10, "forbid_deletion": True}
-        found = made(api, "Filesystem", before)
+        found = created(api, "Filesystem", before)
         spec = self.update(api, found.id, {"size_gibibytes": 11}, "")
         assert spec == {"type": "NETWORK_SSD", "size_gibibytes": "11", "forbid_deletion": True}
         spec = self.update(api, found.id, {"size_gibibytes": 12}, "spec.(forbid_deletion)")
@@ -182,7 +182,7 @@ class TestCredentials:
         assert {call.headers["authorization"] for call in api.calls} == {"Bearer rehearsal"}
         assert all(call.headers["user-agent"].startswith("hpc/1.0 ") for call in api.calls)
 
-    def test_one_with_a_token_takes_no_other(self) -> None:
+    def test_a_stand_in_with_a_token_accepts_no_other(self) -> None:
         with NebiusServer(token="its-own") as api:
             client.sdk(api.endpoint)
             assert {call.headers["authorization"] for call in api.calls} == {"Bearer its-own"}
@@ -196,7 +196,7 @@ class TestCredentials:
         with pytest.raises(NebiusError, match=r"(?s)no credential for Nebius: .*to do: export NEBIUS_IAM_TOKEN="):
             client.sdk()
 
-    def test_a_credentials_file_that_there_is_not(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_a_missing_credentials_file_is_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("NEBIUS_CREDENTIALS_FILE", str(tmp_path / "none.json"))
         with pytest.raises(NebiusError, match=r"none\.json"):
             client.sdk()
@@ -224,7 +224,7 @@ class TestProcess:
         wait_for(port.exists)
         return process, f"t0ken@127.0.0.1:{port.read_text().strip()}"
 
-    def test_it_has_a_fault_remembers_after_kill_9_and_ends_by_a_signal(self, folder: Path) -> None:
+    def test_the_process_has_faults_keeps_its_state_after_kill_9_and_ends_by_a_signal(self, folder: Path) -> None:
         (folder / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
         options = ["--cluster-endpoint=https://127.0.0.1:6443", f"--cluster-ca={folder / 'ca.pem'}"]
         process, endpoint = self.start(folder, *options, "--fault=Network:create:refuse:quota_failure")
@@ -245,7 +245,7 @@ class TestProcess:
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
 
-    def test_a_fault_that_there_is_not(self) -> None:
+    def test_an_unknown_fault_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"is no fault; allowed: KIND:VERB:refuse\|fail\|hang\|lose:bad_request"):
             parse("Network:create:burn:quota_failure")
         assert parse("*:create:hang:quota_failure:w*:2").count == 2

@@ -15,7 +15,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.objects: dict[str, Rows] = {}
-        self.told: list[str] = []
+        self.event_lines: list[str] = []
         """Events of all objects."""
         self.logs: dict[str, str] = {}
         self.answers: dict[str, Callable[[Sequence[str]], str]] = {}
@@ -43,7 +43,7 @@ class Cluster:
 
     def events(self, _kind: str, _name: str, *_arguments: str) -> list[str]:
         """The last events."""
-        return self.told
+        return self.event_lines
 
     def execute(self, pod: str, _container: str, command: Sequence[str], **_options: Any) -> str:
         """A program in a pod, without what gives it the jail and its environment."""

@@ -107,7 +107,7 @@ class TestVersions:
         server.shutdown()
         server.server_close()
 
-    def test_in_a_registry(self, registry):
+    def test_versions_in_a_registry(self, registry):
         repo = f"oci://{registry}/soperator"
         assert chart_sources.check_exists(repo, "helm-soperator", "4.1.7") == ""
         with pytest.raises(chart_sources.ChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"):
@@ -126,7 +126,7 @@ class TestVersions:
         (tmp_path / "helm-soperator" / "crds" / "one.yaml").write_text("a: 1")
         assert chart_sources.definitions(str(tmp_path), "helm-soperator", "4.1.7") == "a: 1"
 
-    def test_in_a_repository(self, registry):
+    def test_versions_in_a_repository(self, registry):
         repo = f"http://{registry}/charts"
         assert chart_sources.check_exists(repo, "k8up", "4.8.6") == ""
         with pytest.raises(chart_sources.ChartError, match=r"k8up 4.9.0 is not in .* It has: 4.8.7, 4.8.6"):
@@ -135,7 +135,7 @@ class TestVersions:
             chart_sources.check_exists(repo, "absent", "1.0.0")
 
     @pytest.mark.parametrize("where", ["registry", "folder"])
-    def test_values_that_the_chart_does_not_have(self, registry, tmp_path, capfd, where):
+    def test_values_that_a_chart_does_not_have_are_refused(self, registry, tmp_path, capfd, where):
         (tmp_path / "helm-soperator").mkdir()
         for name, text in (("Chart.yaml", b""), ("values.yaml", VALUES)):
             (tmp_path / "helm-soperator" / name).write_bytes(text)
@@ -159,10 +159,10 @@ class TestVersions:
         check(quite={"another": 1})
         assert "nebius.values.soperator.quite: the chart's values.yaml has no such key" in "".join(capfd.readouterr())
 
-    def test_a_registry_that_does_not_answer_proves_nothing(self):
+    def test_a_registry_that_does_not_answer_is_reported(self):
         assert "does not answer" in chart_sources.check_exists("oci://127.0.0.1:1/soperator", "helm-soperator", "4.1.7")
 
-    def test_in_a_folder(self, tmp_path):
+    def test_charts_in_a_folder(self, tmp_path):
         (tmp_path / "k8up").mkdir()
         (tmp_path / "k8up" / "Chart.yaml").touch()
         assert chart_sources.check_exists(str(tmp_path), "k8up", "4.8.7") == ""
@@ -213,7 +213,7 @@ def test_another_version_has_its_own_definitions_before_its_chart(kube, props, t
 
 
 @pytest.mark.slow
-def test_those_as_large_as_soperators_fit_a_release_in_crds_alone(kube, namespace, project, props, tmp_path):
+def test_definitions_of_soperators_size_fit_into_a_release_in_crds_alone(kube, namespace, project, props, tmp_path):
     nebius_rehearsal.write_charts(tmp_path / "charts", "4.1.7")
     soperator = tmp_path / "charts" / "helm-soperator"
     every = {file.stem: file.read_text() for file in (soperator / "crds").glob("ballast*.yaml")}

@@ -84,13 +84,13 @@ def test_a_job_that_waits_for_several_partitions_is_in_each() -> None:
     assert slurm.jobs == []
 
 
-def test_one_that_slurm_does_not_have_is_not_closed() -> None:
+def test_a_partition_that_slurm_does_not_have_is_not_closed() -> None:
     slurm = Slurm([])
     wait(slurm, "never")
     assert slurm.closed == []
 
 
-def test_no_slurm_has_no_jobs() -> None:
+def test_a_cluster_without_running_slurm_has_no_jobs() -> None:
     slurm = Slurm(["7 old"] * 9, running=False)
     wait(slurm, "old")
     assert (slurm.closed, len(slurm.jobs)) == ([], 9)
@@ -102,7 +102,7 @@ def test_nothing_is_removed_while_slurm_does_not_answer() -> None:
     assert (slurm.closed, slurm.fails) == (["old"], 0)
 
 
-def test_jobs_that_never_end_are_named_with_every_way_on() -> None:
+def test_the_error_lists_remaining_jobs_and_all_options() -> None:
     slurm = Slurm(["7 old"] * 10_000)
     with pytest.raises(DrainError) as caught:
         wait(slurm, "old", seconds=0.1)
@@ -110,7 +110,7 @@ def test_jobs_that_never_end_are_named_with_every_way_on() -> None:
         assert text in str(caught.value)
 
 
-def test_it_is_asked_for_nothing_where_no_partition_leaves() -> None:
+def test_nothing_is_done_if_no_partition_leaves() -> None:
     props = {"access": {"context": "c"}, "partitions": ["main"], "seconds": 1, "pace": 1}
     more = {**props, "partitions": ["main", "more"]}
     provider = PartitionsProvider()

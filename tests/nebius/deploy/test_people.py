@@ -117,7 +117,7 @@ def test_somebody_with_jobs_is_not_removed(run):
     assert [name for name, *_ in calls] == ["busy"]
 
 
-def test_what_is_sent_is_all_that_it_imports(tmp_path):
+def test_all_modules_that_the_program_imports_are_sent(tmp_path):
     """In a folder with nothing else, every module is imported."""
     _lay_out(tmp_path)
     code = (
@@ -207,13 +207,13 @@ class TestForReal:
         _, members = jail()
         assert members == {"sudo": "", "docker": ""}
 
-    def test_who_was_there_before_gets_no_key_pair(self, jail, tmp_path):
+    def test_existing_users_get_no_key_pair(self, jail, tmp_path):
         jail(CAROL)
         shutil.rmtree(tmp_path / "home/carol/.ssh")
         jail(CAROL)
         assert [path.name for path in (tmp_path / "home/carol/.ssh").iterdir()] == ["authorized_keys"]
 
-    def test_a_run_that_was_killed_is_completed(self, jail, tmp_path):
+    def test_the_next_run_completes_a_killed_one(self, jail, tmp_path):
         jail({**CAROL, "keys": []})
         for name in ("id_ecdsa", "id_ecdsa.pub", "authorized_keys"):
             (tmp_path / "home/carol/.ssh" / name).unlink()
@@ -222,7 +222,7 @@ class TestForReal:
         assert (tmp_path / "home/carol/.ssh/id_ecdsa").exists()
         assert not (tmp_path / "etc/hpc/jail/key-pairs.json").exists()
 
-    def test_what_a_user_put_in_the_way_is_said(self, jail, tmp_path):
+    def test_a_link_in_place_of_a_users_folder_is_reported(self, jail, tmp_path):
         jail(CAROL)
         shutil.rmtree(tmp_path / "home/carol/.ssh")
         (tmp_path / "home/carol/.ssh").symlink_to("/root")

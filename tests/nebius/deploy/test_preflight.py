@@ -29,7 +29,7 @@ def api() -> Iterator[NebiusServer]:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
     monkeypatch.setattr(preflight, "report", lines.append)
     return lines
@@ -40,7 +40,7 @@ def request(**changes: Any) -> dict[str, Any]:
     return wanted.request(config, settings(config))
 
 
-def ask(api: NebiusServer, before: dict[str, Any] | None = None, command: Any = None, **changes: Any) -> None:
+def check(api: NebiusServer, before: dict[str, Any] | None = None, command: Any = None, **changes: Any) -> None:
     """Ask as a first `up` does, or as one after a stack of `before`."""
     props = {
         "tenant": "tenant-e00abc", "project": "project-e00abc", "region": "eu-north1", "endpoint": api.endpoint,
@@ -57,70 +57,72 @@ def section(**more: Any) -> dict[str, Any]:
     return {"nebius": {"workers": {"worker": FABRIC}, **more}}
 
 
-def test_elastic_nodes_that_can_not_all_come_are_a_line(api: NebiusServer, said: list[str]) -> None:
+def test_elastic_nodes_beyond_the_quota_are_reported(api: NebiusServer, reported: list[str]) -> None:
     api.place.quotas = {"compute.instance.gpu.h100": (40, 0)}
     elastic = {**gpus(count={"min": 1, "max": 4}, capacity={"on_demand": {}}), **section()}
-    ask(api, **elastic)
-    assert said == []
+    check(api, **elastic)
+    assert reported == []
     more = {**gpus(count={"min": 1, "max": 8}, capacity={"on_demand": {}}), **section()}
-    ask(api, **more)
-    (line,) = said
+    check(api, **more)
+    (line,) = reported
     assert line.startswith("not all elastic nodes can come: quota compute.instance.gpu.h100 of tenant-e00abc")
     assert "64 more needed, 40 free of 40" in line
-    said.clear()
+    reported.clear()
     # Those that there may be already have what they need.
-    ask(api, request(**more), **more)
-    assert said == []
+    check(api, request(**more), **more)
+    assert reported == []
     with pytest.raises(NebiusError, match="64 more needed"):
-        ask(api, **{**gpus(count={"min": 6, "max": 8}, capacity={"on_demand": {}}), **section()})
+        check(api, **{**gpus(count={"min": 6, "max": 8}, capacity={"on_demand": {}}), **section()})
 
 
-def test_what_can_be_had_passes(api: NebiusServer, said: list[str]) -> None:
-    ask(api)
-    assert said == []
+def test_a_request_that_nebius_can_fulfil_passes(api: NebiusServer, reported: list[str]) -> None:
+    check(api)
+    assert reported == []
     asked = {call.method.rpartition(".")[2] for call in api.calls}
     assert {"ClusterService/ListControlPlaneVersions", "NodeGroupService/GetCompatibilityMatrix"} <= asked
 
 
 class TestVersions:
-    def test_one_that_is_deprecated_or_not_there_is_refused_before_the_first_resource(self, api: NebiusServer) -> None:
+    def test_a_deprecated_or_unknown_version_is_refused_before_the_first_resource(self, api: NebiusServer) -> None:
         for version, why in (("1.31", r"creates no clusters of it \(end of life: 2026-09-01\)"), ("1.99", "no such")):
             with pytest.raises(NebiusError, match=rf"kubernetes.version: {version}: Nebius .*{why}.*it has 1.30, 1.32"):
-                ask(api, **section(kubernetes={"version": version}, gpu={"driver": "operator"}))
+                check(api, **section(kubernetes={"version": version}, gpu={"driver": "operator"}))
         assert api.store.objects == {}
 
-    def test_a_cluster_that_is_up_keeps_one_that_became_deprecated(self, api: NebiusServer) -> None:
+    def test_an_existing_cluster_keeps_a_version_that_became_deprecated(self, api: NebiusServer) -> None:
         before = request()
         api.place.deprecated = ("1.35",)
-        ask(api, before, **{**gpus(count=3), **section()})
+        check(api, before, **{**gpus(count=3), **section()})
         with pytest.raises(NebiusError, match="creates no clusters of it"):
-            ask(api)
+            check(api)
 
-    def test_drivers_that_nodes_can_t_have(self, api: NebiusServer) -> None:
+    def test_drivers_without_a_node_image_are_refused(self, api: NebiusServer) -> None:
         api.place.images = {"gpu-h100-sxm": ("cuda14.0",)}
         with pytest.raises(NebiusError) as raised:
-            ask(api)
+            check(api)
         assert "nodes of gpu-h100-sxm with Kubernetes 1.35: Nebius has no image of ubuntu24.04 with cuda13.0" in str(
             raised.value
         )
         assert "ubuntu24.04 with cuda14.0" in str(raised.value)
-        ask(api, request(), **{**gpus(count=3), **section()})
+        check(api, request(), **{**gpus(count=3), **section()})
 
-    def test_what_nebius_does_not_tell_is_reported_and_does_not_stop(self, api: NebiusServer, said: list[str]) -> None:
+    def test_a_refused_query_is_reported_and_does_not_stop_the_run(
+        self, api: NebiusServer, reported: list[str]
+    ) -> None:
         api.faults.append(Fault(verb="listcontrolplaneversions", what="permission_denied"))
-        ask(api)
-        (line,) = said
+        check(api)
+        (line,) = reported
         assert line.startswith("versions of Kubernetes: not known (PERMISSION_DENIED)")
 
 
 class TestQuotas:
-    def test_each_that_is_too_small_is_named_at_once(self, api: NebiusServer) -> None:
+    def test_all_small_quotas_are_named_at_once(self, api: NebiusServer) -> None:
         api.place.quotas = {
             "compute.filesystem.size.network-ssd": (5 * TIB, 4 * TIB), "compute.gpucluster.count": (0, 0),
             "compute.instance.non-gpu.vcpu": (1000, 0),
         }  # fmt: skip
         with pytest.raises(NebiusError) as raised:
-            ask(api)
+            check(api)
         text = str(raised.value)
         assert (
             "quota compute.filesystem.size.network-ssd of tenant-e00abc in eu-north1: 2.625 TiB more needed, 1 TiB "
@@ -132,19 +134,19 @@ class TestQuotas:
 
     def test_gpus_count_where_nodes_are_on_demand(self, api: NebiusServer) -> None:
         api.place.quotas = {"compute.instance.gpu.h100": (8, 0)}
-        ask(api)  # from a capacity block, where the project has one
+        check(api)  # from a capacity block, where the project has one
         with pytest.raises(NebiusError, match=r"compute\.instance\.gpu\.h100 .*: 16 more needed, 8 free of 8"):
-            ask(api, **gpus(capacity={"on_demand": {}}))
-        ask(api, **gpus(capacity={"spot": {}}))
+            check(api, **gpus(capacity={"on_demand": {}}))
+        check(api, **gpus(capacity={"spot": {}}))
 
-    def test_a_stack_that_is_up_needs_what_is_more(self, api: NebiusServer) -> None:
+    def test_an_existing_stack_needs_quota_for_the_increase_alone(self, api: NebiusServer) -> None:
         api.place.quotas = {"compute.filesystem.size.network-ssd": (5 * TIB, 4 * TIB)}
         larger = section(filesystems={"jail": {"spec": {"size_gib": 3072}}})
-        ask(api, request(), **larger)
+        check(api, request(), **larger)
         with pytest.raises(NebiusError, match="2 TiB more needed"):
-            ask(api, request(), **section(filesystems={"jail": {"spec": {"size_gib": 4096}}}))
+            check(api, request(), **section(filesystems={"jail": {"spec": {"size_gib": 4096}}}))
 
-    def test_one_without_a_limit_is_no_limit(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_quota_without_a_limit_does_not_limit(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
         plain = Place.answer
 
         def unlimited(place: Place, method: str, given: Any) -> Any:
@@ -155,7 +157,7 @@ class TestQuotas:
 
         api.place.quotas = {"compute.gpucluster.count": (0, 0)}
         monkeypatch.setattr(Place, "answer", unlimited)
-        ask(api)
+        check(api)
 
 
 class TestRoom:
@@ -170,11 +172,11 @@ class TestRoom:
         }  # fmt: skip
 
     def test_too_few_nodes_are_reported_with_the_fabrics_that_have_them(
-        self, api: NebiusServer, said: list[str]
+        self, api: NebiusServer, reported: list[str]
     ) -> None:
         api.place.advice = (self.advice("fabric-3", on_demand=1), self.advice("fabric-6", on_demand=5, reserved=1))
-        ask(api)
-        (line,) = said
+        check(api)
+        (line,) = reported
         assert "gpu-h100-sxm/8gpu-128vcpu-1600gb on fabric-3: Nebius has room for 1 more nodes at present" in line
         assert line.endswith(
             "(reserved and on demand), and 2 are asked for: their node group waits until there is "
@@ -182,11 +184,13 @@ class TestRoom:
         )
 
     @pytest.mark.parametrize("row", [{"on_demand": 2}, {"reserved": 1, "on_demand": 1}, {"state": "DATA_STATE_STALE"}])
-    def test_enough_or_unknown_is_not(self, api: NebiusServer, said: list[str], row: dict[str, Any]) -> None:
+    def test_enough_or_unknown_capacity_is_not_reported(
+        self, api: NebiusServer, reported: list[str], row: dict[str, Any]
+    ) -> None:
         given: dict[str, Any] = {"on_demand": 0, **row}
         api.place.advice = (self.advice("fabric-3", **given),)
-        ask(api)
-        assert said == []
+        check(api)
+        assert reported == []
 
 
 class TestPrograms:
@@ -195,7 +199,7 @@ class TestPrograms:
     ) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(NebiusError) as raised:
-            ask(api, command=["nebius", "mk8s", "v1", "cluster", "get-token"])
+            check(api, command=["nebius", "mk8s", "v1", "cluster", "get-token"])
         assert "kubectl is not on PATH" in str(raised.value)
         assert "nebius is not on PATH, which gives kubectl and Helm their credential" in str(raised.value)
 
@@ -207,7 +211,7 @@ class TestPrograms:
             (["/bin/echo", json.dumps({**CREDENTIAL, "apiVersion": "client.authentication.k8s.io/v1"})], "does not"),
         ],
     )
-    def test_a_command_that_gives_no_credential(self, api: NebiusServer, command: list[str], why: str) -> None:
+    def test_a_command_without_a_credential_is_refused(self, api: NebiusServer, command: list[str], why: str) -> None:
         with pytest.raises(NebiusError, match=why):
-            ask(api, command=command)
-        ask(api, request(), command=command)  # the API server is asked then
+            check(api, command=command)
+        check(api, request(), command=command)  # the API server is asked then

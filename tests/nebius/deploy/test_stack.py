@@ -79,7 +79,7 @@ def test_after_a_kill_each_wait_says_what_is_missing_and_the_next_up_goes_on(las
     assert len(names) == len(set(names)), names
 
 
-def test_what_is_deleted_behind_its_back_comes_again(lasting):
+def test_manually_deleted_objects_are_recreated(lasting):
     site = lasting
     group = next(row for row in site.api.store.of("NodeGroup") if row["metadata"]["name"] == "login")
     with site.api.lock:

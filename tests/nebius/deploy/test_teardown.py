@@ -40,7 +40,7 @@ def cluster() -> Cluster:
     return found
 
 
-def torn(found: Cluster, stage: str) -> list[str]:
+def run_steps(found: Cluster, stage: str) -> list[str]:
     """Return what was done, in its order."""
     teardown.TeardownSteps(kubectl=cast("Kubectl", found), pace=0.01, most=0.05).run(stage)
     return [f"{words[0]} {words[1]}" for words in found.ran if words[0] in ("scale", "delete")]
@@ -48,38 +48,38 @@ def torn(found: Cluster, stage: str) -> list[str]:
 
 def test_the_operator_ends_before_what_it_would_create_again() -> None:
     steps = ["scale deployment", "delete poddisruptionbudgets", "delete service"]
-    assert torn(cluster(), "charts") == steps
-    assert torn(cluster(), "volumes") == [*steps, "delete persistentvolumeclaims"]
+    assert run_steps(cluster(), "charts") == steps
+    assert run_steps(cluster(), "volumes") == [*steps, "delete persistentvolumeclaims"]
 
 
 def test_active_checks_are_not_held_by_an_operator_that_has_ended() -> None:
     """Soperator takes its finalizer away; without it, the chart of the checks would never be uninstalled."""
     found = cluster()
     found.objects["activechecks"] = [row("held", metadata={"finalizers": ["slurm.nebius.ai/f"]}), row("free")]
-    torn(found, "charts")
+    run_steps(found, "charts")
     first = [words[:3] for words in found.ran if words[0] in ("scale", "patch")]
     assert [words[0] for words in first] == ["scale", "patch"]
     assert first[1][2] == "held"
 
 
-def test_what_does_not_end_is_reported_and_does_not_stop_it(capfd: pytest.CaptureFixture[str]) -> None:
+def test_steps_that_do_not_end_are_reported_and_do_not_stop_the_teardown(capfd: pytest.CaptureFixture[str]) -> None:
     found = cluster()
     found.answers["scale"] = found.answers["delete"] = lambda _: ""
-    assert len(torn(found, "volumes")) == 4
-    said = "".join(capfd.readouterr())
-    assert "Soperator's pods did not end" in said
-    assert "the load balancer of slurm-login-svc is still there" in said
-    assert "volumes pvc-1 are still there" in said
+    assert len(run_steps(found, "volumes")) == 4
+    reported = "".join(capfd.readouterr())
+    assert "Soperator's pods did not end" in reported
+    assert "the load balancer of slurm-login-svc is still there" in reported
+    assert "volumes pvc-1 are still there" in reported
 
 
-def test_a_server_that_does_not_answer_stops_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_api_server_that_does_not_answer_does_not_stop_the_teardown(capfd: pytest.CaptureFixture[str]) -> None:
     found = cluster()
 
     def refuse(_words: Any) -> str:
         raise KubectlError("connection refused")
 
     found.answers["version"] = refuse
-    assert torn(found, "charts") == []
+    assert run_steps(found, "charts") == []
     assert "API server does not answer" in "".join(capfd.readouterr())
 
 
@@ -111,7 +111,7 @@ def remove(api, reported, **given):
         LeftoversProvider().delete("x", props)
 
 
-def left(api):
+def remaining(api):
     """Names of what there is, but for what every project and tenant has from the start."""
     usual = ("Group", "Network", "Subnet")
     return sorted(
@@ -121,7 +121,7 @@ def left(api):
     )
 
 
-def test_all_of_this_state_and_nothing_else(api):
+def test_only_objects_of_this_state_are_deleted(api):
     cluster = add(api, "Cluster", "lab", state="RUNNING")
     add(api, "NodeGroup", "system", parent=cluster, state="RUNNING")
     add(api, "Group", "lab-backups", state="ACTIVE")
@@ -130,7 +130,7 @@ def test_all_of_this_state_and_nothing_else(api):
     add(api, "Filesystem", "nobodys", owner="")
     reported = []
     remove(api, reported)
-    assert left(api) == ["nobodys", "others-jail"]
+    assert remaining(api) == ["nobodys", "others-jail"]
     order = [line.split()[1] for line in reported]
     assert order.index("NodeGroup") < order.index("Cluster"), "a cluster with nodes can't be deleted"
     again = []
@@ -142,7 +142,7 @@ def test_protected_data_stays_and_is_listed(api):
     id_ = add(api, "Filesystem", "lab-jail", size_gibibytes="2048")
     reported = []
     remove(api, reported, keep=True, existing={"jail-submount-data": "computefilesystem-e1"})
-    assert left(api) == ["lab-jail"]
+    assert remaining(api) == ["lab-jail"]
     assert reported[0].startswith(f"kept: Filesystem lab-jail ({id_}, 2048 GiB). To use it again: `existing: {id_}`")
     assert f"nebius compute filesystem delete --id {id_}" in reported[0]
     assert (
@@ -157,5 +157,5 @@ def test_disks_are_only_listed_beside_another_cluster(api):
     add(api, "Cluster", "another", owner="", state="RUNNING")
     reported = []
     remove(api, reported)
-    assert left(api) == ["another", "pvc-1"]
+    assert remaining(api) == ["another", "pvc-1"]
     assert "kept: disk pvc-1" in reported[0]

@@ -20,20 +20,20 @@ from tests.waiting import PATIENCE
 GROUP = {"name": "worker-gpu-0", "id": "g", "count": 2, "gpus": 8}
 
 
-def waited(kind: str, kubectl: Cluster, /, limit: float = PATIENCE, **spec: Any) -> dict[str, Any]:
+def wait_facts(kind: str, kubectl: Cluster, /, limit: float = PATIENCE, **spec: Any) -> dict[str, Any]:
     """The facts of a wait."""
     return waits.wait(cast("Kubectl", kubectl), kind, spec, seconds=limit, pace=0.01)
 
 
-def failed(kind: str, kubectl: Cluster, /, **spec: Any) -> str:
+def wait_error(kind: str, kubectl: Cluster, /, **spec: Any) -> str:
     """Return what a wait says that has 0.3 s, and does not end well."""
     with pytest.raises(WaitError) as raised:
-        waited(kind, kubectl, 0.3, **spec)
+        wait_facts(kind, kubectl, 0.3, **spec)
     return str(raised.value)
 
 
 class TestAnyWait:
-    def test_it_ends_with_what_was_missing_and_what_to_do(self) -> None:
+    def test_a_wait_ends_with_what_was_missing_and_what_to_do(self) -> None:
         awaited = Goal("a thing", lambda: Progress("half of it"), "look", lambda: "  an event", "nebius.timeouts.login")
         with pytest.raises(WaitError) as error:
             wait_for(awaited, seconds=0.02, pace=0.01)
@@ -41,7 +41,7 @@ class TestAnyWait:
             "a thing did not come within 0 s (nebius.timeouts.login): half of it", "  an event", "to do: look",
         ]  # fmt: skip
 
-    def test_it_does_not_wait_for_what_can_not_come(self) -> None:
+    def test_a_wait_ends_at_once_if_its_goal_can_not_be_reached(self) -> None:
         def look() -> Progress:
             raise KubectlError("`kubectl get` failed: getting credentials: exec: executable nebius not found")
 
@@ -60,7 +60,7 @@ class TestAnyWait:
 
         assert wait_for(Goal("a thing", look), seconds=PATIENCE, pace=0.01) == {"a": 1}
 
-    def test_what_takes_long_is_asked_for_less_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_long_waits_poll_less_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now, slept = [100.0], list[float]()
         monkeypatch.setattr(time, "monotonic", lambda: now[0])
         monkeypatch.setattr(time, "sleep", slept.append)
@@ -79,11 +79,11 @@ class TestPermissions:
     def test_charts_wait_until_this_account_may_create_definitions(self) -> None:
         left = iter([False] * 5)
         cluster = self.review(lambda: next(left, True))
-        waited("api", cluster)
+        wait_facts("api", cluster)
         assert len(cluster.ran) == 5 + len(waits.NEEDED)
 
     def test_a_permission_that_never_comes_is_reported(self) -> None:
-        text = failed("api", self.review(lambda: False))
+        text = wait_error("api", self.review(lambda: False))
         assert "may not create customresourcedefinitions yet" in text
         assert "may edit the project" in text
 
@@ -95,14 +95,14 @@ class TestTheLoginAddress:
         why = {"reason": "SyncLoadBalancerFailed", "message": "public addresses are forbidden"}
         cluster.objects["events"] = [row("event-1", **why)]
         start = time.monotonic()
-        text = failed("login", cluster, cluster="slurm", type="LoadBalancer")
+        text = wait_error("login", cluster, cluster="slurm", type="LoadBalancer")
         assert "has no address" in text
         assert "public addresses are forbidden" in text
         assert "nebius.login.exposure: internal" in text
         assert time.monotonic() - start >= 0.3
 
-    def test_the_deadline_is_in_seconds_and_one_number(self) -> None:
-        text = failed("login", Cluster(), cluster="slurm", type="LoadBalancer")
+    def test_the_error_has_the_deadline_in_seconds(self) -> None:
+        text = wait_error("login", Cluster(), cluster="slurm", type="LoadBalancer")
         assert "did not come within 0 s (nebius.timeouts.login)" in text
 
     def test_an_address_that_comes_late_is_taken(self) -> None:
@@ -115,7 +115,7 @@ class TestTheLoginAddress:
             return [row("slurm-login-svc", spec={"type": "LoadBalancer"}, status=status)]
 
         cluster.items = items
-        facts = waited("login", cluster, cluster="slurm", type="LoadBalancer")
+        facts = wait_facts("login", cluster, cluster="slurm", type="LoadBalancer")
         assert facts == {"address": "192.0.2.7", "port": 22}
 
 
@@ -134,20 +134,20 @@ class TestKubernetesNodes:
         cluster.objects["pods"] = [driver]
         return cluster
 
-    def test_all_are_there_with_their_gpus(self) -> None:
-        waited("nodes", self.cluster(self.node("b", 8)), groups=[GROUP])
+    def test_the_wait_ends_when_all_nodes_have_their_gpus(self) -> None:
+        wait_facts("nodes", self.cluster(self.node("b", 8)), groups=[GROUP])
 
     def test_slurm_is_not_waited_for_before_nodes_advertise_their_gpus(self) -> None:
-        text = failed("nodes", self.cluster(self.node("b", 7)), groups=[GROUP])
+        text = wait_error("nodes", self.cluster(self.node("b", 7)), groups=[GROUP])
         assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 7" in text
         assert "gpu-operator/nvidia-driver-b: Pending" in text
 
-    def test_one_is_not_ready(self) -> None:
-        text = failed("nodes", self.cluster(self.node("b", 8, ready="False")), groups=[GROUP])
+    def test_a_node_that_is_not_ready_is_named(self) -> None:
+        text = wait_error("nodes", self.cluster(self.node("b", 8, ready="False")), groups=[GROUP])
         assert "worker-gpu-0: 1 of 2 nodes are Ready (b: KubeletNotReady: )" in text
 
     def test_nodes_of_other_groups_do_not_count(self) -> None:
-        assert "1 of 2 nodes are Ready" in failed("nodes", self.cluster(self.node("b", 8, "other")), groups=[GROUP])
+        assert "1 of 2 nodes are Ready" in wait_error("nodes", self.cluster(self.node("b", 8, "other")), groups=[GROUP])
 
 
 class TestTheJail:
@@ -157,19 +157,19 @@ class TestTheJail:
         return cluster
 
     def test_pods_are_waited_for_after_the_jail_is_populated(self) -> None:
-        waited("populated", self.job({"type": "Complete", "status": "True"}), cluster="slurm")
+        wait_facts("populated", self.job({"type": "Complete", "status": "True"}), cluster="slurm")
 
     def test_a_population_that_fails_shows_its_log_at_once(self) -> None:
         cluster = self.job({"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"})
         cluster.logs["job/slurm-populate-jail"] = "restic: repository not found\n"
-        text = failed("populated", cluster, cluster="slurm")
+        text = wait_error("populated", cluster, cluster="slurm")
         assert "Job slurm-populate-jail failed: BackoffLimitExceeded" in text
         assert "restic: repository not found" in text
 
     def test_a_jail_without_its_sentinel_is_not_populated(self) -> None:
         cluster = slurm("NodeName=worker-0 Arch=x86_64 State=IDLE Gres=gpu:8")
         cluster.programs["sh"] = lambda _pod, _words: "no\n"
-        text = failed("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
+        text = wait_error("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
         assert "the jail has no /etc/soperator-jail-populated: it is not populated" in text
 
 
@@ -210,7 +210,7 @@ def test_nodes_are_powered_as_the_stack_file_has_them_unless_slurm_changes_them_
     cluster.objects["nodesets"] = [row("gpu", spec={"replicas": 8}, status={"replicas": 2})]
     state = row("gpu", metadata={"resourceVersion": "7"}, spec={"nodeSetRef": "gpu", "activeNodes": [5, 0, 9]})
     cluster.objects["nodesetpowerstates"] = [state, row("other", metadata={"resourceVersion": "8"})]
-    waited("nodesets", cluster, replicas={"gpu": 2}, most={"gpu": 8})
+    wait_facts("nodesets", cluster, replicas={"gpu": 2}, most={"gpu": 8})
     ((_, kind, name, merge, patch),) = [words for words in cluster.ran if words[0] == "patch"]
     assert (kind, name, merge) == ("nodesetpowerstates.slurm.nebius.ai", "gpu", "--type=merge")
     given_ = json.loads(patch.removeprefix("--patch="))
@@ -246,7 +246,9 @@ class TestSlurmsNodes:
             (("IDLE", "IDLE"), {"gpu-1": "gpu:7"}, "gpu-1 has 7 GPUs in Slurm, not 8"),
         ],
     )
-    def test_they_take_jobs_with_their_gpus(self, states: tuple[str, ...], gres: dict[str, str], text: str) -> None:
+    def test_nodes_must_take_jobs_and_have_their_gpus(
+        self, states: tuple[str, ...], gres: dict[str, str], text: str
+    ) -> None:
         text_of = "\n".join(f"NodeName=gpu-{index} State={state}" for index, state in enumerate(states))
         given = {"gpu-0": "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", "gpu-1": "gpu:h100:8", **gres}
         found = waits.slurm_progress({"gpu-0": 8, "gpu-1": 8}, parse_nodes(text_of), given)
@@ -256,7 +258,7 @@ class TestSlurmsNodes:
     def test_a_drained_node_is_a_warning_with_its_reason(self, capfd: pytest.CaptureFixture[str]) -> None:
         reason = "[user_problem] boot disk is used by 95%"
         line = f"NodeName=worker-0 State=IDLE+DRAIN Gres=gpu:8 Reason={reason} [root@2026-11-22T05:00:00]"
-        waited("scheduler", slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
+        wait_facts("scheduler", slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
         assert f"worker-0 is drained: {reason} (root)" in "".join(capfd.readouterr())
 
     def test_nodes_that_have_left_are_deleted_from_slurm_and_those_of_others_are_not(self) -> None:
@@ -266,19 +268,19 @@ class TestSlurmsNodes:
             "NodeName=worker-2 State=IDLE Gres=gpu:8",
             "NodeName=cloud-1 State=DOWN* Gres=",
         )
-        waited("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
+        wait_facts("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
         deleted = [words for words in cluster.ran if "delete" in words]
         assert deleted == [("login-0", "scontrol", "delete", "NodeName=worker-1")]
 
-    def test_elastic_ones_may_sleep_and_static_ones_may_not(self) -> None:
+    def test_elastic_nodes_may_sleep_and_static_nodes_may_not(self) -> None:
         lines = ["NodeName=worker-0 State=IDLE+CLOUD", "NodeName=worker-1 State=IDLE+CLOUD+POWERED_DOWN"]
         spec = {"nodesets": ["worker"], "elastic": ["worker-1", "worker-2"]}
         cluster = slurm(*lines, "NodeName=worker-2 State=DOWN+CLOUD+POWERED_DOWN+NOT_RESPONDING")
-        waited("scheduler", cluster, nodes={"worker-0": 0}, **spec)
+        wait_facts("scheduler", cluster, nodes={"worker-0": 0}, **spec)
         assert not any("update" in words or "delete" in words for words in cluster.ran)
-        assert "worker-1 is idle~" in failed("scheduler", cluster, nodes={"worker-0": 0, "worker-1": 0}, **spec)
+        assert "worker-1 is idle~" in wait_error("scheduler", cluster, nodes={"worker-0": 0, "worker-1": 0}, **spec)
 
-    def test_one_that_became_elastic_is_powered_down_and_one_that_was_recreated_is_resumed(self) -> None:
+    def test_a_node_that_became_elastic_is_powered_down_and_a_recreated_one_is_resumed(self) -> None:
         at = "[root@2026-11-22T05:00:00]"
         cluster = slurm(
             "NodeName=worker-0 State=IDLE+CLOUD",
@@ -287,7 +289,7 @@ class TestSlurmsNodes:
             f"NodeName=worker-3 State=IDLE+CLOUD+DRAIN Reason=cable {at}",
         )
         elastic = ["worker-1", "worker-2", "worker-3"]
-        waited("scheduler", cluster, nodes={"worker-0": 0}, nodesets=["worker"], elastic=elastic)
+        wait_facts("scheduler", cluster, nodes={"worker-0": 0}, nodesets=["worker"], elastic=elastic)
         assert [words[2:] for words in cluster.ran if "update" in words] == [
             ("update", "NodeName=worker-1", "State=POWER_DOWN"), ("update", "NodeName=worker-2", "State=RESUME"),
         ]  # fmt: skip
@@ -295,7 +297,7 @@ class TestSlurmsNodes:
     def test_gpus_are_counted_inside_the_jail(self) -> None:
         cluster = slurm("NodeName=worker-0 State=IDLE Gres=gpu:nvidia_h100_80gb_hbm3:8(S:0-1)")
         cluster.programs["nvidia-smi"] = lambda _pod, _words: "".join(f"GPU {index}: H100\n" for index in range(7))
-        text = failed("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"], count_gpus=True)
+        text = wait_error("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"], count_gpus=True)
         assert "worker-0 has 7 of 8 GPUs in its jail" in text
         assert "run ldconfig in the jail" in text
         assert "before 4.1.4" in text

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.cluster.nebius.clusters import CASES, made
+from tests.cluster.nebius.clusters import CASES, releases_of
 from tests.harness import ROOT
 from tests.nebius.kube.conftest import namespace, project
 
@@ -45,7 +45,7 @@ k.helm.v3.Release("kruise", name="kruise", chart="charts/small", namespace=%r, s
 @pytest.fixture
 def install(project, namespace):
     """Install a chart with webhooks, with the values and the program of a cluster's release."""
-    kruise = made(CASES["h100"])["kruise"]
+    kruise = releases_of(CASES["h100"])["kruise"]
     program = project.root / kruise.post_renderer
     program.parent.mkdir(parents=True)
     shutil.copy(ROOT / kruise.post_renderer, program)

@@ -80,7 +80,7 @@ class TestCache:
         assert re.fullmatch(r"built tool in [0-9]+ s", messages[1])
         assert len(messages) == 2
 
-    def test_what_is_cached_needs_no_go(self, cache, source, go, monkeypatch):
+    def test_a_cached_program_needs_no_go(self, cache, source, go, monkeypatch):
         binaries.build("tool", source)
         monkeypatch.setenv("PATH", "/nonexistent")
         assert binaries.build("tool", source).exists()
@@ -216,7 +216,7 @@ class TestPath:
         program = next(one for one in PROGRAMS if one.name == name)
         assert finding._found(program) == (script if taken else None)
 
-    def test_what_is_missing_is_named_before_it_is_built(self, tool, cache):
+    def test_missing_programs_are_named_before_they_are_built(self, tool, cache):
         for program in PROGRAMS:
             tool(program.name, "nothing")
         assert binaries.missing() == [program.name for program in PROGRAMS]

@@ -102,7 +102,7 @@ def content(folder):
     return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
 
 
-def test_what_is_shared_is_written(machine, tmp_path):
+def test_shared_files_are_written_to_machines(machine, tmp_path):
     attempt(*machine)
     assert (tmp_path / "machine/etc/passwd").read_text() == "first\n"
     assert "AAAA" in (tmp_path / "machine/root/.ssh/authorized_keys").read_text()
@@ -122,7 +122,7 @@ def test_a_link_in_a_machine_leads_nowhere(machine, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["etc/passwd", "etc"])
-def test_what_a_link_names_is_not_read(machine, tmp_path, name):
+def test_links_in_a_machine_are_not_followed_by_reads(machine, tmp_path, name):
     there = tmp_path / "first" / name
     shutil.rmtree(there) if there.is_dir() else there.unlink()
     there.symlink_to(tmp_path / "host" / name)

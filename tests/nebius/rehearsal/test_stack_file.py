@@ -6,7 +6,7 @@ from cluster.findings import ROOT
 from cluster.load import parse
 from cluster.slurm.files import render
 from lab.soperator.local_machines import local_section
-from lab.soperator.wanted import wanted
+from lab.soperator.spec import parse_cluster
 
 H100 = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
 STATIC = "CPUs=128 Boards=1 SocketsPerBoard=2 CoresPerSocket=32 ThreadsPerCore=2 Gres=gpu:nvidia_h100_80gb_hbm3:8"
@@ -35,7 +35,7 @@ def pods(*names):
 
 def local(found, nodesets, *names):
     """The configuration of the local stack, and what it can't have."""
-    made, lost = local_section(wanted(found, nodesets), pods(*names), cidr="10.78.0.0/20")
+    made, lost = local_section(parse_cluster(found, nodesets), pods(*names), cidr="10.78.0.0/20")
     return parse({ROOT: made}), lost
 
 
@@ -74,7 +74,7 @@ def test_structured_partitions():
     assert config.partitions["hidden"].conf == {"Hidden": "YES"}
 
 
-def test_what_local_machines_can_not_have_is_left_out_and_reported():
+def test_settings_that_local_machines_can_not_have_are_left_out_and_reported():
     config, lost = local(cluster(customSlurmConfig="Nonsense=1\nDebugFlags=Gres"), [nodeset()], "worker-0")
     assert len(lost) == 1
     assert "Nonsense" in lost[0]
@@ -93,7 +93,7 @@ def test_lines_of_slurm_conf_that_fields_set():
 
 @pytest.mark.parametrize("maintenance", ["downscale", "downscaleAndDeletePopulateJail"])
 def test_maintenance_stops_it(maintenance):
-    assert wanted(cluster(maintenance=maintenance), []).stopped
+    assert parse_cluster(cluster(maintenance=maintenance), []).stopped
 
 
 def test_submounts_are_shared_directories():

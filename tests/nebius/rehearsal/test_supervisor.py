@@ -63,7 +63,7 @@ class TestMachines:
         )
         assert destroy([busy, busy, ""]) == 3
 
-    def test_any_other_error_is_told_at_once(self, destroy):
+    def test_other_errors_are_raised_at_once(self, destroy):
         with pytest.raises(HostError, match="the machines can't be removed: error: no room"):
             destroy(["error: no room", ""])
 

@@ -226,7 +226,7 @@ class TestOthers:
         assert len(rows(nebius, kind)) == 1
 
     @pytest.mark.parametrize(("kind", "name"), [("ServiceAccount", ACCOUNT), ("Bucket", BUCKET)])
-    def test_what_another_run_creates_meanwhile_is_taken(
+    def test_objects_that_another_run_creates_at_the_same_time_are_used(
         self, hpc: Hpc, nebius: NebiusServer, kind: str, name: str
     ) -> None:
         def create(_number: int, call: Call) -> None:

@@ -1,4 +1,4 @@
-"""What a SlurmCluster and its NodeSets ask for, and what brings machines up for it."""
+"""The spec of a Slurm cluster, from its SlurmCluster and NodeSets; the machines for it; how the operator behaves."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,24 +10,24 @@ from lab.soperator.kube import Object
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """Pods of one nodeset."""
+    """The pods of one nodeset."""
 
     name: str
     count: int
     active: tuple[int, ...] | None = None
     """Numbers of an elastic nodeset's nodes that are powered up."""
     gpus: int = 0
-    """GPUs that each pod asks Kubernetes for."""
+    """GPUs that each pod requests."""
     settings: str = ""
-    """Words of its NodeName line."""
+    """Settings of its NodeName line."""
     features: tuple[str, ...] = ()
     memory: str = ""
-    """Of the container, as a quantity of Kubernetes."""
+    """Memory of the container, as a quantity of Kubernetes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """A Slurm cluster."""
+class ClusterSpec:
+    """The spec of a Slurm cluster."""
 
     name: str
     login: int
@@ -42,20 +42,22 @@ class Wanted:
     service_type: str = "LoadBalancer"
     node_port: int = LOGIN_NODE_PORT
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Of the login Service."""
+    """Annotations of the login Service."""
     stopped: bool = False
     """True if `maintenance` scales it down."""
     mounts: tuple[str, ...] = ()
     """Mount points of the jail's submounts."""
 
 
-def wanted(cluster: Object, nodesets: Sequence[Object], powered: Mapping[str, Sequence[int]] | None = None) -> Wanted:
-    """Return what these objects ask for. `powered`: of elastic nodesets, the numbers of nodes that are up."""
+def parse_cluster(
+    cluster: Object, nodesets: Sequence[Object], powered: Mapping[str, Sequence[int]] | None = None
+) -> ClusterSpec:
+    """Return the spec of these objects. `powered`: the numbers of powered nodes, of elastic nodesets."""
     spec = cluster["spec"]
     roles = spec["slurmNodes"]
     login = roles.get("login", {})
     own = [nodeset for nodeset in nodesets if _parent(nodeset) in (None, cluster["metadata"]["name"])]
-    return Wanted(
+    return ClusterSpec(
         name=cluster["metadata"]["name"],
         login=login.get("size", 2),
         accounting=bool(roles.get("accounting", {}).get("enabled")),
@@ -107,17 +109,17 @@ def _partitions(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 NO_ADDRESS = "192.0.2.10"
-"""Of the network that is set aside for examples (RFC 5737)."""
+"""An address of the network for documentation (RFC 5737)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """The objects that there are of a Slurm cluster."""
+    """The state of a Slurm cluster's machines."""
 
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """Of each machine that runs, by the name of its pod."""
+    """Addresses of running machines, by the name of the pod."""
     busy: str = ""
-    """The action under way, if it is not yet as wanted."""
+    """The action under way, if there is one."""
     problem: str = ""
     """The reason why the last attempt failed."""
 
@@ -125,37 +127,37 @@ class State:
 class Machines(Protocol):
     """Machines that stand for pods."""
 
-    def ensure(self, wanted: Wanted, pods: Mapping[str, str]) -> State:
-        """Begin what leads there, and return what is there by now. `pods` are the pods that have a node, with the
-        machine type of it."""
+    def ensure(self, spec: ClusterSpec, pods: Mapping[str, str]) -> State:
+        """Start what brings these machines up, and return their state. `pods` are the pods that have a node, with the
+        machine type of the node."""
         ...
 
     def remove(self) -> bool:
-        """Begin to remove all; True when nothing is left."""
+        """Start the removal of all machines; return True when none is left."""
         ...
 
 
 class NoMachines:
-    """Only statuses: nothing can be run in the pods."""
+    """Machines that consist of statuses alone: nothing can run in the pods."""
 
-    def ensure(self, wanted: Wanted, pods: Mapping[str, str]) -> State:  # noqa: ARG002
-        """All of them are there at once."""
+    def ensure(self, spec: ClusterSpec, pods: Mapping[str, str]) -> State:  # noqa: ARG002
+        """Return the state with all machines, at once."""
         return State(addresses=dict.fromkeys(pods, NO_ADDRESS))
 
     def remove(self) -> bool:
-        """Nothing is to be removed."""
+        """Return True: there is nothing to remove."""
         return True
 
 
 @dataclass
 class Behaviour:
-    """May be changed while the operator runs; it applies from its next turn on."""
+    """How the operator behaves. It may be changed while the operator runs, and holds from the next turn on."""
 
     phase_seconds: float = 0.0
-    """How long each step takes: populating the jail, reconciling."""
+    """Duration of each step: populating the jail, reconciling."""
     never: bool = False
     """True if the cluster stays in the phase Reconciling for ever."""
     unavailable: str = ""
-    """The reason why the controller does not come up: the phase is `Not available`, and the reason in its condition."""
+    """The reason why the controller does not start: the phase is `Not available`, and a condition has the reason."""
     failed_checks: tuple[str, ...] = ()
     """Names of ActiveChecks that fail."""
