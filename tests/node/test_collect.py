@@ -1,4 +1,4 @@
-"""A look answers in time whatever hangs, tells no secret, and reads what systemd and Slurm print."""
+"""The observation of a machine is complete in time if parts hang, contains no secret, and parses systemd and Slurm."""
 
 import json
 import os
@@ -27,11 +27,11 @@ def crashes() -> None:
 
 
 class TestParts:
-    def test_they_are_read_side_by_side_and_put_together(self):
+    def test_parts_are_read_in_parallel_and_grouped(self):
         ours, theirs = os.pipe(), os.pipe()
 
         def answered(mine: tuple[int, int], others: tuple[int, int]) -> str:
-            """Nobody gets here who has to wait for the other's end."""
+            """Answer only if the other part runs at the same time."""
             os.write(mine[1], b"x")
             return os.read(others[0], 1).decode()
 
@@ -41,13 +41,13 @@ class TestParts:
             os.close(end)
         assert found == {"one": "x", "other": "x", "disks": {"/": 1, "/home": [2]}}
 
-    def test_one_that_hangs_costs_itself_only(self):
+    def test_a_part_that_hangs_costs_only_itself(self):
         began = time.monotonic()
         found = collect.side_by_side({"hung": lambda: time.sleep(600), "well": lambda: "x" * 200_000}, seconds=5)
         assert time.monotonic() - began < PATIENCE
         assert found == {"hung": {"error": "no answer within 5 s"}, "well": "x" * 200_000}
 
-    def test_one_that_fails_says_why(self):
+    def test_a_part_that_fails_has_its_error(self):
         found = collect.side_by_side(
             {"fails": fails, "crashes": crashes, "ends": lambda: os._exit(3), "absent": lambda: {}["x"]}, seconds=300
         )
@@ -56,7 +56,7 @@ class TestParts:
         assert found["ends"] == {"error": "its reader was ended"}
         assert "x" in found["absent"]["error"]
 
-    def test_one_of_those_that_one_process_reads_fails_alone(self):
+    def test_a_failure_does_not_affect_parts_of_the_same_process(self):
         parts = {"fails": fails, "crashes": crashes, "ends": lambda: os._exit(3), "well": os.getpid, "alone": os.getpid}
         found = collect.side_by_side(parts, seconds=300, together=["fails", "crashes", "well", "ends"])
         assert found["well"] != found["alone"]
@@ -67,7 +67,7 @@ class TestParts:
         }
 
     @pytest.mark.parametrize("hangs", [{"hung"}, {"hung", "disks /c"}])
-    def test_others_read_what_is_behind_one_that_hangs(self, hangs: set[str]):
+    def test_other_processes_read_the_parts_behind_one_that_hangs(self, hangs: set[str]):
         names = ["disks /a", "hung", "disks /b", "disks /c", "last"]
         parts: dict[str, Part] = {
             name: (lambda name=name: time.sleep(600) if name in hangs else name) for name in names
@@ -78,16 +78,16 @@ class TestParts:
         assert found == {"hung": hung, "last": "last", "disks": {"/a": "disks /a", "/b": "disks /b", "/c": third}}
 
     @pytest.mark.parametrize("stuck", [0.0, 60.0])
-    def test_one_that_answers_late_is_awaited(self, stuck: float):
+    def test_a_late_answer_is_awaited(self, stuck: float):
         parts: dict[str, Part] = {name: (lambda name=name: time.sleep(0.05) or name) for name in "abc"}
         found = collect.side_by_side(parts, seconds=300, together="abc", stuck=stuck)
         assert found == {"a": "a", "b": "b", "c": "c"}
 
-    def test_nothing_a_part_prints_reaches_the_document(self, capfd: pytest.CaptureFixture[str]):
+    def test_output_of_a_part_is_not_in_the_document(self, capfd: pytest.CaptureFixture[str]):
         collect.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=300)
         assert capfd.readouterr().out == ""
 
-    def test_the_document_is_one_line_of_json_on_any_machine(self, capfd: pytest.CaptureFixture[str]):
+    def test_the_document_is_one_line_of_json(self, capfd: pytest.CaptureFixture[str]):
         collect.show()
         found = json.loads(capfd.readouterr().out)
         assert abs(found["time"] - time.time()) < PATIENCE
@@ -107,7 +107,7 @@ class TestSecrets:
         (tmp_path / "etc").mkdir()
 
     @pytest.mark.parametrize(("given", "shown"), [("s3cret", slurmctld.PASSWORD_MARK), ("guess", "@another-password@")])
-    def test_the_database_password_stays_where_it_is(self, given: str, shown: str):
+    def test_the_database_password_is_not_in_the_document(self, given: str, shown: str):
         (slurmd.ETC / "slurmdbd.conf").write_text(self.CONF.format(given))
         found = collect._files(controls=True)
         assert found["texts"]["slurmdbd.conf"] == self.CONF.format(shown)
@@ -115,7 +115,7 @@ class TestSecrets:
         assert "slurmdbd.conf" not in found["etc"], "not even its hash: a password is short"
 
 
-def test_units_as_systemd_shows_them():
+def test_units_are_parsed():
     text = (
         "Result=success\nNRestarts=0\nId=munge.service\nLoadState=loaded\nActiveState=active\nSubState=running\n"
         "StateChangeTimestampMonotonic=90000000\nActiveEnterTimestampMonotonic=90000000\n\n"
@@ -138,7 +138,7 @@ def test_a_machine_with_two_roles_has_the_daemons_of_both():
     assert collect.units_of(["node"]) == ["munge", "slurmd", "ssh", "hpc-node", "hpc-watch"]
 
 
-def test_rows_of_scontrol_keep_what_a_person_typed():
+def test_rows_of_scontrol_keep_texts_of_users():
     text = (
         "NodeName=a OS=Linux 6.1 #1 SMP State=IDLE+DRAIN Partitions=cpu  "
         "Reason=disk = bad, see x=1 [root@2026-11-21T06:00:00]\n"
@@ -169,11 +169,11 @@ def test_tasks_of_an_array_are_counted(number: str, count: int):
         ("RUNNING", "None", False),
     ],
 )
-def test_jobs_that_only_an_operator_lets_start_are_held(state: str, reason: str, held: bool):
+def test_jobs_that_only_an_operator_can_release_are_held(state: str, reason: str, held: bool):
     assert output.is_held({"state": state, "reason": reason}) is held
 
 
-def test_shared_file_systems_are_those_of_our_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_shared_file_systems_are_those_in_the_block_of_fstab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(mounts, "FSTAB", tmp_path / "fstab")
     mounts.FSTAB.write_text(
         "/dev/vda / ext4 x 0 0\n# hpc: begin\na@tcp:/h /home lustre d 0 0\nb /my\\040data nfs d 0 0\n# hpc: end\n"
@@ -183,18 +183,18 @@ def test_shared_file_systems_are_those_of_our_block(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"), [("ro,_netdev", False), ("defaults,_netdev", True), ("rw,errors=ro", True)]
+    ("options", "read_only"), [("ro,_netdev", False), ("defaults,_netdev", True), ("rw,errors=ro", True)]
 )
-def test_a_file_system_refuses_writes_unless_it_is_meant_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, told: bool
+def test_a_mount_with_option_ro_is_not_reported_as_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, read_only: bool
 ):
     monkeypatch.setattr(mounts, "FSTAB", tmp_path / "fstab")
     mounts.FSTAB.write_text(f"# hpc: begin\nbucket / gcsfuse {options} 0 0\n# hpc: end\n")
     monkeypatch.setattr(mounts, "disk_usage", lambda _path: {"read_only": True})
-    assert mounts.shared_usage("/") == {"mounted": True, "shared": True, "read_only": told}
+    assert mounts.shared_usage("/") == {"mounted": True, "shared": True, "read_only": read_only}
 
 
-def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_queries_without_their_daemon_fail_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "slurmdbd.conf").touch()
     monkeypatch.setattr(slurmctld, "ETC", tmp_path)
     monkeypatch.setattr(accounts, "listens", lambda _port: False)
@@ -209,7 +209,7 @@ def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyP
 class TestClusterState:
     @pytest.fixture(autouse=True)
     def written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A board as a controller leaves it, which this machine is."""
+        """Write the cluster state of a controller, which is this machine."""
         for name, path in (("FOLDER", "b"), ("CONFIG", "b/o"), ("CLIENT", "b/etc"), ("REPORTS", "b/nodes")):
             monkeypatch.setattr(cluster_state, name, tmp_path / path)
         monkeypatch.setattr(cluster_state, "write", lambda path, text: bool(path.write_text(text)))
@@ -221,7 +221,7 @@ class TestClusterState:
         monkeypatch.setattr(cluster_state, "boot_id", lambda: "b")
         cluster_state.report("configured", "d")
 
-    def test_one_that_is_as_it_was_written(self):
+    def test_an_unchanged_one_is_not_damaged(self):
         found = collect._cluster_state(controls=True)
         assert (found["damaged"], found["newest"]["setup"], found["report"]["state"]) == ("", "v", "configured")
 
@@ -234,18 +234,18 @@ class TestClusterState:
             ("b/etc/slurm.conf", "x"),
         ],
     )
-    def test_one_that_is_not(self, tmp_path: Path, file: str, text: str):
+    def test_a_changed_or_missing_file_is_damage(self, tmp_path: Path, file: str, text: str):
         (tmp_path / file).write_text(text)
         assert "is not what the controller wrote" in collect._cluster_state(controls=True)["damaged"]
         (tmp_path / file).unlink()
         assert collect._cluster_state(controls=True)["damaged"]
 
-    def test_a_report_that_cannot_be_read(self):
+    def test_an_unreadable_report_is_damage(self):
         next(cluster_state.REPORTS.iterdir()).write_text("nonsense")
         assert "can't be read" in collect._cluster_state(controls=True)["damaged"]
         assert cluster_state.reports() == {}
 
-    def test_a_file_in_its_place_gives_way(self, tmp_path: Path):
+    def test_a_file_in_place_of_the_folder_is_replaced(self, tmp_path: Path):
         shutil.rmtree(tmp_path / "b")
         (tmp_path / "b").write_text("x")
         assert "is empty" in collect._cluster_state(controls=True)["damaged"]
@@ -256,7 +256,7 @@ class TestClusterState:
 
 
 @given(st.lists(st.text(), max_size=4))
-def test_a_jobs_name_is_a_name_whatever_it_holds(names: list[str]):
+def test_any_job_name_is_parsed(names: list[str]):
     mark = "0f1e2d3c4b5a6978"
     rows = [("7", "7", "alice", "RUNNING", "1:02", "1:00", "n-0", "1", "cpu", "None", name) for name in names]
     found = output.parse_squeue("".join("".join(f"{cell}{mark}" for cell in row) + "\n" for row in rows), mark)
@@ -266,7 +266,7 @@ def test_a_jobs_name_is_a_name_whatever_it_holds(names: list[str]):
 
 class TestVersions:
     @pytest.mark.parametrize("driver", ["", "580.95.05\n"])
-    def test_the_driver_of_nvidia_is_there_where_its_module_is_loaded(self, driver: str, tmp_path, monkeypatch):
+    def test_version_of_nvidias_driver_if_its_module_is_loaded(self, driver: str, tmp_path, monkeypatch):
         file = tmp_path / "version"
         if driver:
             file.write_text(driver)

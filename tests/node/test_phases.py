@@ -1,29 +1,126 @@
-"""Every phase of the set-up names functions that exist: they are imported when they are called, on the machine."""
+"""Phases of the set-up: their functions exist, and a failed phase runs again with the input of its last success."""
 
 import ast
+import importlib.util
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+from slurm import slurmctld
+from system import phase_state
+from system.host import SetupError
 
-MAIN = Path(__file__).parents[2] / "scripts/node/__main__.py"
-TREE = ast.parse(MAIN.read_text())
+PROGRAM = Path(__file__).parents[2] / "scripts/node/__main__.py"
+TREE = ast.parse(PROGRAM.read_text())
 
 
-def named() -> list[tuple[str, str]]:
+def lazy_functions() -> list[tuple[str, str]]:
     """Module and function of each `lazy("MODULE", "FUNCTION")`."""
     calls = (node for node in ast.walk(TREE) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazy")
     return [tuple(ast.literal_eval(argument) for argument in call.args) for call in calls]
 
 
-@pytest.mark.parametrize(("module", "function"), sorted(set(named())))
-def test_the_function_of_a_phase_exists(module: str, function: str):
+@pytest.mark.parametrize(("module", "function"), sorted(set(lazy_functions())))
+def test_function_of_each_phase_exists(module: str, function: str):
     assert callable(getattr(import_module(module), function))
 
 
-def test_the_phases_are_those_that_the_text_describes():
+def test_usage_lists_every_phase():
     lines = (ast.get_docstring(TREE) or "").splitlines()
     described = {line.split()[2] for line in lines if line.strip().startswith("python3 FOLDER")}
     assigned = [node.value for node in TREE.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     keys = {ast.literal_eval(key) for table in assigned if isinstance(table, ast.Dict) for key in table.keys if key}
     assert {name.removeprefix("no-") for name in keys} | {"boot", "lost-jobs"} == described
+
+
+@pytest.fixture
+def phases(tmp_path, monkeypatch):
+    """The set-up's program with phases that only record their input in `done`, and fail with the input "bad"."""
+    monkeypatch.setattr(phase_state, "FOLDER", tmp_path)
+    monkeypatch.setattr(phase_state, "write", lambda path, text, **_: path.write_text(text))
+    spec = importlib.util.spec_from_file_location("hpc_node_program", PROGRAM)
+    assert spec
+    assert spec.loader
+    program: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    done: list[tuple[str, object]] = []
+
+    def phase(name):
+        def run(payload):
+            done.append((name, payload))
+            if payload == "bad":
+                raise SetupError("half of it")
+
+        return run
+
+    program.PHASES |= {name: phase(name) for name in (*phase_state.PHASES, "no-prologs", "no-rxdm")}
+    monkeypatch.setattr(slurmctld, "applied", dict)
+    program.done = done
+    return program
+
+
+def fail(phases, name):
+    with pytest.raises(SetupError):
+        phases.run_phase(name, "bad")
+
+
+def test_successful_phases_do_not_run_again(phases):
+    phases.run_phase("configure", "good")
+    phases.restore_last_success({})
+    assert phases.done == [("configure", "good")]
+
+
+def test_failed_phases_run_again_with_their_last_good_input(phases):
+    phases.run_phase("configure", "good")
+    phases.run_phase("accounting", "good")
+    fail(phases, "accounting")
+    fail(phases, "configure")
+    phases.restore_last_success({})
+    assert phases.done[4:] == [("configure", "good"), ("accounting", "good")], "in the order of an `up`"
+    phases.restore_last_success({})
+    assert len(phases.done) == 6, "and only once"
+
+
+def test_a_phase_that_fails_again_is_retried(phases):
+    phases.run_phase("configure", "good")
+    fail(phases, "configure")
+    phases.PHASES["configure"], well = lambda _: (_ for _ in ()).throw(SetupError("still")), phases.PHASES["configure"]
+    with pytest.raises(SetupError, match="still"):
+        phases.restore_last_success({})
+    phases.PHASES["configure"] = well
+    phases.restore_last_success({})
+    assert phases.done[-1] == ("configure", "good")
+
+
+def test_a_corrected_edit_leaves_nothing_to_revert(phases):
+    phases.run_phase("configure", "good")
+    fail(phases, "configure")
+    phases.run_phase("configure", "better")
+    phases.restore_last_success({})
+    assert phases.done[-1] == ("configure", "better")
+
+
+def test_a_phase_that_never_succeeded_is_undone_if_possible(phases):
+    fail(phases, "prologs")
+    fail(phases, "accounting")
+    phases.restore_last_success({})
+    assert phases.done[2:] == [("no-prologs", {})]
+    assert phase_state.unfinished() == []
+
+
+def test_an_undone_phase_does_not_run_again(phases):
+    phases.run_phase("prologs", "good")
+    fail(phases, "prologs")
+    phases.run_phase("no-prologs", {})
+    phases.restore_last_success({})
+    assert phases.done[-1] == ("no-prologs", {})
+
+
+def test_an_unreadable_record_counts_as_none(phases, tmp_path):
+    phases.run_phase("configure", "good")
+    fail(phases, "configure")
+    (tmp_path / "configure.json").write_text('{"cut o')
+    phases.restore_last_success({})
+    assert phases.done[-1] == ("configure", "bad")
+    assert phase_state.unfinished() == []

@@ -1,4 +1,5 @@
-"""A node joins again when its orders are old or gone, and restarts slurmd when that missed a new slurm.conf."""
+"""watch.sh: a node joins again if its config version is old or missing, and restarts slurmd if it missed a slurm.conf.
+quick_acks.sh: routes to the machine's own addresses get `quickack`."""
 
 import json
 import os
@@ -8,13 +9,13 @@ from pathlib import Path
 import pytest
 from system import munge
 
-WATCH = Path(__file__).parents[2] / "scripts" / "node" / "watch.sh"
+WATCH, QUICK_ACKS = (Path(__file__).parents[2] / "scripts" / "node" / name for name in ("watch.sh", "quick_acks.sh"))
 JOIN, RESTART = "restart hpc-node.service", "try-restart slurmd.service"
 
 
 @pytest.fixture
 def watch(tmp_path):
-    """Runs the watcher for so many rounds on a machine made of a folder; what it asked of systemd."""
+    """Run watch.sh for some rounds on a machine made of a folder; return its requests to systemd."""
     keys = [tmp_path / "node/munge.key", tmp_path / "node/delivered.key"]
     for name in ("board/etc", "node", "fetched", "bin", "run"):
         (tmp_path / name).mkdir(parents=True)
@@ -58,11 +59,11 @@ def watch(tmp_path):
     return rounds
 
 
-def test_nothing_happens_while_all_is_the_same(watch):
+def test_nothing_is_restarted_without_a_difference(watch):
     assert watch(20) == []
 
 
-def test_files_that_are_as_they_were_are_read_once_a_minute(watch, tmp_path):
+def test_unchanged_files_are_read_once_a_minute(watch, tmp_path):
     (tmp_path / "bin/cmp").write_text(f'#!/bin/sh\necho >> {tmp_path}/read\nexec /usr/bin/cmp "$@"\n')
     (tmp_path / "bin/cmp").chmod(0o755)
     assert watch(29) == []
@@ -73,7 +74,7 @@ def test_files_that_are_as_they_were_are_read_once_a_minute(watch, tmp_path):
     assert watch(62) == [JOIN]
 
 
-def test_a_munged_that_does_not_authenticate_makes_it_join_once_a_minute(watch, tmp_path):
+def test_a_munged_that_does_not_authenticate_restarts_the_join_once_a_minute(watch, tmp_path):
     (tmp_path / "deaf").touch()
     assert watch(15 + 30 + 14) == [JOIN] * 2
 
@@ -82,19 +83,19 @@ def test_a_munged_that_does_not_authenticate_makes_it_join_once_a_minute(watch, 
     ("path", "text", "rounds", "asked"),
     [
         ("node/orders.json", "older orders\n", 1, [JOIN]),
-        ("board/cluster.json", None, 1, [JOIN]),  # the shared file system went away
-        ("fetched/slurm.conf", "old\n", 4, []),  # new files are given time to arrive
-        ("fetched/slurm.conf", "old\n", 30, [RESTART]),  # once for each difference
+        ("board/cluster.json", None, 1, [JOIN]),  # the shared file system is gone
+        ("fetched/slurm.conf", "old\n", 4, []),  # new files need time to arrive
+        ("fetched/slurm.conf", "old\n", 30, [RESTART]),  # once per difference
         ("fetched/slurm.conf", None, 20, []),
     ],
 )
-def test_what_differs_is_followed(watch, tmp_path, path, text, rounds, *, asked):
+def test_a_difference_restarts_its_unit(watch, tmp_path, path, text, rounds, *, asked):
     (tmp_path / path).unlink() if text is None else (tmp_path / path).write_text(text)
     assert watch(rounds) == asked
 
 
 class TestRegister:
-    """slurmd registers as after a boot when the reconcile loop asks for it, once, and while slurmctld waits alone."""
+    """The reconcile loop requests that slurmd registers as after a boot, for which slurmctld waits."""
 
     @pytest.fixture
     def asked(self, watch, tmp_path):
@@ -104,7 +105,7 @@ class TestRegister:
         )
         (tmp_path / "node/slurmd").write_text('SLURMD_OPTIONS="--conf-server a:6817"\n')
 
-        def ask(state: str, *, names: str = "gpu-1 7\n") -> list[str]:
+        def ask(state: str, names: str) -> list[str]:
             (tmp_path / "board/register").write_text(names)
             (tmp_path / "bin/scontrol").write_text(f"#!/bin/sh\necho NodeName=gpu-1 State={state} Weight=1\n")
             for name in ("hostname", "scontrol"):
@@ -113,58 +114,60 @@ class TestRegister:
 
         return ask
 
-    def test_it_does(self, asked, tmp_path):
-        assert asked("ALLOCATED+CLOUD+POWERING_UP") == [f'{RESTART} SLURMD_OPTIONS="--conf-server a:6817 -b"']
+    @pytest.mark.parametrize(
+        ("state", "names", "restarts"),
+        [
+            ("ALLOCATED+CLOUD+POWERING_UP", "gpu-1 7\n", [f'{RESTART} SLURMD_OPTIONS="--conf-server a:6817 -b"']),
+            ("ALLOCATED+CLOUD", "gpu-1 7\n", []),  # the node is up
+            ("ALLOCATED+CLOUD+POWERING_UP", "gpu-11 7\n", []),  # another node
+        ],
+    )
+    def test_slurmd_registers_as_after_a_boot(self, asked, tmp_path, state, names, restarts):
+        assert asked(state, names) == restarts
         assert list((tmp_path / "run").glob("slurmd*")) == []
 
-    def test_not_when_it_is_up(self, asked):
-        assert asked("ALLOCATED+CLOUD") == []
 
-    def test_not_for_another(self, asked):
-        assert asked("ALLOCATED+CLOUD+POWERING_UP", names="gpu-11 7\n") == []
-
-
-class TestAnotherKey:
-    """Another MUNGE key is taken up when the controller has changed to it, in whatever order the two are heard of."""
-
-    def deliver(self, tmp_path, *, ordered: str) -> None:
-        (tmp_path / "node/delivered.key").write_text("newer\n")
-        for path in ("board/cluster.json", "node/orders.json"):
-            (tmp_path / path).write_text(json.dumps({"munge": munge.fingerprint(ordered.encode())}, indent=1))
-
-    def test_not_before_the_controller(self, watch, tmp_path):
-        self.deliver(tmp_path, ordered="key\n")
-        assert watch(20) == []
-
-    def test_when_it_comes_after_the_controllers_word(self, watch, tmp_path):
-        self.deliver(tmp_path, ordered="newer\n")
-        assert watch(1) == [JOIN]
-
-    def test_one_that_was_put_there_by_hand_is_for_people_to_see(self, watch, tmp_path):
-        self.deliver(tmp_path, ordered="newer\n")
+@pytest.mark.parametrize(
+    ("published", "changed_here", "asked"),
+    [
+        ("key\n", False, []),  # the controller has not changed to it
+        ("newer\n", False, [JOIN]),  # it was delivered after the config version that names it
+        ("newer\n", True, []),  # somebody has put another key there, which drift reports
+    ],
+)
+def test_a_delivered_munge_key_is_used_once_the_controller_uses_it(watch, tmp_path, published, changed_here, asked):
+    (tmp_path / "node/delivered.key").write_text("newer\n")
+    for path in ("board/cluster.json", "node/orders.json"):
+        (tmp_path / path).write_text(json.dumps({"munge": munge.fingerprint(published.encode())}, indent=1))
+    if changed_here:
         os.utime(tmp_path / "node/munge.key", (9e9, 9e9))
-        assert watch(20) == []
+    assert watch(1 if asked else 20) == asked
 
 
-class TestNews:
-    """On Google Cloud: what the stack tells a machine that runs."""
+@pytest.mark.parametrize(("code", "joins"), [(10, 2), (0, 0), (1, 0)])
+def test_changed_metadata_restarts_the_join_on_google_cloud(watch, tmp_path, code, joins):
+    """The exit code of the refresh is 10 if the stack has changed the machine's metadata."""
+    (tmp_path / "bin/refresh").write_text(f"#!/bin/sh\necho >> {tmp_path}/runs\nexit {code}\n")
+    (tmp_path / "bin/refresh").chmod(0o755)
+    assert watch(60) == [JOIN] * joins
+    assert len((tmp_path / "runs").read_text().splitlines()) == 2
 
-    @pytest.fixture
-    def refresh(self, tmp_path):
-        """Has the machine look for news, with this exit code."""
 
-        def code(number: int) -> None:
-            (tmp_path / "bin/refresh").write_text(f"#!/bin/sh\necho >> {tmp_path}/looked\nexit {number}\n")
-            (tmp_path / "bin/refresh").chmod(0o755)
+IP = """#!/bin/sh
+if [ "$3" = show ]; then
+    echo 'local 10.7.0.2 dev host0 proto kernel scope host src 10.7.0.2 '
+    echo 'local 127.0.0.1 dev lo proto kernel scope host src 127.0.0.1 quickack 1 '
+else
+    echo "$@" >> "$LOG"
+fi
+"""
 
-        return code
 
-    def test_it_joins_again_when_something_was_new(self, watch, refresh):
-        refresh(10)
-        assert watch(60) == [JOIN, JOIN]
-
-    @pytest.mark.parametrize("code", [0, 1])
-    def test_it_does_not_when_nothing_was_or_nobody_answered(self, watch, refresh, tmp_path, code):
-        refresh(code)
-        assert watch(60) == []
-        assert len((tmp_path / "looked").read_text().splitlines()) == 2
+def test_each_route_gets_quickack_once(tmp_path):
+    (tmp_path / "ip").write_text(IP)
+    (tmp_path / "ip").chmod(0o755)
+    log = tmp_path / "log"
+    subprocess.run(["sh", str(QUICK_ACKS)], env={"PATH": f"{tmp_path}:/usr/bin:/bin", "LOG": str(log)}, check=True)
+    assert log.read_text().splitlines() == [
+        "-4 route change table local local 10.7.0.2 dev host0 proto kernel scope host src 10.7.0.2 quickack 1"
+    ]

@@ -1,6 +1,8 @@
-"""What nvidia-smi prints of GPUs: the document of `-q -x` with its elements in the order of drivers 535 to 595."""
+"""Documents of `nvidia-smi -q -x`, with their elements in the order of drivers 535 to 595."""
 
 from collections.abc import Mapping
+
+from health.outcome import Outcome
 
 SOUND: Mapping[str, str] = {
     "persistence_mode": "Enabled", "gpu_recovery_action": "None", "current_link_width": "16x",
@@ -18,8 +20,13 @@ T4 = {
 }  # fmt: skip
 
 
+def failed(found: dict[str, Outcome]) -> dict[str, str]:
+    """Return the texts of failed checks, by kind."""
+    return {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
+
+
 def gpu_element(number: int, **changed: str) -> str:
-    """One GPU, as it is but for these elements."""
+    """Return the element of a sound GPU with these changes."""
     has = {**SOUND, **changed}
     tags = lambda *names: "".join(f"<{name}>{has[name]}</{name}>" for name in names)  # noqa: E731
     retired = f"<{{0}}>{tags('retired_count')}</{{0}}>"
@@ -51,7 +58,7 @@ def gpu_element(number: int, **changed: str) -> str:
 
 
 def document(*gpus: str) -> str:
-    """The whole document, of two sound GPUs where none is given."""
+    """Return the document of these GPUs, by default two sound ones."""
     body = "".join(gpus or (gpu_element(0), gpu_element(1)))
     return f"""<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">

@@ -18,13 +18,13 @@ SETTINGS = {
 
 @pytest.fixture
 def results() -> dict[str, tuple[str, str]]:
-    """What measurements find."""
+    """Results of the measurements, by kind."""
     return {"fabric": ("ok", "170 GB/s with c")}
 
 
 @pytest.fixture
 def said(results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What is done, in order: commands, changes of nodes, measurements with the nodes due and all that are there."""
+    """Commands, changes of nodes, and measurements (with due and idle nodes), in order."""
     said: list[str] = []
 
     def measured(kind: str):
@@ -49,7 +49,7 @@ def said(results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return said
 
 
-def test_it_is_resumed_inside_the_reservation_and_measured_with_idle_nodes(said: list[str]):
+def test_the_node_is_resumed_and_measured_with_idle_nodes_in_a_reservation(said: list[str]):
     assert acceptance.main("a") == 0
     created = (
         "scontrol create reservation ReservationName=hpc-accept-a StartTime=now Duration=60 "
@@ -66,7 +66,7 @@ def test_it_is_resumed_inside_the_reservation_and_measured_with_idle_nodes(said:
     ]
 
 
-def test_whatever_fails_the_reservation_ends(said: list[str], monkeypatch: pytest.MonkeyPatch, capsys):
+def test_the_reservation_ends_after_an_error(said: list[str], monkeypatch: pytest.MonkeyPatch, capsys):
     def refuse(*_: object) -> None:
         raise SetupError("slurmctld does not answer")
 
@@ -76,7 +76,7 @@ def test_whatever_fails_the_reservation_ends(said: list[str], monkeypatch: pytes
     assert capsys.readouterr().err == "a: slurmctld does not answer\n"
 
 
-def test_a_measurement_without_a_result_keeps_the_node_away(said: list[str], results):
+def test_a_measurement_without_a_result_drains_the_node(said: list[str], results):
     results["fabric"] = ("skipped", "job 7 has no result")
     assert acceptance.main("a") == 0
     assert said[-2] == "drain a hpc-health: fabric: job 7 has no result"
@@ -87,13 +87,13 @@ def test_a_measurement_without_a_result_keeps_the_node_away(said: list[str], res
     assert measure.last_result("a", "fabric")["state"] == "skipped"
 
 
-def test_a_test_that_has_drained_the_node_is_not_overwritten(said: list[str], results):
+def test_a_node_that_the_test_has_drained_keeps_its_reason(said: list[str], results):
     results["fabric"] = ("failed", "12 GB/s with c, least 150")
     assert acceptance.main("a") == 0
     assert not [line for line in said if line.startswith("drain")]
 
 
-def test_what_a_repaired_node_waits_for(said: list[str], monkeypatch: pytest.MonkeyPatch):
+def test_begin_returns_what_the_node_waits_for(said: list[str], monkeypatch: pytest.MonkeyPatch):
     assert [acceptance.begin(name) for name in ("y", "c")] == ["", acceptance.UNDER_WAY]
     assert said[-1].startswith("systemd-run --quiet --collect --unit=hpc-health-accept-c --property=ExecStopPost=")
     assert acceptance.begin("x") == acceptance.UNDER_WAY
@@ -110,7 +110,7 @@ def test_what_a_repaired_node_waits_for(said: list[str], monkeypatch: pytest.Mon
     assert acceptance.begin("a") == ""
 
 
-def test_a_test_that_nobody_has_built_is_not_waited_for(said: list[str]):
+def test_a_test_that_is_not_built_is_not_required(said: list[str]):
     part = {**PAIRS, "built": "hpc-nccl/missing"}
     measure.SETTINGS.write_text(json.dumps({"fabric": {**SETTINGS["fabric"], "partitions": [part]}}))
     assert acceptance.begin("a") == ""

@@ -1,48 +1,42 @@
-"""Checks of a node on files that look like a machine's, and the deadlines of those that may hang."""
+"""Checks of a node on files of a test machine, and the deadlines of checks that may hang."""
 
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from health import checks, outcome
 from system import mounts
 from system.host import SetupError, side_by_side
 
-from tests.node.health.gpu_documents import document
+from tests.node.health.gpu_documents import document, failed
 from tests.waiting import lives, wait_for
 
 
-@pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine that is no container, with locks of its own."""
-    monkeypatch.setattr(outcome, "CONTAINER", tmp_path / "none")
-    monkeypatch.setattr(outcome, "RUN", tmp_path / "run")
-
-
-def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
-    return {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
-
-
-def with_program(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """nvidia-smi on PATH is this script."""
+def install_nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Put this script on PATH as nvidia-smi."""
     (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
     (folder / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-WANTED = {
+WANTED: dict[str, Any] = {
     "mine": {"gpus": 2, "nics": [], "nic_count": 0, "apertures": False, "local_ssds": 0, "busbw_gbps": 0},
     "limits": {"disk_free_percent": 0, "clock_seconds": 5, "ecc_errors": 0, "nvlink_errors": 0, "nic_mbps": 0},
     "skip": ["clock", "mount", "nic", "gpu-count", "gpu-xid"], "seconds": 1, "resume_after": 2, "drain": True,
-    "epilog": True,
-    "requeue": False,
+    "epilog": True, "requeue": False,
 }  # fmt: skip
 
 
+def settings(*skip: str) -> dict[str, Any]:
+    """Return the settings of a node without GPUs."""
+    return {**WANTED, "skip": skip, "mine": {**WANTED["mine"], "gpus": 0}}
+
+
 class TestTime:
-    def test_a_program_that_hangs_is_ended_with_all_that_it_started(self, tmp_path, monkeypatch):
-        with_program(tmp_path, monkeypatch, f"echo $$ >{tmp_path}/pid; sleep 600 & wait")
+    def test_a_program_that_hangs_is_killed_with_its_children(self, tmp_path, monkeypatch):
+        install_nvidia_smi(tmp_path, monkeypatch, f"echo $$ >{tmp_path}/pid; sleep 600 & wait")
         began = time.monotonic()
         found = checks.all_checks(WANTED)
         assert time.monotonic() - began < 120
@@ -50,7 +44,7 @@ class TestTime:
         pid = int((tmp_path / "pid").read_text())
         wait_for(lambda: not lives(pid))
 
-    def test_one_that_cannot_be_ended_is_not_started_again(self):
+    def test_a_check_that_has_not_ended_is_not_started_again(self):
         release, held = os.pipe(), os.pipe()
         if not (pid := os.fork()):
             outcome.unless_running("gpus", lambda: (os.write(held[1], b"x"), os.read(release[0], 1)), seconds=1)()
@@ -64,12 +58,12 @@ class TestTime:
         os.waitpid(pid, 0)
         assert outcome.unless_running("gpus", lambda: 7, seconds=300)() == 7
 
-    def test_two_jobs_that_end_at_once_do_not_fail_each_other(self, tmp_path, monkeypatch):
+    def test_epilogs_at_the_same_time_do_not_fail_each_other(self, tmp_path, monkeypatch):
         smi = f"""mkdir {tmp_path}/asked.$$; case "$*" in
             *-x*) sleep 1; cat {tmp_path}/document;;
         esac"""
         (tmp_path / "document").write_text(document())
-        with_program(tmp_path, monkeypatch, smi)
+        install_nvidia_smi(tmp_path, monkeypatch, smi)
         monkeypatch.setattr(mounts, "shared_targets", list)
         wanted = {**WANTED, "seconds": 200}
         occasions = {"first": lambda: checks.after_job(wanted, "7"), "second": lambda: checks.after_job(wanted, "8"),
@@ -79,24 +73,20 @@ class TestTime:
         assert sorted(states) == ["ok", "skipped", "skipped"]
         assert [failed(results) for results in found.values()] == [{}, {}, {}]
 
-    def test_a_file_server_that_is_late_once_is_not_sure(self, monkeypatch):
+    def test_a_late_file_server_is_an_unsure_failure(self, monkeypatch):
         monkeypatch.setattr(mounts, "shared_targets", lambda: ["/"])
         monkeypatch.setattr(checks, "file_system_answers", lambda _: time.sleep(30))
-        found = checks.all_checks(
-            {**WANTED, "skip": ["clock", "nic", "gpu-xid"], "mine": {**WANTED["mine"], "gpus": 0}}
-        )["mount"]
+        found = checks.all_checks(settings("clock", "nic", "gpu-xid"))["mount"]
         assert (found["text"], found.get("unsure")) == ("/: no answer within 1 s", True)
-        # Another one: of the first, the program that was ended may still be on its way out, and is not started twice.
+        # Another path: the check of the first may not have ended yet, and is then not started again.
         monkeypatch.setattr(mounts, "shared_targets", lambda: ["/proc"])
         monkeypatch.setattr(checks, "file_system_answers", lambda _: outcome.failed("/proc is read only"))
-        found = checks.all_checks(
-            {**WANTED, "skip": ["clock", "nic", "gpu-xid"], "mine": {**WANTED["mine"], "gpus": 0}}
-        )["mount"]
+        found = checks.all_checks(settings("clock", "nic", "gpu-xid"))["mount"]
         assert found == outcome.failed("/proc is read only")
 
-    def test_a_controller_that_does_not_answer_is_no_fault_of_the_node(self, tmp_path, monkeypatch):
+    def test_a_silent_controller_is_not_a_fault_of_the_node(self, tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", str(tmp_path))
-        found = checks.all_checks({**WANTED, "skip": ["mount", "nic"], "mine": {**WANTED["mine"], "gpus": 0}})
+        found = checks.all_checks(settings("mount", "nic"))
         assert failed(found) == {}
         assert found["clock"]["state"] == "skipped"
 
@@ -111,7 +101,7 @@ class TestFiles:
         assert checks.gpu_count(0, tmp_path)["state"] == "skipped"
 
     @pytest.mark.parametrize(("there", "shown", "state"), [(0, 0, "failed"), (2, 1, "failed"), (2, 2, "ok")])
-    def test_apertures_are_counted_on_the_bus_and_below_dev(self, tmp_path, there, shown, state):
+    def test_apertures_on_the_bus_must_be_below_dev(self, tmp_path, there, shown, state):
         for number in range(there):
             (tmp_path / f"pci/{number}").mkdir(parents=True)
             (tmp_path / f"pci/{number}/vendor").write_text("0x1ae0\n")
@@ -139,14 +129,14 @@ class TestFiles:
         assert checks.nic(names[:1], 1, 1000, net=tmp_path, container=False)["state"] == "ok"
         assert "4 of 9 NICs" in checks.nic([], 9, 0, net=tmp_path, container=False)["text"]
 
-    def test_a_container_needs_one_interface_that_is_up(self, tmp_path):
+    def test_a_container_needs_an_interface_that_is_up(self, tmp_path):
         (tmp_path / "host0").mkdir()
         (tmp_path / "host0/operstate").write_text("down\n")
         assert checks.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "failed"
         (tmp_path / "host0/operstate").write_text("up\n")
         assert checks.nic(["enp0s12"], 9, 0, net=tmp_path, container=True)["state"] == "ok"
 
-    def test_full_disks_and_lost_mounts(self, tmp_path, monkeypatch):
+    def test_full_disks_and_missing_mounts_fail(self, tmp_path, monkeypatch):
         usage = {"device": 1, "size": 100, "used": 97, "free": 3, "inodes": 0, "inodes_free": 0, "read_only": False}
         monkeypatch.setattr(mounts, "disk_usage", lambda _: usage)
         assert checks.disk(5, (str(tmp_path),))["text"] == f"{tmp_path} has 3.0 % free, least 5 %"
@@ -159,7 +149,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("mine", "state"), [(0.0, "ok"), (0.9, "ok"), (-0.9, "ok"), (5.0, "ok"), (7.1, "failed"), (-6.0, "failed")]
     )
-    def test_clocks_are_compared_within_the_second_that_slurm_prints(self, mine, state):
+    def test_clocks_are_compared_to_a_second(self, mine, state):
         now = 1_700_000_000.0
         text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
         assert checks.compare_clocks(text, now + mine, now + mine + 0.02, 5)["state"] == state

@@ -1,4 +1,4 @@
-"""Checks of GPUs on what nvidia-smi prints, and Xids of the kernel's log."""
+"""Checks of GPUs by output of nvidia-smi, and of Xids in the kernel log."""
 
 import json
 import os
@@ -34,7 +34,7 @@ BEFORE = {"counts": {"GPU 0 link 0 replay": 3, "GPU 0 link 0 recovery": 0, "GPU 
 
 
 def smi(**answers: tuple[int, str] | str):
-    """nvidia-smi that answers so; what is not given is well."""
+    """Return a stand-in for nvidia-smi with these answers, and those of sound GPUs for other requests."""
 
     def call(*arguments: str) -> tuple[int, str]:
         what = next(
@@ -51,13 +51,6 @@ def smi(**answers: tuple[int, str] | str):
     return call
 
 
-@pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine that is no container, with locks of its own."""
-    monkeypatch.setattr(outcome, "CONTAINER", tmp_path / "none")
-    monkeypatch.setattr(outcome, "RUN", tmp_path / "run")
-
-
 def gpus(**answers: tuple[int, str] | str) -> dict[str, outcome.Outcome]:
     return gpu.gpus(2, ecc_errors=0, nvlink_errors=0, nvlinks=2, before=BEFORE, smi=smi(**answers))
 
@@ -65,10 +58,6 @@ def gpus(**answers: tuple[int, str] | str) -> dict[str, outcome.Outcome]:
 def second(**changed: str) -> str:
     """The document of two GPUs, of which the second is so."""
     return document(gpu_element(0), gpu_element(1, **changed))
-
-
-def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
-    return {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
 
 
 SECOND: list[dict[str, str]] = [
@@ -137,7 +126,7 @@ class TestNvidia:
             ("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink"), "ok"
         )
 
-    def test_a_fault_is_named_with_its_figures(self, reviewed):
+    def test_a_fault_has_its_figures(self, reviewed):
         """What is not as on sound GPUs."""
         sound = gpus()
         found = {case: gpus(**answers) for case, answers in ANSWERS.items()}
@@ -151,25 +140,24 @@ class TestNvidia:
         }
         reviewed("health/gpus", shown)
 
-    def test_links_that_are_inactive_by_design_are_no_fault(self):
+    def test_links_that_are_inactive_by_design_pass(self):
         text = STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")
         found = gpu.gpus(2, ecc_errors=0, nvlink_errors=0, smi=smi(status=text))["gpu-nvlink"]
         assert (found["state"], found["text"]) == ("ok", "2 links active")
 
-    def test_errors_of_links_are_judged_by_what_was_added(self):
+    def test_only_new_errors_of_links_count(self):
         many = ERRORS.replace("Recovery Errors: 0", "Recovery Errors: 9")
-        judge = lambda errors, before, now: gpu.nvlink(  # noqa: E731
-            STATUS, errors, most=0, expected=2, before=before, now=now
-        )
-        first = judge(many, {}, 100.0)
-        assert first["state"] == "ok", "what came with the training of links at boot"
-        assert judge(many, first.get("place", {}), 400.0)["state"] == "ok"
-        assert judge(ERRORS, first.get("place", {}), 400.0)["state"] == "ok", (
-            "a driver that was loaded anew counts from 0"
-        )
-        some = judge(many.replace("CRC Errors: 12", "CRC Errors: 312"), first.get("place", {}), 400.0)
+        first = gpu.nvlink(STATUS, many, most=0, expected=2, before={}, now=100.0)
+        assert first["state"] == "ok", "the training of links at boot causes some"
+
+        def later(errors: str) -> outcome.Outcome:
+            return gpu.nvlink(STATUS, errors, most=0, expected=2, before=first.get("place", {}), now=400.0)
+
+        assert later(many)["state"] == "ok"
+        assert later(ERRORS)["state"] == "ok", "the counters start at 0 when the driver is loaded again"
+        some = later(many.replace("CRC Errors: 12", "CRC Errors: 312"))
         assert (some["state"], some["text"]) == ("warning", "GPU 0 link 0: 300 CRC errors since the last check")
-        storm = judge(many.replace("CRC Errors: 12", "CRC Errors: 30012"), first.get("place", {}), 400.0)
+        storm = later(many.replace("CRC Errors: 12", "CRC Errors: 30012"))
         assert storm["text"] == "GPU 0 link 0: 100 CRC errors a second, most 100"
 
     def test_a_machine_without_the_driver_fails_and_a_container_skips(self, monkeypatch, tmp_path):
@@ -181,13 +169,13 @@ class TestNvidia:
         assert {result["state"] for result in found.values()} == {"skipped"}
 
     @given(st.text())
-    def test_no_output_makes_it_fail_otherwise(self, text):
+    def test_any_output_gives_outcomes(self, text):
         kinds = {"gpu-driver", "gpu-lost", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink"}
         for what in ("gpus", "status", "errors"):
             assert set(gpus(**{what: text})) <= kinds
         assert set(gpus(gpus=second(dram_uncorrectable=escape(text, {chr(0): ""})))) <= kinds
 
-    def test_processes_of_other_jobs_are_no_leftovers(self, tmp_path):
+    def test_processes_of_other_jobs_are_not_leftovers(self, tmp_path):
         for pid, cgroup in {
             "10": "0::/system.slice/slurmstepd.scope/job_7/step_0\n",
             "11": "0::/system.slice/slurmstepd.scope/job_8/step_0\n",
@@ -206,13 +194,10 @@ class TestNvidia:
             ("nvidia-cuda-mps", "nvidia-cuda-mps-server\0"),
         ],
     )
-    def test_what_serves_jobs_is_no_leftover_unless_the_job_started_it(self, tmp_path, comm, cmdline):
+    def test_a_service_for_jobs_is_a_leftover_only_if_the_job_started_it(self, tmp_path, comm, cmdline):
         (tmp_path / "20").mkdir()
-        for name, text in {
-            "comm": f"{comm}\n",
-            "cmdline": cmdline,
-            "cgroup": "0::/system.slice/docker-1.scope\n",
-        }.items():
+        outside = "0::/system.slice/docker-1.scope\n"
+        for name, text in (("comm", f"{comm}\n"), ("cmdline", cmdline), ("cgroup", outside)):
             (tmp_path / "20" / name).write_text(text)
         assert gpu.leftovers("7", smi=smi(apps="20\n"), proc=tmp_path)["state"] == "ok"
         (tmp_path / "20/cgroup").write_text("0::/system.slice/slurmstepd.scope/job_7/step_0\n")
@@ -229,24 +214,20 @@ class TestDiag:
     @pytest.mark.parametrize(
         ("severity", "state"), [(2, "failed"), (6, "failed"), (1, "warning"), (4, "warning"), (5, "warning")]
     )
-    def test_only_a_gpu_that_is_not_to_be_used_fails(self, severity, state):
+    def test_severities_isolate_and_reset_fail(self, severity, state):
         warning = {"error_category": 1, "error_id": 9, "error_severity": severity, "warning": "a row is pending"}
         said = self.report({"entity_group": "GPU", "entity_id": 3, "status": "Fail", "warnings": [warning]})
         found = gpu.diag(226, said)
         assert (found["state"], found["text"]) == (state, "software of GPU 3: a row is pending")
 
-    def test_what_passes_or_gives_no_report_fails_nothing(self):
+    def test_a_passed_or_missing_report_does_not_fail(self):
         old = self.report({"gpu_id": "1", "status": "SKIP"}, name="DCGM GPU Diagnostic")
         assert gpu.diag(0, old) == outcome.ok("1 tests of DCGM")
-        for said in (
-            "",
-            "Error: Unable to connect to host engine.",
-            "{}",
-            '{"DCGM Diagnostic": {"runtime_error": "x"}}',
-        ):
-            assert gpu.diag(255, said)["state"] == "skipped"
+        error = '{"DCGM Diagnostic": {"runtime_error": "x"}}'
+        for output in ("", "Error: Unable to connect to host engine.", "{}", error):
+            assert gpu.diag(255, output)["state"] == "skipped"
 
-    def test_it_runs_once_an_hour_where_dcgm_is(self, tmp_path, monkeypatch):
+    def test_it_runs_once_an_hour_if_dcgm_is_installed(self, tmp_path, monkeypatch):
         (tmp_path / "dcgmi").write_text(f"#!/bin/sh\ncat <<'END'\n{self.report()}\nEND\necho x >>{tmp_path}/ran\n")
         (tmp_path / "dcgmi").chmod(0o755)
         monkeypatch.setattr(outcome, "LAST", tmp_path / "health.json")
@@ -274,7 +255,7 @@ class TestXids:
         "31, pid=9, name=python, Ch 00000008, MMU Fault",
     )
 
-    def test_those_of_a_broken_gpu_fail(self, tmp_path, reviewed):
+    def test_xids_of_a_broken_gpu_fail(self, tmp_path, reviewed):
         lines = [*(f"NVRM: Xid (PCI:0000:04:00): {line}" for line in self.LINES), "NVRM: RmInitAdapter failed!"]
         shown = {}
         for line in lines:
@@ -284,7 +265,7 @@ class TestXids:
             shown[line] = f"{found['state']}: {found['text']}"
         reviewed("health/xids", shown)
 
-    def test_only_new_ones_count(self, tmp_path):
+    def test_only_new_xids_count(self, tmp_path):
         lines = ["3,7,1000,-;NVRM: Xid (PCI:0000:04:00): 79, GPU has fallen off the bus."]
         assert self.after(tmp_path, lines, {"boot": "b", "sequence": 7})["state"] == "ok"
         assert self.after(tmp_path, lines, {"boot": "b", "sequence": 6})["state"] == "failed"
@@ -296,7 +277,7 @@ class TestXids:
         (folder / "boot_id").write_text("b\n")
         return gpu.xids(before, folder / "kmsg", folder / "boot_id")
 
-    def test_the_kernels_own_log_is_read(self):
+    def test_the_kernel_log_is_read(self):
         if os.geteuid():
             return
         found = gpu.xids({})

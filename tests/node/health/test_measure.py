@@ -1,4 +1,4 @@
-"""Which of two nodes is slow; jobs that measure, and what becomes of their results."""
+"""Measurements find the slow node of a pair, run as jobs that delay no user, and drain slow nodes."""
 
 import json
 import socket
@@ -17,7 +17,7 @@ NODES = st.integers(0, 9).map(lambda count: [f"n{number}" for number in range(co
 
 
 def measured(nodes: list[str], bad: set[str]) -> dict[measure.Pair, bool]:
-    """All rounds, where a pair is fast if none of the two is bad."""
+    """Return the results of all rounds, in which a pair is fast if neither node is in `bad`."""
     found: dict[measure.Pair, bool] = {}
     for _ in range(measure.ROUNDS):
         for pair in measure.next_pairs(nodes, found):
@@ -27,25 +27,25 @@ def measured(nodes: list[str], bad: set[str]) -> dict[measure.Pair, bool]:
 
 class TestPairs:
     @given(NODES, st.sets(st.integers(0, 9).map(lambda number: f"n{number}"), max_size=1))
-    def test_one_slow_node_is_found_among_three_or_more_and_nobody_else(self, nodes, bad):
+    def test_one_slow_node_is_found_among_three_or_more(self, nodes, bad):
         found = measured(nodes, bad)
         if len(nodes) >= 3:
             assert set(measure.slow_nodes(found)) == bad & set(nodes)
             assert measure.good_nodes(found) == set(nodes) - bad
 
     @given(NODES, st.sets(st.integers(0, 9).map(lambda number: f"n{number}")))
-    def test_nobody_is_called_slow_who_is_not(self, nodes, bad):
+    def test_no_fast_node_is_called_slow(self, nodes, bad):
         found = measured(nodes, bad)
         assert set(measure.slow_nodes(found)) <= bad
         assert not measure.good_nodes(found) & bad
 
-    def test_of_two_alone_neither_is_told(self):
+    def test_neither_of_two_nodes_is_called_slow(self):
         found = measured(["a", "b"], {"a"})
         assert measure.slow_nodes(found) == {}
         assert measure.undecided(found) == {"a", "b"}
 
     @given(NODES, st.sets(st.integers(0, 9).map(lambda number: f"n{number}")))
-    def test_a_round_measures_each_node_once_and_no_pair_twice(self, nodes, bad):
+    def test_a_round_measures_each_node_once_and_repeats_no_pair(self, nodes, bad):
         found = measured(nodes, bad)
         for pair in measure.next_pairs(nodes, found):
             assert pair not in found
@@ -67,7 +67,7 @@ def test_throughput_is_measured_in_both_directions(monkeypatch: pytest.MonkeyPat
 
 
 class Slurm:
-    """sbatch, squeue and scancel, on the side of one partition."""
+    """Stand-in for the commands of Slurm."""
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
@@ -95,6 +95,13 @@ class Slurm:
         if words[0] == "tail":
             return "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 88.4\n#\n"
         return ""
+
+
+def report_driver(state: str, *names: str, text: str = "") -> None:
+    """Write the health record of nodes with this outcome of the check of the driver."""
+    for name in names:
+        document = {"checks": {"gpu-driver": {"state": state, "text": text}}}
+        (outcome.RESULTS / f"{name}.json").write_text(json.dumps(document))
 
 
 @pytest.fixture
@@ -126,18 +133,18 @@ class TestJobs:
         measure._measure({"network": NETWORK}, [])
         assert [words[0] for words in slurm.called] == ["squeue"]
 
-    def test_jobs_that_wait_for_something_else_than_nodes_do_not_count(self, slurm):
+    def test_pending_jobs_that_do_not_wait_for_nodes_are_ignored(self, slurm):
         slurm.pending = "JobHeldUser\nDependency\nJobArrayTaskLimit\n"
         measure._measure({"network": NETWORK}, [])
         assert [words for words in slurm.called if words[0] == "sbatch"]
 
-    def test_jobs_are_polite(self, slurm):
+    def test_jobs_are_exclusive_and_have_the_lowest_priority(self, slurm):
         measure._measure({"network": NETWORK}, ["a", "b"])
         (job,) = (words for words in slurm.called if words[0] == "sbatch")
         for option in ("--exclusive", "--no-requeue", "--nice=10000", "--nodelist=a,b", "--partition=p"):
             assert option in job
 
-    def test_one_that_does_not_start_is_cancelled(self, slurm, monkeypatch):
+    def test_a_job_that_does_not_start_is_cancelled(self, slurm, monkeypatch):
         now = iter(range(0, 10_000, 40))
         monkeypatch.setattr(measure.time, "monotonic", lambda: next(now))
         slurm.states = {"7": "PENDING", "8": "RUNNING"}
@@ -146,7 +153,7 @@ class TestJobs:
         assert cancelled[0] == ("scancel", "7")
         assert ("scancel", "8") in cancelled
 
-    def test_a_refused_or_damaged_measurement_drains_nobody(self, slurm):
+    def test_a_refused_or_invalid_measurement_drains_no_node(self, slurm):
         slurm.refuses = True
         measure._measure({"network": NETWORK}, ["a", "b"])
         slurm.refuses = False
@@ -155,8 +162,8 @@ class TestJobs:
             measure._measure_throughput({"partition": "p"}, 1, [("a", "b")])
         assert slurm.drained == {}
 
-    def test_a_slow_nccl_test_drains_with_its_figure(self, slurm):
-        (outcome.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
+    def test_a_slow_nccl_test_drains_the_node(self, slurm):
+        report_driver("ok", "a")
         measure._measure({"nccl": NCCL}, ["a"])
         assert slurm.drained == {"a": "hpc-health: nccl: 88.4 GB/s bus bandwidth, least 420"}
         (job,) = (words for words in slurm.called if "sbatch" in words)
@@ -165,7 +172,7 @@ class TestJobs:
         assert read[:3] == ("runuser", "-u", "alice")
         assert measure._is_due("a", "nccl", NCCL)
 
-    def test_a_diagnostic_of_dcgm_drains_a_gpu_that_is_not_to_be_used(self, slurm):
+    def test_a_failed_diagnostic_of_dcgm_drains_the_node(self, slurm):
         warning = {"error_category": 3, "error_id": 4, "error_severity": 2, "warning": "GPU 1 is broken"}
         results = [{"entity_group": "GPU", "entity_id": 1, "status": "Fail", "warnings": [warning]}]
         report = {"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "memory", "results": results}]}]}}
@@ -179,7 +186,7 @@ class TestJobs:
         kept = '2>&1 | runuser -u slurm -- tee "/opt/apps/adm/hpc/jobs/$SLURM_JOB_ID.out" >/dev/null'
         assert job[-2:] == ("--wrap", f"srun --mpi=none dcgmi diag -r 2 -j {kept}")
 
-    def test_the_node_whose_gpus_are_slow_with_every_partner_is_drained(self, slurm, monkeypatch):
+    def test_a_node_that_is_slow_with_every_partner_is_drained(self, slurm, monkeypatch):
         """The fabric between pairs: b is slow with a, then with c, which was fast with somebody."""
         busbw = {"a,b": 22.4, "c,d": 187.0, "a,c": 187.0, "b,c": 22.5, "a,d": 187.0, "b,d": 22.5}
         submitted: dict[str, str] = {}
@@ -202,9 +209,8 @@ class TestJobs:
         assert slurm.drained["b"].startswith("hpc-health: fabric: 22 GB/s with ")
         assert slurm.drained["b"].endswith(", least 150")
 
-    def test_where_most_are_slow_the_limit_is_doubted_and_nobody_drained(self, slurm):
-        for name in "abc":
-            (outcome.RESULTS / f"{name}.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
+    def test_if_most_nodes_are_slow_none_is_drained(self, slurm):
+        report_driver("ok", *"abc")
         wanted = {**NCCL, "partitions": [{**PART, "nodes": ["a", "b", "c"]}]}
         measure._measure({"nccl": wanted}, ["a", "b", "c"])
         assert slurm.drained == {}
@@ -213,20 +219,20 @@ class TestJobs:
         assert "is the limit right?" in found["text"]
         assert not measure._is_due("a", "nccl", wanted)
 
-    def test_of_two_slow_ones_among_fast_ones_both_are_drained(self, slurm):
+    def test_two_slow_nodes_among_fast_ones_are_drained(self, slurm):
         for name in ("c", "d", "e"):
             measure.record_result(name, "nccl", "ok", "450.0 GB/s")
         measure._record_and_drain("nccl", list("abcde"), dict.fromkeys("ab", ("failed", "88.4 GB/s")))
         assert set(slurm.drained) == {"a", "b"}
 
-    def test_a_fast_one_is_recorded_and_not_due(self, slurm):
-        (outcome.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "ok", "text": ""}}}')
+    def test_a_fast_node_is_recorded_and_not_due(self, slurm):
+        report_driver("ok", "a")
         measure._measure({"nccl": {**NCCL, "partitions": [{**PART, "busbw_gbps": 0}]}}, ["a"])
         assert slurm.drained == {}
         assert not measure._is_due("a", "nccl", NCCL)
 
     def test_stand_in_gpus_are_not_measured(self, slurm):
-        (outcome.RESULTS / "a.json").write_text('{"checks": {"gpu-driver": {"state": "skipped", "text": "stand-ins"}}}')
+        report_driver("skipped", "a", text="stand-ins")
         measure._measure({"nccl": NCCL}, ["a"])
         assert not [words for words in slurm.called if "sbatch" in words]
         found = outcome.results()["a"]["measured"]["nccl"]

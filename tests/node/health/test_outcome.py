@@ -1,4 +1,4 @@
-"""The history of a node's health checks: a line a change and a line a day, bounded, and safe to read."""
+"""The history of health checks has a line per change and per day, is bounded, and may contain anything."""
 
 import io
 import json
@@ -31,28 +31,28 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return outcome.parse_history((folder / "n-0.jsonl").read_text())
 
 
-def test_a_line_a_change_and_a_line_a_day(folder: Path) -> None:
+def test_history_has_a_line_per_change_and_per_day(folder: Path) -> None:
     later = {"disk": {"state": "failed", "text": "/ has 0.9 % free"}}
     runs = [(0, OK), (300, OK), (600, FULL), (900, later), (1200, OK), (1500, XID), (1800, OK), (1800 + 86400, OK)]
     for time, checks in runs:
         outcome.keep_record(record(time, checks))
-    assert [(one["time"], sorted(one.get("failed", {}))) for one in lines(folder)] == [
+    assert [(line["time"], sorted(line.get("failed", {}))) for line in lines(folder)] == [
         (0, []), (600, ["disk"]), (1200, []), (1500, ["gpu-xid"]), (1800, []), (88200, []),
     ]  # fmt: skip
 
 
-def test_what_was_done_another_boot_and_another_xid_are_changes(folder: Path) -> None:
+def test_actions_boots_and_xids_are_changes(folder: Path) -> None:
     other = {"gpu-xid": {"state": "failed", "text": "Xid 48 of GPU 1"}}
     for given_record in (
         record(0, XID, done="drain"), record(1, other), record(2, other), record(3, other, boot="b2"),
     ):  # fmt: skip
         outcome.add_to_history(given_record)
-    assert [one["time"] for one in lines(folder)] == [0, 1, 3]
+    assert [line["time"] for line in lines(folder)] == [0, 1, 3]
     assert lines(folder)[0]["done"] == "drain"
 
 
 @given(st.lists(st.text(max_size=300), max_size=400))
-def test_it_stays_small_and_keeps_the_newest(texts: list[str]) -> None:
+def test_history_is_bounded_and_keeps_the_newest_lines(texts: list[str]) -> None:
     text = ""
     for number, said in enumerate(texts):
         failed = {"gpu-xid": {"state": "failed", "text": said}}
@@ -64,7 +64,7 @@ def test_it_stays_small_and_keeps_the_newest(texts: list[str]) -> None:
         assert rows
 
 
-def test_what_others_wrote_there_is_left_out(
+def test_invalid_lines_are_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = {"node": "n-0", "time": 100.0, "failed": {"disk": "full"}}

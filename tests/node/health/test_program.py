@@ -1,8 +1,7 @@
-"""What follows from checks of a node: drained once, with what failed, and resumed where that is right."""
+"""A node is drained once with its failures, and resumed if its checks pass again."""
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 from health import checks, drain, outcome, program
@@ -21,20 +20,12 @@ WANTED = {
     "drain": True,
     "requeue": False,
 }
-
-
-@pytest.fixture(autouse=True)
-def locks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Locks of its own."""
-    monkeypatch.setattr(outcome, "RUN", tmp_path / "run")
-
-
 STATES = st.sets(st.sampled_from(["IDLE", "ALLOCATED", "DRAIN", "DOWN", "NOT_RESPONDING", "COMPLETING"]))
 FAILED = st.dictionaries(st.sampled_from(["gpu-count", "gpu-ecc", "mount", "clock", "disk"]), st.text(max_size=30))
 
 
-class TestVerdict:
-    def test_a_node_is_drained_once_and_keeps_what_nobody_has_looked_at(self):
+class TestDecide:
+    def test_a_node_is_drained_once_and_keeps_lasting_faults(self):
         first = decide({"IDLE"}, "", {"gpu-count": "7 of 8"}, passes=0, resume_after=2)
         assert first == ("drain", "hpc-health: gpu-count: 7 of 8")
         again = decide({"IDLE", "DRAIN"}, first.reason, {"gpu-count": "6 of 8"}, passes=0, resume_after=2)
@@ -43,19 +34,19 @@ class TestVerdict:
         assert more == ("reason", "hpc-health: gpu-count: 7 of 8; mount: /home")
         assert decide({"IDLE", "DRAIN"}, more.reason, {}, passes=99, resume_after=2).name == "none"
 
-    def test_a_fault_that_is_over_is_resumed_after_some_passes(self):
+    def test_a_node_is_resumed_after_some_passes(self):
         given = reason({"mount": "/home"})
         found = [decide({"IDLE", "DRAIN"}, given, {}, passes=n, resume_after=3).name for n in (1, 2, 3)]
         assert found == ["none", "none", "resume"]
         assert decide({"DOWN", "DRAIN"}, given, {}, passes=9, resume_after=3).name == "none"
 
     @given(STATES, st.text(), FAILED, st.integers(0, 9))
-    def test_a_drain_by_others_is_never_touched(self, states, given, failed, passes):
+    def test_a_drain_by_others_is_left_alone(self, states, given, failed, passes):
         if not given.startswith("hpc-health: "):
             assert decide({*states, "DRAIN"}, given, failed, passes=passes, resume_after=1).name == "none"
 
     @given(STATES, FAILED, FAILED, st.integers(0, 9))
-    def test_nothing_fails_and_stays_in_service_and_nothing_is_resumed_that_fails(self, states, before, failed, passes):
+    def test_a_node_with_failures_is_drained_and_not_resumed(self, states, before, failed, passes):
         given = reason(before) if before and "DRAIN" in states else ""
         found = decide(states, given, failed, passes=passes, resume_after=2)
         if failed:
@@ -106,7 +97,7 @@ class TestProgram:
             self.run(monkeypatch, mount=outcome.ok())
         assert slurmctld["asked"] == asked, "slurmctld is asked although nothing is wrong"
 
-    def test_what_may_be_over_in_a_moment_drains_at_the_second_run(self, slurmctld, monkeypatch):
+    def test_an_unsure_failure_drains_at_the_second_run(self, slurmctld, monkeypatch):
         late = {"mount": outcome.unsure("/home: no answer within 20 s")}
         self.run(monkeypatch, "", **late)
         assert slurmctld["states"] == {"IDLE"}
@@ -120,7 +111,7 @@ class TestProgram:
     @pytest.mark.parametrize(
         ("others", "drained"), [((), True), (("ok", "failed"), True), (("ok", "failed", "failed"), False)]
     )
-    def test_a_clock_that_differs_on_most_nodes_drains_none(self, slurmctld, monkeypatch, others, drained):
+    def test_a_clock_that_differs_on_most_nodes_drains_no_node(self, slurmctld, monkeypatch, others, drained):
         outcome.RESULTS.mkdir()
         monkeypatch.setattr(outcome.cluster_state, "FOLDER", outcome.RESULTS)
         for number, state in enumerate(others):
@@ -131,7 +122,7 @@ class TestProgram:
         assert ("DRAIN" in slurmctld["states"]) == drained
         assert ("most other nodes" in outcome.last_record()["checks"]["clock"]["text"]) != drained
 
-    def test_processes_that_a_job_left_are_looked_for_until_they_are_gone(self, slurmctld, monkeypatch):
+    def test_leftover_processes_are_checked_until_they_end(self, slurmctld, monkeypatch):
         monkeypatch.setenv("SLURM_JOB_ID", "7")
         left = {"gpu-processes": outcome.failed("processes 10 of no job hold GPUs")}
         self.run(monkeypatch, "epilog", **left)
@@ -147,12 +138,12 @@ class TestProgram:
         assert slurmctld["states"] == {"IDLE"}
         assert asked == ["7"] * 5
 
-    def test_a_prolog_that_fails_keeps_the_job_away_and_says_why(self, slurmctld, monkeypatch, capsys):
+    def test_a_failed_prolog_keeps_the_job_away(self, slurmctld, monkeypatch, capsys):
         assert self.run(monkeypatch, "prolog", mount=outcome.failed("/home is not mounted")) == 1
         assert slurmctld["reason"] == "hpc-health: mount: /home is not mounted"
         assert "mount: /home is not mounted" in capsys.readouterr().err
 
-    def test_an_epilog_drains_and_ends_well(self, slurmctld, monkeypatch):
+    def test_an_epilog_drains_and_succeeds(self, slurmctld, monkeypatch):
         assert self.run(monkeypatch, "epilog", **{"gpu-ecc": outcome.failed("GPU 0: 1 uncorrectable error")}) == 0
         assert "DRAIN" in slurmctld["states"]
 
@@ -162,7 +153,7 @@ class TestProgram:
         assert slurmctld["states"] == {"IDLE"}
         assert outcome.last_record()["checks"]["mount"]["state"] == "failed"
 
-    def test_a_silent_slurmctld_is_asked_again(self, slurmctld, monkeypatch):
+    def test_the_drain_is_repeated_after_slurmctld_did_not_answer(self, slurmctld, monkeypatch):
         look = drain.read_node_state
         monkeypatch.setattr(drain, "read_node_state", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
@@ -171,7 +162,7 @@ class TestProgram:
         self.run(monkeypatch, mount=outcome.failed("x"))
         assert "DRAIN" in slurmctld["states"]
 
-    def test_a_machine_that_is_no_node_is_not_checked(self, slurmctld, monkeypatch):
+    def test_a_machine_without_settings_is_not_checked(self, slurmctld, monkeypatch):
         monkeypatch.setattr(program, "read_settings", lambda: None)
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert slurmctld["asked"] == 0

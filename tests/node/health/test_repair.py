@@ -1,4 +1,4 @@
-"""What calls for a repair of a machine; and sound machines stay in service, whatever noise their checks meet."""
+"""Faults that require a repair of the machine; sound machines stay in service despite noise in their checks."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import os
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from health import checks, drain, gpu, outcome
@@ -34,20 +34,20 @@ def outcomes(states: dict[str, str]) -> dict[str, Outcome]:
     return {kind: {"ok": ok(), "failed": failed("x"), "certain": certain("x")}[state] for kind, state in states.items()}
 
 
-class TestJudge:
-    def test_a_certain_fault_is_enough_and_stays_when_it_is_logged_once(self):
+class TestRepairs:
+    def test_a_certain_fault_requires_a_repair_until_the_next_boot(self):
         first = update_repairs({}, {"gpu-xid": certain("Xid 79")}, now=0)
         assert first["repair"] == ["gpu-xid"]
         assert update_repairs(first, {"gpu-xid": ok()}, now=300)["repair"] == ["gpu-xid"]
 
-    def test_another_one_is_found_twice_five_minutes_apart(self):
+    def test_another_fault_must_be_found_twice_five_minutes_apart(self):
         found = {"gpu-count": failed("7 of 8")}
         first = update_repairs({}, found, now=0)
         soon = update_repairs(first, found, now=CONFIRM_SECONDS - 1)
         assert (first["repair"], soon["repair"]) == ([], [])
         assert update_repairs(soon, found, now=CONFIRM_SECONDS)["repair"] == ["gpu-count"]
 
-    def test_what_mends_itself_calls_for_nothing(self):
+    def test_a_fault_that_ends_requires_no_repair(self):
         first = update_repairs({}, {"nic": failed("eth1 is missing")}, now=0)
         assert update_repairs(first, {"nic": ok()}, now=1) == {"faults": {}, "repair": []}
         again = update_repairs(first, {"nic": failed("eth1 is missing")}, now=CONFIRM_SECONDS)
@@ -55,7 +55,7 @@ class TestJudge:
         assert update_repairs(again, {"nic": ok()}, now=999)["repair"] == []
 
     @given(RUNS)
-    def test_only_faults_of_the_machine_and_none_that_was_found_once(self, runs):
+    def test_only_faults_of_the_machine_that_were_confirmed(self, runs):
         record: dict[str, Any] = {}
         now, seen, sure = 0.0, Counter[str](), set[str]()
         for states, seconds in runs:
@@ -140,12 +140,13 @@ class Machine:
 
 
 class TestSoundMachines:
+    SETTINGS: ClassVar = {"drain": True, "requeue": False, "resume_after": 3}
+
     @pytest.fixture(autouse=True)
-    def slurmctld(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """What nodes ask slurmctld for, whose own record is kept in memory."""
+    def slurmctld(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Record the requests to slurmctld in `asked`, and the records of nodes in `kept`."""
         self.asked, self.kept = Counter[str](), dict[str, dict[str, object]]()
         self.node = ""
-        monkeypatch.setattr(outcome, "CONTAINER", tmp_path / "none")
         monkeypatch.setattr(outcome, "last_record", lambda: self.kept.get(self.node, {}))
         monkeypatch.setattr(outcome, "keep_record", lambda record: self.kept.update({self.node: record}))
         monkeypatch.setattr(outcome, "is_common", lambda *_: False)
@@ -153,8 +154,7 @@ class TestSoundMachines:
         monkeypatch.setattr(drain, "read_node_state", lambda _: {"states": {"IDLE"}, "reason": ""})
         monkeypatch.setattr(drain, "apply_action", lambda _, action, reason: self.asked.update([f"{action}: {reason}"]))
 
-    def test_of_ten_thousand_checks_none_drains(self, tmp_path: Path):
-        wanted = {"drain": True, "requeue": False, "resume_after": 3}
+    def test_ten_thousand_runs_drain_no_node(self, tmp_path: Path):
         warned = failures = 0
         for number in range(100):
             self.node = f"n{number}"
@@ -165,20 +165,18 @@ class TestSoundMachines:
                 found = machine.found(mode, now)
                 warned += any(one["state"] == "warning" for one in found.values())
                 failures += any(one["state"] == "failed" for one in found.values())
-                record = drain.apply_results(self.node, mode, wanted, found, began=now)
+                record = drain.apply_results(self.node, mode, self.SETTINGS, found, began=now)
                 assert record["repair"] == [], found
         assert self.asked == {}
         assert min(warned, failures) > 1000, "the noise is not there"
 
-    def test_a_fault_among_the_noise_drains_and_calls_for_a_repair(self, tmp_path: Path):
+    def test_a_fault_among_the_noise_drains_and_requires_a_repair(self, tmp_path: Path):
         machine, self.node = Machine(1, tmp_path), "n"
         for turn in range(20):
             found = machine.found("periodic", 300.0 * turn)
             if turn == 12:
                 found["gpu-xid"] = certain("Xid 79 (the GPU has fallen off the bus) of GPU 0000:04:00")
-            record = drain.apply_results(
-                "n", "periodic", {"drain": True, "requeue": False, "resume_after": 3}, found, began=300.0 * turn
-            )
+            record = drain.apply_results("n", "periodic", self.SETTINGS, found, began=300.0 * turn)
             assert bool(self.asked) == (turn >= 12)
             if turn == 12:
                 assert record["repair"] == ["gpu-xid"]
@@ -215,7 +213,7 @@ class TestRequeue:
         wanted = {"drain": True, "requeue": requeue, "resume_after": 3}
         drain.apply_results("n", "periodic", wanted, {"gpu-lost": found}, began=0.0)
 
-    def test_they_are_requeued_after_the_drain_and_say_why(self, said: list[str]):
+    def test_jobs_are_requeued_after_the_drain_with_a_comment(self, said: list[str]):
         self.settle(certain("GPU 1 is lost"))
         held = "--nodelist=n --states=RUNNING,SUSPENDED,CONFIGURING"
         assert said == [
@@ -230,7 +228,7 @@ class TestRequeue:
             "hasten 41 43 44",
         ]
 
-    def test_they_run_on_where_it_is_not_certain_or_not_asked_for(self, said: list[str]):
+    def test_jobs_continue_if_the_fault_is_not_certain_or_requeue_is_off(self, said: list[str]):
         self.settle(failed("x"))
         self.settle(certain("x"), requeue=False)
         assert {line.split()[1] for line in said} == {"update"}
@@ -258,7 +256,7 @@ class TestLoop:
             ({"time": 1, "seconds": 1e9}, Health(5 - 3600, failed=False, passes=0)),
         ],
     )  # fmt: skip
-    def test_a_fault_is_read_as_the_node_has_judged_it(self, record, found, monkeypatch, tmp_path: Path):
+    def test_a_record_is_read_by_the_loop(self, record, found, monkeypatch, tmp_path: Path):
         monkeypatch.setattr(slurmctld.cluster_state, "HEALTH", tmp_path)
         (tmp_path / "n.json").write_text(json.dumps(record))
         os.utime(tmp_path / "n.json", (5, 5))
