@@ -1,4 +1,4 @@
-"""HTML and SVG: elements whose texts are escaped by their type, tables, and a page that is one file."""
+"""HTML and SVG: elements with escaped text, tables, and a page in one file."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cluster.printable import one_line
 from cluster.report.palette import stylesheet
 
 MARK = '<meta name="generator" content="hpc">'
-"""In the head of every page: a file that has it is this program's."""
+"""An element in the head of every page, by which this program recognizes its own files."""
 _EMPTY = frozenset({"meta", "br"})
 _STYLE = """\
 *{box-sizing:border-box}
@@ -48,26 +48,26 @@ svg text{fill:var(--ink)}svg .small{font-size:11px}svg .muted{fill:var(--muted)}
 
 
 class Html(str):
-    """Markup. Any other text is escaped where it becomes part of markup."""
+    """Markup. Any other text is escaped when it becomes part of markup."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Html:
-    """The value as markup: what is none already is escaped, and characters that a reader does not see are written
-    out."""
+    """Return a value as markup. Other values than markup are escaped, and invisible characters are written as codes."""
     return value if isinstance(value, Html) else Html(escape(one_line(str(value))))
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element. `class_` is the attribute class, `stroke_width` is stroke-width; attributes that are None are left
-    out."""
-    words = [name]
-    for key, value in attributes.items():
-        if value is not None:
-            words.append(f'{key.rstrip("_").replace("_", "-")}="{escape(one_line(str(value)))}"')
-    inner = "".join(map(text, children))
-    return Html(f"<{' '.join(words)}>" if name in _EMPTY else f"<{' '.join(words)}>{inner}</{name}>")
+    """Return an element. `class_` is the attribute class, `stroke_width` is stroke-width; attributes that are None are
+    left out."""
+    words = [
+        f'{key.rstrip("_").replace("_", "-")}="{escape(one_line(str(value)))}"'
+        for key, value in attributes.items()
+        if value is not None
+    ]
+    start = f"<{' '.join([name, *words])}>"
+    return Html(start if name in _EMPTY else f"{start}{join(*children)}</{name}>")
 
 
 def join(*parts: object) -> Html:
@@ -79,27 +79,26 @@ def paragraph(*parts: object, class_: str | None = None) -> Html:
 
 
 def table(caption: str, rows: Sequence[Sequence[object]], *, right: Collection[int] = ()) -> Html:
-    """A table: the first row has the headings of columns, the first column those of rows; `right`: columns of
-    numbers. One that is too wide for the page is scrolled by itself, by keyboard too."""
-    heading, *body = rows
+    """Return a table. The first row has the headings of columns, the first column those of rows; `right` are columns of
+    numbers. A table that is too wide for the page can be scrolled, with the keyboard too."""
 
-    def cell(name: str, column: int, value: object, scope: str | None) -> Html:
-        # A host list may be broken at its commas.
-        return element(
-            name, Html(text(value).replace(",", ",<wbr>")), scope=scope, class_="number" if column in right else None
-        )
+    def row(cells: Sequence[object], scope: str) -> Html:
+        """Return a row; `scope` is that of its first cell, and of the others in the heading."""
+        found: list[Html] = []
+        for column, value in enumerate(cells):
+            is_heading = not column or scope == "col"
+            content = Html(text(value).replace(",", ",<wbr>"))  # a host list may be broken at its commas
+            attributes = {"scope": scope if is_heading else None, "class_": "number" if column in right else None}
+            found.append(element("th" if is_heading else "td", content, **attributes))
+        return element("tr", *found)
 
-    head = element("tr", *(cell("th", at, value, "col") for at, value in enumerate(heading)))
-    lines = [
-        element("tr", *(cell("td" if at else "th", at, v, None if at else "row") for at, v in enumerate(row)))
-        for row in body
-    ]
-    drawn = element("table", element("caption", caption), element("thead", head), element("tbody", *lines))
-    return element("div", drawn, class_="wide", tabindex="0", role="group", aria_label=caption)
+    body = element("tbody", *(row(cells, "row") for cells in rows[1:]))
+    content = element("table", element("caption", caption), element("thead", row(rows[0], "col")), body)
+    return element("div", content, class_="wide", tabindex="0", role="group", aria_label=caption)
 
 
 def figure(name: str, title: str, description: str, width: float, height: float, *parts: Html) -> Html:
-    """An SVG with its title and description; `name` is unique on the page."""
+    """Return an SVG with its title and description; `name` is unique on the page."""
     return element(
         "svg",
         element("title", title, id=f"{name}-title"),
@@ -117,16 +116,16 @@ def figure(name: str, title: str, description: str, width: float, height: float,
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page under a heading of its own."""
+    """A section of a page."""
 
     name: str
-    """Its anchor."""
+    """The anchor."""
     title: str
     blocks: Sequence[Html]
 
 
 def page(title: str, lead: Sequence[Html], sections: Sequence[Section]) -> str:
-    """A page in one file: it has no script, and its policy lets the browser fetch nothing."""
+    """Return a page in one file. It has no script, and its policy forbids the browser to load anything."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -136,16 +135,16 @@ def page(title: str, lead: Sequence[Html], sections: Sequence[Section]) -> str:
         element("title", title),
         Html(f"<style>{stylesheet()}\n{_STYLE}</style>"),
     )
-    links = [element("li", element("a", one.title, href=f"#{one.name}")) for one in sections]
+    links = [element("li", element("a", section.title, href=f"#{section.name}")) for section in sections]
     parts = [
         element(
             "section",
-            element("h2", one.title, id=f"{one.name}-heading"),
-            *one.blocks,
-            id=one.name,
-            aria_labelledby=f"{one.name}-heading",
+            element("h2", section.title, id=f"{section.name}-heading"),
+            *section.blocks,
+            id=section.name,
+            aria_labelledby=f"{section.name}-heading",
         )
-        for one in sections
+        for section in sections
     ]
     body = element(
         "body",

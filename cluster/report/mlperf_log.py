@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
 
 from cluster.catalog.mlperf import BENCHMARKS
@@ -18,34 +17,35 @@ RESULT = b"RESULT,"
 MEMBER = b" MEMBER: "
 """`Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/16`: a line of PyTorch Lightning, with the number of ranks."""
 ITERATION = b" elapsed time per iteration (ms): "
-"""A line of Megatron-LM for each iteration, where its events have only the beginning and the end of training."""
+"""A line of Megatron-LM for each iteration, as its events only have the beginning and the end of training."""
 PATTERNS = (MARK, RESULT, MEMBER, ITERATION)
-_WANTED = frozenset(
+_KEYS = frozenset(
     b"block_start block_stop cache_clear epoch_start epoch_stop eval_accuracy eval_start eval_stop global_batch_size "
     b"init_start max_sequence_length run_start run_stop status submission_benchmark submission_platform tracked_stats "
     b"trained_samples".split()
 )
-"""Keys of the events that a report reads; the others are not parsed."""
+"""Keys of the events that a report needs; others are not parsed."""
 _CHUNK = 256 * 1024
 _LONGEST = 64 * 1024
-"""Bytes of a line that are looked at: events are below 1 KiB."""
-_NEAR = 250
-"""Bytes of an event up to its key."""
+"""Bytes of a line that are parsed. Events have less than 1 KiB."""
+_KEY_WITHIN = 250
+"""Bytes of an event in which its key is found."""
 _LATEST_MS = 10**14
-_NOTHING: Mapping[str, object] = MappingProxyType({})
 _KEY = re.compile(rb'"key": "([^"]*)"')
 _ANY_PATTERN = re.compile(b"|".join(map(re.escape, PATTERNS)))
 _DECODER = json.JSONDecoder()
 RANKS_APART_MS = 5000
-"""Ranks that write the same event do so within one training step. A run that starts again needs longer."""
+"""Ranks write the same event within one training step. A run that starts again takes longer."""
 _PREAMBLE = ("cache_clear", "init_start", "submission_benchmark", "run_start")
-"""Events before training: the first of them begins a run."""
+"""Events before training. The first of them begins a run."""
 _PHASES = ("epoch_start", "epoch_stop", "eval_start", "eval_accuracy", "eval_stop", "run_start", "run_stop")
 _AT_ONCE_MS = 100
 _MOST_NOTES = 10
 _LARGEST = 1e300
 _MEMBER = re.compile(r"[0-9]{1,7}/([0-9]{1,7})(?![0-9])")
 _ITERATION = re.compile(r" iteration +([0-9]{1,9})/.* elapsed time per iteration \(ms\): ([0-9]{1,12}(?:\.[0-9]+)?)")
+_SECONDS = re.compile(r"[^,]*,(?:[^,]*,)??([0-9]{1,9})(?:,|$)")
+"""The duration: the first or second field after the benchmark's name."""
 _GPUS = re.compile(r"GA100-([0-9]{1,7})")
 """`submission_platform` of Megatron-LM, whatever the GPUs are (megatron/training.py)."""
 
@@ -54,9 +54,9 @@ class Interval(NamedTuple):
     """A part of training between two events of a log."""
 
     first: float
-    """Training steps before it, or what MlperfRun.unit says."""
+    """Position at its beginning, in MlperfRun.unit."""
     last: float
-    """Training steps after it."""
+    """Position at its end."""
     ms: int
     """The duration."""
     line: int
@@ -71,7 +71,7 @@ class Evaluation:
     metric: str
     value: float
     epoch: float | None = None
-    """The epoch, where the log has no steps."""
+    """The epoch, if the log has no steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +93,14 @@ class MlperfRun:
     step_ms: tuple[tuple[int, float], ...]
     """Iterations of Megatron-LM: number, duration."""
     throughput: tuple[float, ...]
-    """The rate in the log; of GPT-3 tokens in a second."""
+    """Rates in the log; for GPT-3 tokens per second."""
     status: str
-    """`success` or `aborted`; empty if the run did not end, or did not write it."""
+    """`success` or `aborted`; empty if the log does not have it."""
     seconds: int | None
     """The duration of the whole run, by its RESULT line."""
     unit: str
-    """The unit of Interval.first and .last: `steps`; `samples` or `tokens` where the batch size does not divide them
-    into steps; `epochs` where the log has nothing else."""
+    """The unit of Interval.first and .last: `steps`; `samples` or `tokens` if the batch size does not divide them into
+    steps; `epochs` if the log has nothing else."""
     notes: tuple[str, ...]
     """Problems of the log, as sentences."""
 
@@ -116,7 +116,7 @@ class Event(NamedTuple):
 
     line: int
     task: int | None
-    """Number of the task, where `srun --label` wrote it."""
+    """Number of the task, if `srun --label` wrote it."""
     time_ms: int
     key: str
     value: object
@@ -124,48 +124,48 @@ class Event(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A line that is no event, and is used nevertheless."""
+    """A line of a run that is no event."""
 
     line: int
     task: int | None
     kind: bytes
     """RESULT, MEMBER or ITERATION."""
     text: str
-    """The whole line for ITERATION, else what follows."""
+    """The whole line for ITERATION, else the rest of the line."""
 
 
 class Unreadable(NamedTuple):
-    """An event that can't be read."""
+    """An event that can't be parsed."""
 
     line: int
     reason: str
 
 
 def scan(log: BinaryIO) -> Iterator[Event | Text | Unreadable]:
-    """Events and other lines of use, in the order of the file."""
+    """Yield events and other useful lines, in the order of the file."""
     for line, raw in _lines(log):
-        if not any(pattern in raw for pattern in PATTERNS):  # many times faster than an expression for all of them
+        if not any(pattern in raw for pattern in PATTERNS):  # many times faster than the expression
             continue
-        for found in _ANY_PATTERN.finditer(raw):
-            task, rest = _task(raw[: found.start()]), raw[found.end() :][:_LONGEST]
-            if found[0] != MARK:
-                text = raw if found[0] == ITERATION else rest
-                yield Text(line, task, found[0], text.decode("utf-8", "replace").strip())
-            elif (key := _KEY.search(rest[:_NEAR])) is None or key[1] in _WANTED:
+        for match in _ANY_PATTERN.finditer(raw):
+            task, rest = _task(raw[: match.start()]), raw[match.end() :][:_LONGEST]
+            if match[0] != MARK:
+                text = raw if match[0] == ITERATION else rest
+                yield Text(line, task, match[0], text.decode("utf-8", "replace").strip())
+            elif (key := _KEY.search(rest[:_KEY_WITHIN])) is None or key[1] in _KEYS:
                 yield _event(line, task, rest.decode("utf-8", "replace"))
 
 
 def _lines(log: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines, without those of pieces of the file that have nothing to read: most of a large log is NCCL's."""
+    """Yield numbered lines, without chunks of the file that have no pattern: most of a large log is NCCL's output."""
     number = 1
-    while piece := log.read(_CHUNK) + log.readline(_CHUNK):
-        if any(pattern in piece for pattern in PATTERNS):
-            yield from enumerate(piece.split(b"\n"), number)
-        number += piece.count(b"\n")
+    while chunk := log.read(_CHUNK) + log.readline(_CHUNK):
+        if any(pattern in chunk for pattern in PATTERNS):
+            yield from enumerate(chunk.split(b"\n"), number)
+        number += chunk.count(b"\n")
 
 
 def _task(before: bytes) -> int | None:
-    """The task that `srun --label` wrote in front of a line: `12: ` or ` 3: `."""
+    """Return the task that `srun --label` wrote before a line: `12: ` or ` 3: `."""
     label, colon, _ = before[:16].partition(b":")
     label = label.strip()
     return int(label) if colon and label.isdigit() and len(label) < 8 else None
@@ -174,19 +174,17 @@ def _task(before: bytes) -> int | None:
 def _event(line: int, task: int | None, text: str) -> Event | Unreadable:
     text = text.lstrip()
     try:
-        found, _ = _DECODER.raw_decode(text)
+        row, _ = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         reason = "is cut short" if text.startswith("{") else "has no JSON object"
         return Unreadable(line, f"{MARK.decode()} {reason}")
-    if not isinstance(found, dict) or not isinstance(found.get("key"), str):
+    if not isinstance(row, dict) or not isinstance(row.get("key"), str):
         return Unreadable(line, f"{MARK.decode()} has no key")
-    time_ms = found.get("time_ms")
+    time_ms = row.get("time_ms")
     if isinstance(time_ms, bool) or not isinstance(time_ms, int | float) or not 0 <= time_ms < _LATEST_MS:
         return Unreadable(line, f"{MARK.decode()} has no time_ms")
-    metadata = found.get("metadata")
-    return Event(
-        line, task, int(time_ms), found["key"], found.get("value"), metadata if isinstance(metadata, dict) else _NOTHING
-    )
+    metadata = row.get("metadata")
+    return Event(line, task, int(time_ms), row["key"], row.get("value"), metadata if isinstance(metadata, dict) else {})
 
 
 class Mark(NamedTuple):
@@ -195,13 +193,13 @@ class Mark(NamedTuple):
     line: int
     time_ms: int
     at: float
-    """Training steps done by then, or what Position.unit says."""
+    """Position in the training, in Position.unit."""
     length: int | None = None
-    """The number that the block has, where its start says so."""
+    """Length of the block, if the event has it."""
 
 
 class Position(NamedTuple):
-    """The part of the training that is done at an event."""
+    """The amount of training that is done at an event."""
 
     at: float
     unit: str
@@ -210,7 +208,7 @@ class Position(NamedTuple):
 
 
 def position(event: Event, benchmark: str) -> Position | None:
-    """Return how much of the training is done at an event, as far as it says so.
+    """Return the position of an event in the training; None if the event does not have it.
 
     Stable Diffusion has `step_num`; newer logs have `step`, or `samples_count` alone. Others have `epoch_num` and
     `first_epoch_num`, which count epochs, samples or tokens (catalog.mlperf.BENCHMARKS). Sources:
@@ -219,21 +217,20 @@ def position(event: Event, benchmark: str) -> Position | None:
     training_results_v4.0 to v5.1.
     """
     for name, unit in (("step_num", "steps"), ("step", "steps"), ("samples_count", "samples")):
-        at = whole(event.metadata, name)
+        at = _whole(event.metadata.get(name))
         if at is not None:
             return Position(at, unit)
     known = BENCHMARKS.get(benchmark)
     unit = known.counts if known else "epochs"
-    first = whole(event.metadata, "first_epoch_num")
+    first = _whole(event.metadata.get("first_epoch_num"))
     if first is not None:
-        return Position(first, unit, whole(event.metadata, "epoch_count"))
+        return Position(first, unit, _whole(event.metadata.get("epoch_count")))
     at = event.metadata.get("epoch_num")
     return Position(float(at), unit) if isinstance(at, int | float) and 0 <= at < 10**15 else None
 
 
-def whole(among: Mapping[str, object], name: str) -> int | None:
-    """A whole number of metadata."""
-    value = among.get(name)
+def _whole(value: object) -> int | None:
+    """Return a value if it is a whole number."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**15 else None
 
 
@@ -244,20 +241,19 @@ class Blocks:
     starts: dict[float, Mark] = field(default_factory=dict)
     stops: dict[float, Mark] = field(default_factory=dict)
     repeated: int = 0
-    """Events that another rank had written already."""
+    """Number of events that another rank had written before."""
     again: list[str] = field(default_factory=list)
-    """Sentences on steps that were trained twice."""
+    """Sentences about steps that were trained twice."""
 
     def begins_again(self, event: Event, at: float) -> bool:
-        """Return whether a start is that of another run: these steps were begun before, and all that is known is
-        older."""
+        """Return whether a start is that of another run: these steps were begun before, and all events are older."""
         before = self.starts.get(at) if event.key == "block_start" else None
         if before is None or event.time_ms - before.time_ms <= RANKS_APART_MS:
             return False
         return event.time_ms > max(mark.time_ms for mark in (*self.starts.values(), *self.stops.values()))
 
     def add(self, event: Event, at: float, length: int | None = None) -> None:
-        """Take in a start or a stop; the first of several ranks counts."""
+        """Add a start or a stop. Of several ranks, the first one counts."""
         marks = self.starts if event.key == "block_start" else self.stops
         before = marks.get(at)
         if before is None:
@@ -268,10 +264,10 @@ class Blocks:
             self.again.append(f"line {event.line} repeats {event.key} of line {before.line}, and is left out")
 
     def intervals(self, last: float | None) -> tuple[list[Interval], list[str]]:
-        """The blocks that have both ends, in the order of steps, and sentences on the others. `last`: what was trained
-        at the end, for a last block that says nothing else."""
+        """Return the blocks with both ends, in the order of steps, and sentences about the others. `last` is the final
+        position of the training, for a last block whose stop has none."""
         notes = list(self.again)
-        stops = [stop for mark in self.stops.values() if (stop := self._placed(mark, last))]
+        stops = [stop for mark in self.stops.values() if (stop := self._locate(mark, last))]
         marks = sorted([(mark.at, 1, mark) for mark in self.starts.values()] + [(mark.at, 0, mark) for mark in stops])
         found: list[Interval] = []
         start: Mark | None = None
@@ -297,10 +293,11 @@ class Blocks:
             notes.append(f"the log ends within a block: {what}")
         return found, notes + _out_of_order((*self.starts.values(), *stops))
 
-    def _placed(self, stop: Mark, last: float | None) -> Mark | None:
-        """A stop at the end of its block: some logs write there where the block began. None: nothing says where."""
+    def _locate(self, stop: Mark, last: float | None) -> Mark | None:
+        """Return a stop with the position of the end of its block, as some logs write that of its start; None if the end
+        is not known."""
         start = self.starts.get(stop.at)
-        if not self._named_by_starts or start is None:
+        if not self._stops_have_starts or start is None:
             return stop
         following = min((at for at in self.starts if at > stop.at), default=None)
         counted = stop.at + (start.length or stop.length or 0)
@@ -309,8 +306,8 @@ class Blocks:
         return stop._replace(at=min(ends)) if ends else None
 
     @property
-    def _named_by_starts(self) -> bool:
-        """True if stops have the position of their block's start: the first one has, and comes after it."""
+    def _stops_have_starts(self) -> bool:
+        """True if stops have the position of their block's start, which the first one shows."""
         if not self.starts or not self.stops:
             return False
         first = min(self.stops)
@@ -325,39 +322,44 @@ def _out_of_order(marks: Iterable[Mark]) -> list[str]:
 
 
 class NotAnMlperfLogError(ValueError):
-    """The text is no log of MLPerf; the message says what it is instead."""
+    """The file is no log of MLPerf. The message describes it."""
 
 
 @dataclass(frozen=True)
 class MlperfLog:
-    """A log."""
+    """A log of MLPerf training."""
 
     runs: tuple[MlperfRun, ...]
     notes: tuple[str, ...]
-    """Problems of lines that belong to no run, as sentences."""
+    """Sentences about lines of no run."""
 
 
 def read(log: BinaryIO) -> MlperfLog:
-    """Read the runs of a log. Raises NotAnMlperfLogError: it has no event of MLPerf."""
+    """Read the runs of a log. Raises NotAnMlperfLogError if it has no event of MLPerf."""
     begin = log.read(4096)
     log.seek(0)
     runs: list[_Builder] = []
     unreadable: list[Unreadable] = []
-    for found in scan(log):
-        if isinstance(found, Unreadable):
-            unreadable.append(found)
-        elif isinstance(found, Text):
+    for item in scan(log):
+        if isinstance(item, Unreadable):
+            unreadable.append(item)
+        elif isinstance(item, Text):
             if runs:
-                runs[-1].add_text(found)
-        elif not runs or not runs[-1].add(found):
-            runs.append(_Builder(found.line, found.time_ms))
-            runs[-1].add(found)
+                runs[-1].add_text(item)
+        elif not runs or not runs[-1].add(item):
+            runs.append(_Builder(item.line, item.time_ms))
+            runs[-1].add(item)
     if not runs:
-        raise NotAnMlperfLogError(_what_else(begin, unreadable))
-    return MlperfLog(tuple(run.finish() for run in runs), tuple(_not_read(unreadable)))
+        raise NotAnMlperfLogError(_describe(begin, unreadable))
+    notes: tuple[str, ...] = ()
+    if unreadable:
+        also = f", and {len(unreadable) - 1} more lines" if len(unreadable) > 1 else ""
+        notes = (f"line {unreadable[0].line} is left out{also}: {unreadable[0].reason}",)
+    return MlperfLog(tuple(run.finish() for run in runs), notes)
 
 
-def _what_else(begin: bytes, unreadable: list[Unreadable]) -> str:
+def _describe(begin: bytes, unreadable: list[Unreadable]) -> str:
+    """Describe a file that is no log of MLPerf, as a predicate."""
     if not begin:
         return "is empty"
     if begin.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00")):
@@ -370,17 +372,9 @@ def _what_else(begin: bytes, unreadable: list[Unreadable]) -> str:
     return "has no line with :::MLLOG: it is no log of an MLPerf benchmark, or the job stopped before its first event"
 
 
-def _not_read(unreadable: list[Unreadable]) -> list[str]:
-    if not unreadable:
-        return []
-    first, more = unreadable[0], len(unreadable) - 1
-    also = f", and {more} more lines" if more else ""
-    return [f"line {first.line} is left out{also}: {first.reason}"]
-
-
 @dataclass
 class _Builder:
-    """A run, as far as it is read."""
+    """A run whose events are being read."""
 
     line: int
     started_ms: int
@@ -398,27 +392,27 @@ class _Builder:
     last: float | None = None
     """The furthest position of an evaluation or of the end, in that unit."""
     epochs: dict[float, Mark] = field(default_factory=dict)
-    """Epochs that have begun."""
+    """Starts of epochs."""
     epoch_stop_ms: int = 0
     """The end of the last epoch."""
     run_stop_ms: int = 0
     phases: dict[str, list[tuple[Interval, str]]] = field(default_factory=lambda: {"epochs": [], "evaluations": []})
-    """Epochs, and what was trained between evaluations, each with its unit. Epochs first: where training goes on during
+    """Epochs, and the training between evaluations, each with its unit. Epochs come first: if training goes on during
     an evaluation, the time from its end to the next one is too short."""
     trains: Mark | None = None
-    """Events where training began, or went on after an evaluation."""
+    """The event at which training began, or went on after an evaluation."""
     status: str = ""
     seconds: int | None = None
     evaluations: dict[tuple[int | None, float | None, str, float], Evaluation] = field(default_factory=dict)
     throughput: list[float] = field(default_factory=list)
     step_ms: dict[int, float] = field(default_factory=dict)
     unplaced: list[int] = field(default_factory=list)
-    """Lines of blocks that do not say which steps they are about."""
+    """Lines of block events without a position."""
 
     def add(self, event: Event) -> bool:
-        """Take in an event, unless it is of the next run."""
+        """Add an event. Returns False if it belongs to the next run."""
         if event.key in ("block_start", "block_stop"):
-            # Stable Diffusion has blocks of validation as well.
+            # Stable Diffusion also has blocks of validation.
             return event.value not in (None, "training_step") or self._add_block(event)
         if event.key in _PHASES:
             self._add_phase(event)
@@ -437,17 +431,15 @@ class _Builder:
         if at is None or (self.unit and at.unit != self.unit):
             self.unplaced.append(event.line)
             return True
-        blocks = self.blocks.get(event.task)
-        if blocks is None:
-            blocks = self.blocks[event.task] = Blocks()
-        elif blocks.begins_again(event, at.at):
+        blocks = self.blocks.setdefault(event.task, Blocks())
+        if blocks.begins_again(event, at.at):
             return False
         self.unit = at.unit
         blocks.add(event, at.at, at.length)
         return True
 
     def _add_phase(self, event: Event) -> None:
-        """Take in what else divides the training: epochs, and evaluations. The first of several ranks counts."""
+        """Add an event of an epoch or an evaluation. Of several ranks, the first one counts."""
         at = position(event, self.benchmark)
         if at is None:
             if event.key not in ("run_start", "run_stop"):
@@ -486,7 +478,7 @@ class _Builder:
         elif event.key == "submission_platform" and (gpus := _GPUS.match(str(event.value)[:100])):
             self.world = int(gpus[1])
         elif event.key in ("global_batch_size", "max_sequence_length", "trained_samples"):
-            value = whole({"": event.value}, "")
+            value = _whole(event.value)
             name = {"global_batch_size": "batch", "max_sequence_length": "sequence"}.get(event.key, "trained")
             setattr(self, name, value or getattr(self, name))
         elif event.key in ("run_stop", "status"):
@@ -495,8 +487,8 @@ class _Builder:
         elif event.key == "eval_accuracy":
             self._add_evaluation(event)
         elif event.key == "tracked_stats" and isinstance(event.value, dict):
-            found = _number(event.value.get("throughput"))
-            self.throughput += [found] if found is not None and found > 0 else []
+            throughput = _number(event.value.get("throughput"))
+            self.throughput += [throughput] if throughput is not None and throughput > 0 else []
 
     def _add_evaluation(self, event: Event) -> None:
         value = _number(event.value)
@@ -511,19 +503,17 @@ class _Builder:
             step = int(at.at // size)
         self.evaluations[step, epoch, metric, value] = Evaluation(step=step, metric=metric, value=value, epoch=epoch)
 
-    def add_text(self, found: Text) -> None:
-        """Take in a line that is no event."""
-        if found.kind == MEMBER and (ranks := _MEMBER.match(found.text)):
+    def add_text(self, line: Text) -> None:
+        """Add a line that is no event."""
+        if line.kind == MEMBER and (ranks := _MEMBER.match(line.text)):
             self.world = int(ranks[1])
-        elif found.kind == ITERATION and (step := _ITERATION.search(f" {found.text}")):
+        elif line.kind == ITERATION and (step := _ITERATION.search(f" {line.text}")):
             self.step_ms[int(step[1])] = float(step[2])
-        elif found.kind == RESULT:
-            numbers = [
-                word for word in found.text.split(",")[1:3] if word.isascii() and word.isdigit() and len(word) < 10
-            ]
-            self.seconds = int(numbers[0]) if numbers else self.seconds
+        elif line.kind == RESULT and (seconds := _SECONDS.match(line.text)):
+            self.seconds = int(seconds[1])
 
     def finish(self) -> MlperfRun:
+        """Return the run."""
         chosen = min(self.blocks, key=lambda task: -1 if task is None else task, default=None)
         blocks = self.blocks.get(chosen, Blocks())
         intervals, notes = blocks.intervals(self.trained or self.last)
@@ -540,7 +530,7 @@ class _Builder:
         unit = self.unit or "steps"
         epochs = self.phases["epochs"]
         if len(epochs) > 1 and abs(self.run_stop_ms - self.epoch_stop_ms) < _AT_ONCE_MS:
-            epochs.pop()  # an evaluation beside it reached the target, and the run ended within the epoch
+            epochs.pop()  # a parallel evaluation reached the target, and the run ended within the epoch
         if len(intervals) < 2 and not self.step_ms:
             kind, others = max(self.phases.items(), key=lambda pair: len(pair[1]), default=("", []))
             if len(others) > len(intervals):
@@ -549,7 +539,7 @@ class _Builder:
                 notes.append(f"intervals are {what}: the log has no blocks of steps")
         unit, intervals = self._in_steps(intervals, unit)
         cut = notes[:_MOST_NOTES] + ([f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else [])
-        each = self.keys["init_start"]  # cache_clear is once a node, in some logs beside once a rank
+        each = self.keys["init_start"]  # once for each rank; cache_clear is once for each node, in some logs for both
         return MlperfRun(
             line=self.line,
             started_ms=self.started_ms,
@@ -567,7 +557,7 @@ class _Builder:
         )
 
     def _size(self, unit: str) -> int | None:
-        """Return how many of a unit are in one step, if the log says so."""
+        """Return the number of units in a step; None if the log does not have it."""
         sizes = {"steps": 1, "samples": self.batch, "tokens": (self.batch or 0) * (self.sequence or 0)}
         return sizes.get(unit) or None
 
@@ -583,7 +573,7 @@ class _Builder:
 
 
 def _number(value: object) -> float | None:
-    """A number of JSON; None for anything else, for what is not finite, and for what no float can be."""
+    """Return a value as float; None if it is no number, not finite or too large."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < _LARGEST else None

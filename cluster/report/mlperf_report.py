@@ -1,4 +1,4 @@
-"""Reports of MLPerf logs: times of training steps beside the published time of the set-up."""
+"""Reports of MLPerf logs: times of training steps, compared with the published time of the set-up."""
 
 import statistics
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,19 @@ _MOST_POINTS = 1000
 
 
 class UnknownSetupError(ValueError):
-    """There is no target of that name; the text lists them."""
+    """There is no target of that name. The message lists the names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetComparison:
-    """Figures of a run beside the published time of its set-up."""
+    """Figures of a run, compared with the published time of its set-up."""
 
     intervals: tuple[Interval, ...]
     average: float
-    """Seconds of an interval, on average; for LOG_STEPS steps where there is a target."""
+    """Average seconds of an interval; with a target, of LOG_STEPS steps."""
     target: Target | None
     notes: tuple[str, ...]
-    """The reason why there is no target, and what the comparison rests on, as sentences."""
+    """Sentences: the reason why there is no target, and assumptions of the comparison."""
 
     @property
     def least(self) -> float:
@@ -50,18 +50,18 @@ class TargetComparison:
 
 
 def find_target(setup: str) -> Target:
-    """The target of a set-up. Raises UnknownSetupError."""
-    by_name = {target.setup: target for target in TARGETS}
-    found = {name.lower(): target for name, target in by_name.items()}.get(setup.lower())
-    if found is None:
-        todo = suggest(setup, by_name, "leave -g out: then the log decides")
-        raise UnknownSetupError(f"no time is published for {setup!r}. There are: {', '.join(by_name)}. To do: {todo}")
-    return found
+    """Return the target of a set-up. Raises UnknownSetupError."""
+    target = next((target for target in TARGETS if target.setup.lower() == setup.lower()), None)
+    if target is None:
+        names = [target.setup for target in TARGETS]
+        todo = suggest(setup, names, "leave -g out: then the log decides")
+        raise UnknownSetupError(f"no time is published for {setup!r}. There are: {', '.join(names)}. To do: {todo}")
+    return target
 
 
 def compare(run: MlperfRun, setup: str = "") -> TargetComparison | None:
-    """Compare a run with the target of `setup`; without one, with that of the set-up that the log shows. None: the run
-    has no interval. Raises UnknownSetupError."""
+    """Compare a run with the target of `setup`, by default the set-up in the log. Returns None for a run without
+    intervals. Raises UnknownSetupError."""
     intervals, notes = _intervals(run)
     given = find_target(setup) if setup else None
     if not intervals:
@@ -81,20 +81,21 @@ def compare(run: MlperfRun, setup: str = "") -> TargetComparison | None:
 
 
 def _intervals(run: MlperfRun) -> tuple[tuple[Interval, ...], list[str]]:
-    """Intervals of the log's blocks. Megatron-LM has one block for all of training; its own times are better then."""
+    """Return the intervals of a run, with a note: those of its blocks, or sums of iterations of Megatron-LM, which has
+    one block for all of training."""
     if len(run.intervals) > 1 or len(run.step_ms) < 2:
         return tuple(interval for interval in run.intervals if interval.last > interval.first), []
     # It evaluates after every 24576 samples (README.md of GPT-3 in github.com/mlcommons/training).
     size = -(-24576 // run.batch) if run.batch else 10
-    found = []
-    for begin in range(0, len(run.step_ms), size):
-        group = run.step_ms[begin : begin + size]
-        ms = round(sum(duration for _, duration in group))
-        found.append(Interval(first=group[0][0] - 1, last=group[-1][0], ms=max(ms, 1), line=run.line))
-    return tuple(found), [f"intervals are sums of {size} times that Megatron-LM wrote for its iterations"]
+    groups = [run.step_ms[begin : begin + size] for begin in range(0, len(run.step_ms), size)]
+    intervals = tuple(
+        Interval(group[0][0] - 1, group[-1][0], max(1, round(sum(ms for _, ms in group))), run.line) for group in groups
+    )
+    return intervals, [f"intervals are sums of {size} times that Megatron-LM wrote for its iterations"]
 
 
 def _target(run: MlperfRun, given: Target | None) -> tuple[Target | None, str]:
+    """Return the target of a run, or the reason why there is none."""
     if run.benchmark and run.benchmark != STABLE_DIFFUSION:
         return None, f"no time is published for {run.title}"
     if given:
@@ -120,7 +121,7 @@ def _target(run: MlperfRun, given: Target | None) -> tuple[Target | None, str]:
 
 
 def _setup_differences(run: MlperfRun, target: Target) -> Iterable[str]:
-    """Yield where the log shows another set-up than the target's."""
+    """Yield differences between the set-up in the log and the target's."""
     gpus = target.nodes * target.gpus
     if run.ranks not in (None, gpus):
         yield f"the log has {run.ranks} GPUs, and {target.setup} has {gpus}"
@@ -129,7 +130,7 @@ def _setup_differences(run: MlperfRun, target: Target) -> Iterable[str]:
 
 
 def table_lines(found: TargetComparison, unit: str) -> Iterator[str]:
-    """Lines of the table; `unit` of its intervals."""
+    """Yield the lines of the table; `unit` is that of intervals."""
     yield f" interval |{unit:^15}|     duration     "
     yield _RULE
     for number, interval in enumerate(found.intervals, 1):
@@ -150,18 +151,18 @@ def _count(value: float) -> str:
 
 
 def heading(run: MlperfRun, number: int, runs: int) -> str:
-    """A line above the table of each of several runs."""
+    """Return the line above the table of one of several runs."""
     return f"Run {number} of {runs}: {run.title}, from line {run.line}, {start_time(run)}"
 
 
 def start_time(run: MlperfRun) -> str:
-    """The time of a run's first event."""
+    """Return the time of a run's first event as text."""
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=run.started_ms)
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def detail_lines(run: MlperfRun) -> Iterator[str]:
-    """Lines on what else a log has of a run: its quality, its throughput, its end."""
+    """Yield lines about quality, throughput and end of a run."""
     for evaluation in run.evaluations[-20:]:
         at = f" at step {evaluation.step}" if evaluation.step is not None else ""
         at = f" at epoch {_count(evaluation.epoch)}" if evaluation.epoch is not None else at
@@ -176,15 +177,15 @@ def detail_lines(run: MlperfRun) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class MlperfReport:
-    """A log, and what each of its runs is compared with."""
+    """A log with a comparison for each run."""
 
     log: MlperfLog
     comparisons: tuple[TargetComparison | None, ...]
-    """A comparison for each run; None for one without an interval."""
+    """None for a run without intervals."""
 
     @property
     def result(self) -> str:
-        """The result of the last run: `pass`, `fail`, `none` without a target, `empty` without an interval."""
+        """The result of the last run: `pass`, `fail`, `none` without a target, `empty` without intervals."""
         last = self.comparisons[-1]
         return "empty" if last is None else last.result or "none"
 
@@ -200,7 +201,7 @@ class MlperfReport:
         return found
 
     def notes(self) -> list[str]:
-        """Sentences on what is wrong with the log, and on what the comparison rests."""
+        """Return sentences about problems of the log and assumptions of the comparison."""
         found = list(self.log.notes)
         for number, (run, comparison) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
             which = f"run {number}: " if len(self.log.runs) > 1 else ""
@@ -212,7 +213,7 @@ class MlperfReport:
         return {"result": self.result, "notes": list(self.log.notes), "runs": [_run_document(*pair) for pair in pairs]}
 
     def curves(self) -> tuple[list[Curve], str, str]:
-        """Curves of the time of steps, and the labels of x and y. Runs without an interval have none."""
+        """Return curves of the time of steps, and the labels of x and y. Runs without intervals have no curve."""
         targets = {
             comparison.target.setup: comparison.target
             for comparison in self.comparisons
@@ -234,9 +235,9 @@ class MlperfReport:
 
 
 def read_report(log: BinaryIO, setup: str = "") -> MlperfReport:
-    """Report a log. `setup`: the name of a target. Raises NotAnMlperfLogError and UnknownSetupError."""
-    found = read(log)
-    return MlperfReport(found, tuple(compare(run, setup) for run in found.runs))
+    """Read a log and compare its runs with the target `setup`. Raises NotAnMlperfLogError and UnknownSetupError."""
+    content = read(log)
+    return MlperfReport(content, tuple(compare(run, setup) for run in content.runs))
 
 
 def _run_document(run: MlperfRun, found: TargetComparison | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Colours of plots and pages, which have enough contrast in light and in dark (WCAG 2.2, 1.4.3 and 1.4.11).
+"""Colours of plots and pages, with enough contrast in the light and the dark theme (WCAG 2.2, 1.4.3 and 1.4.11).
 
-`SERIES` serves both themes: each colour has 3:1 against either page, and any two stay apart for readers with a colour
-vision deficiency. Curves differ by marker and dash besides. Texts have 4.5:1 in their own theme.
+`SERIES` is for both themes: each colour has 3:1 against both pages, and readers with a colour vision deficiency can
+distinguish any two. Curves also differ by marker and dash. Texts have 4.5:1 in their own theme.
 """
 
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 SERIES = ("#0072b2", "#d55e00", "#19a68a", "#aa79f2", "#994c6b", "#9326ff")
 """Blue, vermilion, teal, lavender, plum, violet: for curves, bars and outlines, not for text."""
 REFERENCE = "#767676"
-"""Grey, for what others are compared with."""
+"""Grey, for reference curves."""
 DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2), (4, 2, 1, 2, 1, 2), (10, 3))
 """Lengths of line and gap for each of `SERIES`; the first is solid."""
 
@@ -60,7 +60,7 @@ DARK = Theme(
 
 
 def stylesheet() -> str:
-    """CSS variables `--page`, `--ink` ... and `--series-0` ...; the reader's theme decides, and paper is light."""
+    """Return CSS variables `--page`, `--ink` ... and `--series-0` ...: those of the reader's theme, on paper light."""
     light = _variables(LIGHT) + "".join(f"--series-{at}:{colour};" for at, colour in enumerate(SERIES))
     return (
         f":root{{color-scheme:light dark;{light}--reference:{REFERENCE};}}"
@@ -69,7 +69,7 @@ def stylesheet() -> str:
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """`#0072b2` as numbers from 0 to 255."""
+    """Return red, green and blue of `#0072b2`, from 0 to 255."""
     red, green, blue = bytes.fromhex(colour.removeprefix("#"))
     return red, green, blue
 

@@ -19,14 +19,14 @@ _PNG_MARKERS = "osD^v*"
 _TEXT_MARKERS = ("braille", "x", "+", "o", "*", "#")
 _REFERENCE_MARKER = "·"
 _MOST = 1e30
-"""No measurement is larger, and larger numbers overflow in the arithmetic of the plotters."""
+"""Largest number that is drawn. No measurement is larger, and larger numbers overflow in the plotters."""
 _NARROWEST, _HEIGHT = 40, 20
 _CHARACTERS = 120
-"""Room for texts below a PNG's x axis."""
+"""Characters that fit below a PNG's x axis."""
 _TITLE, _NAME = 72, 90
-"""Room for a PNG's title, which is bold, and for one name of its legend."""
+"""Characters that fit into a PNG's title, which is bold, and into a name of its legend."""
 _MOST_MARKERS = 40
-"""Markers on one curve of a PNG: of more points, some have none."""
+"""Most markers on a curve of a PNG."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Curve:
 
     name: str
     points: Sequence[tuple[float, float]]
-    """x and y. Left out: values that are not finite or above 1e30, and x <= 0 on a logarithmic x axis."""
+    """x and y. Points are not drawn if they are not finite or above 1e30, or if x <= 0 on a logarithmic axis."""
     reference: bool = False
-    """True for the curve that others are compared with: dashed in a PNG, dotted in a terminal."""
+    """True for a reference, to compare others with: dashed in a PNG, dotted in a terminal."""
 
 
 def save_png(
@@ -53,33 +53,33 @@ def save_png(
 ) -> None:
     """Write `curves` to `path` as a PNG of `SIZE`.
 
-    `x_ticks`: texts for positions of the x axis, such as {8388608: "8 MiB"}; without them they are numbers.
-    Raises OSError where the file can't be written, ValueError where no curve has a point.
+    `x_ticks`: texts for positions of the x axis, such as {8388608: "8 MiB"}; by default numbers.
+    Raises OSError if the file can't be written, ValueError if no curve has a point.
     """
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     lines = drawable(curves, x_log=x_log)
-    with mpl.rc_context({"text.parse_math": False, "font.size": 10}):  # a $ in a file's name is no formula
+    with mpl.rc_context({"text.parse_math": False, "font.size": 10}):  # names of files may contain a $
         figure = Figure(figsize=(SIZE[0] / _DPI, SIZE[1] / _DPI), dpi=_DPI, layout="constrained")
         axes = FigureCanvasAgg(figure).figure.add_subplot()
         measured = 0
         for number, line in enumerate(lines):
             drawn: dict[str, Any] = {"color": REFERENCE, "linestyle": (0, (5, 3)), "linewidth": 1.8}
             if not line.reference:
-                again, at = divmod(measured, len(SERIES))
+                cycle, at = divmod(measured, len(SERIES))
                 many = len(line.points) > _MOST_MARKERS
                 drawn = {
                     "color": SERIES[at],
                     "linestyle": (0, DASHES[at]) if DASHES[at] and not many else "solid",
                     "linewidth": 1.2 if many else 2.2,
-                    "marker": _PNG_MARKERS[(at + again) % len(_PNG_MARKERS)],  # of a second round another one
+                    "marker": _PNG_MARKERS[(at + cycle) % len(_PNG_MARKERS)],  # a repeated colour has another marker
                     "markersize": 5,
                     "markevery": -(-len(line.points) // _MOST_MARKERS),
                 }
                 measured += 1
-            # A marker on the axis is drawn whole.
+            # Without clipping, a marker on the axis is complete.
             axes.plot(*zip(*line.points, strict=True), label=str(number), clip_on=False, zorder=3, **drawn)
         if x_log:
             axes.set_xscale("log", base=2)
@@ -95,7 +95,7 @@ def save_png(
         axes.set_title(shorten(title, _TITLE), loc="left", fontweight="bold")
         axes.set_xlabel(one_line(x_label))
         axes.set_ylabel(one_line(y_label))
-        if len(lines) > 1:  # the legend leaves out names that begin with an underscore, so they are set afterwards
+        if len(lines) > 1:  # matplotlib omits names that begin with an underscore, so they are set afterwards
             names = [shorten(line.name, _NAME) for line in lines]
             columns = min(3, len(lines), max(1, _CHARACTERS // (max(map(len, names)) + 8)))
             legend = figure.legend(loc="outside lower center", ncols=columns, frameon=False)
@@ -117,20 +117,18 @@ def print_plot(
     height: int = _HEIGHT,
     colour: bool = False,
 ) -> str:
-    """`curves` as lines of text, `width` characters wide, in which curves differ by character and, if asked, by colour.
-
-    Raises ValueError where no curve has a point.
-    """
+    """Return `curves` as text of `width` characters. Curves differ by character, and with `colour` by colour. Raises
+    ValueError if no curve has a point."""
     import plotext
 
-    lines = sorted(drawable(curves, x_log=x_log), key=lambda curve: not curve.reference)  # what was measured on top
+    lines = sorted(drawable(curves, x_log=x_log), key=lambda curve: not curve.reference)  # references are below
     width = max(width, _NARROWEST)
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
     values = round_values(min(0.0, *ys) if y_from_zero else min(ys), max(ys))
     texts = x_ticks or {x: f"{x:g}" for x in (xs if x_log else round_values(min(xs), max(xs)))}
     texts = select_ticks(texts, min(xs), max(xs), width) or {min(xs): f"{min(xs):g}"}
-    # plotext gets places between 0 and 1: its kernel ends the process where a line leaves the limits by far.
+    # plotext gets positions between 0 and 1, as it ends the process if a line is far outside of the limits.
     x_of, y_of = scale(min(xs), max(xs), log=x_log), scale(values[0], values[-1])
     figure = plotext.figure
     figure.clear()
@@ -148,7 +146,7 @@ def print_plot(
         places = [x_of(x) for x, _ in line.points], [y_of(y) for _, y in line.points]
         figure.draw(figure.signal(*places, marker=mark).lines(True))  # noqa: FBT003 - as above
         key = "⠒⠒" if mark == "braille" else mark * 2
-        if colour:  # names stay in the terminal's own colour, which has the contrast of text
+        if colour:  # names keep the terminal's own colour, which has the contrast of text
             red, green, blue = colours[number]
             key = f"\x1b[38;2;{red};{green};{blue}m{key}\x1b[0m"
         keys.append(f"{key} {one_line(line.name)}")
@@ -166,33 +164,32 @@ def print_plot(
 
 
 def shorten(text: str, longest: int) -> str:
+    """Return text on one line, cut at `longest` characters."""
     line = one_line(text)
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def drawable(curves: Sequence[Curve], *, x_log: bool) -> list[Curve]:
-    every = [
-        Curve(curve.name, sorted(point for point in curve.points if _can_be_drawn(point, x_log=x_log)), curve.reference)
-        for curve in curves
-    ]
-    if not (found := [curve for curve in every if curve.points]):
+    """Return the curves with the points that can be drawn. Raises ValueError if there are none."""
+    found: list[Curve] = []
+    for curve in curves:
+        points = [(x, y) for x, y in curve.points if abs(x) <= _MOST and abs(y) <= _MOST and (x > 0 or not x_log)]
+        if points:
+            found.append(Curve(curve.name, sorted(points), curve.reference))
+    if not found:
         raise ValueError("no curve has a point to draw")
     return found
 
 
-def _can_be_drawn(point: tuple[float, float], *, x_log: bool) -> bool:
-    return all(abs(value) <= _MOST for value in point) and (point[0] > 0 or not x_log)
-
-
 def scale(low: float, high: float, *, log: bool = False) -> Callable[[float], float]:
-    """A function that maps `low` to 0 and `high` to 1; the middle where there is one value only."""
+    """Return a function that maps `low` to 0 and `high` to 1, and everything to 0.5 if the two are equal."""
     at: Callable[[float], float] = math.log2 if log else float
     length = at(high) - at(low)
     return lambda value: min(1.0, max(0.0, (at(value) - at(low)) / length)) if length > 0 else 0.5
 
 
 def select_ticks(ticks: Mapping[float, str], low: float, high: float, width: int) -> dict[float, str]:
-    """Every n-th tick of those between `low` and `high`, so that their texts do not touch, and the last one."""
+    """Return every n-th tick between `low` and `high`, counted from the last one, so that texts do not touch."""
     inside = {x: text for x, text in sorted(ticks.items()) if low <= x <= high}
     if not inside:
         return {}
@@ -202,7 +199,7 @@ def select_ticks(ticks: Mapping[float, str], low: float, high: float, width: int
 
 
 def round_values(low: float, high: float) -> list[float]:
-    """About five round numbers, from `low` or a little below to `high` or a little above."""
+    """Return about five round numbers, from `low` or a little below to `high` or a little above."""
     length = max(high - low, abs(high) * 1e-6, 1e-9)
     unit = 10.0 ** math.floor(math.log10(length / 4))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= length / 5)

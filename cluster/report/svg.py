@@ -1,4 +1,4 @@
-"""Pictures of pages, as inline SVG in the palette's colours: curves, bars, and machines on their networks."""
+"""Figures of pages, as inline SVG in the palette's colours: curves, bars, and machines on their networks."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -43,7 +43,7 @@ def chart(
     x_log: bool = False,
     x_ticks: Mapping[float, str] | None = None,
 ) -> Html:
-    """Curves, which differ by colour, marker and dash. Raises ValueError where no curve has a point."""
+    """Return a figure of curves that differ by colour, marker and dash. Raises ValueError if no curve has a point."""
     lines = drawable(curves, x_log=x_log)
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
@@ -68,7 +68,7 @@ def chart(
     measured, y = 0, 344.0
     for line in lines:
         places = [at(*point) for point in line.points]
-        again, number = divmod(measured, len(SERIES))
+        cycle, number = divmod(measured, len(SERIES))
         colour = "reference" if line.reference else f"series-{number}"
         dash = (5, 3) if line.reference else DASHES[number]
         route = "M" + "L".join(f"{px:.1f},{py:.1f}" for px, py in places)
@@ -76,7 +76,7 @@ def chart(
         drawn = [_path(route, colour, 2, dash=dash)]
         if not line.reference:
             measured += 1
-            shape = _MARKERS[(number + again) % len(_MARKERS)]
+            shape = _MARKERS[(number + cycle) % len(_MARKERS)]
             every = -(-len(places) // _MOST_MARKERS)
             drawn += [_marker(shape, colour, px, py) for px, py in places[::every]]
             sample.append(_marker(shape, colour, left + 17, y - 4))
@@ -92,21 +92,21 @@ def _marker(shape: str, colour: str, x: float, y: float) -> Html:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A quantity, and the part of it that counts."""
+    """A quantity, with a filled part."""
 
     name: str
     value: float
     part: float | None = None
-    """Share between 0 and 1, which is filled; None: the whole bar is."""
+    """The filled share between 0 and 1; None: the whole bar is filled."""
 
 
 def format_number(value: float) -> str:
-    """`12,345` or `1.234`."""
+    """Return a number as text: `12,345` or `1.234`."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def bars(name: str, title: str, description: str, rows: Sequence[Bar], *, unit: str) -> Html:
-    """Horizontal bars, each with its figure."""
+    """Return a figure of horizontal bars, each with its number."""
     left = min(300.0, 12 + _LETTER * max(min(len(row.name), 40) for row in rows))
     most = max(1e-9, *(row.value for row in rows))
     room, parts = _WIDTH - left - 170, list[Html]()
@@ -138,11 +138,12 @@ class Machines:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A network, a mount or a partition, with the columns that have it."""
+    """A network, a mount or a partition."""
 
     name: str
     detail: str
     on: Collection[str]
+    """Names of the columns that are connected to it."""
 
 
 STATES = {
@@ -153,11 +154,11 @@ STATES = {
     "off": ("line", "var(--page)", "M5,5.5h1"),
     "unknown": ("line", "var(--grid)", ""),
 }
-"""Colour, fill and sign of a machine's square: no state is shown by its colour alone."""
+"""Colour, fill and sign of a machine's square. States differ not only by colour."""
 _MOST_SQUARES = 256
 _LABELS, _COLUMN, _COLUMNS, _ROW = 290, 165, 4, 38
 MOST_COLUMNS = 16
-"""Columns that are drawn; of more, the first."""
+"""Columns that are drawn; further ones are left out."""
 
 
 def cluster(
@@ -169,18 +170,13 @@ def cluster(
     mounts: Sequence[Link],
     partitions: Sequence[Link],
 ) -> list[Html]:
-    """Machines in columns between the networks above and the mounts and partitions below that they are on: a dot where
-    a line is connected. Pictures of four columns each, and the signs of states."""
+    """Return figures of machines in columns, four in each, between their networks above and their mounts and partitions
+    below, and a figure of the signs of states. A dot marks the connection of a column to a line."""
     shown = machines[:MOST_COLUMNS]
     parts = [shown[at : at + _COLUMNS] for at in range(0, len(shown), _COLUMNS)]
+    below = (("Mounts", "series-2", mounts), ("Partitions", "series-1", partitions))
     found = [
-        _cluster(
-            f"{name}-{number}",
-            f"{title}{f', part {number}' if len(parts) > 1 else ''}",
-            part,
-            networks,
-            (("Mounts", "series-2", mounts), ("Partitions", "series-1", partitions)),
-        )
+        _cluster(f"{name}-{number}", f"{title}{f', part {number}' if len(parts) > 1 else ''}", part, networks, below)
         for number, part in enumerate(parts, 1)
     ]
     signs, x = list[Html](), 0.0
@@ -198,36 +194,36 @@ def _cluster(
     below: Sequence[tuple[str, str, Sequence[Link]]],
 ) -> Html:
     width, y, parts = _LABELS + _COLUMN * len(machines), 4.0, list[Html]()
-    centre = {one.name: _LABELS + _COLUMN * (at + 0.5) for at, one in enumerate(machines)}
-    here = [link for link in networks if set(link.on) & set(centre)]
-    top = y + _heading(len(here))
-    parts += _links("Networks", "series-0", here, y=y, end=top, centre=centre, width=width)
-    rows = max((-(-len(one.states) // 10) for one in machines if len(one.states) <= _MOST_SQUARES), default=0)
-    lines = max(len(_counted(one)) for one in machines)
+    centre = {column.name: _LABELS + _COLUMN * (at + 0.5) for at, column in enumerate(machines)}
+    connected = [link for link in networks if set(link.on) & set(centre)]
+    top = y + _links_height(connected)
+    parts += _links("Networks", "series-0", connected, y=y, end=top, centre=centre, width=width)
+    rows = max((-(-len(column.states) // 10) for column in machines if len(column.states) <= _MOST_SQUARES), default=0)
+    lines = max(len(_count_states(column)) for column in machines)
     height = 52 + 13 * rows + 13 * lines
-    for one in machines:
-        parts += _column(one, centre[one.name], top, height)
+    for column in machines:
+        parts += _column(column, centre[column.name], top, height)
     y = top + height
     for heading, colour, links in below:
-        here = [link for link in links if set(link.on) & set(centre)]
-        parts += _links(heading, colour, here, y=y, end=top + height - 6, centre=centre, width=width)
-        y += _heading(len(here))
-    what = "; ".join(f"{one.name}: {', '.join(_counted(one))}" for one in machines)
-    return figure(name, title, f"{what}.", width, y + 4, *parts)
+        connected = [link for link in links if set(link.on) & set(centre)]
+        parts += _links(heading, colour, connected, y=y, end=top + height - 6, centre=centre, width=width)
+        y += _links_height(connected)
+    description = "; ".join(f"{column.name}: {', '.join(_count_states(column))}" for column in machines)
+    return figure(name, title, f"{description}.", width, y + 4, *parts)
 
 
 _SIDES = {"series-0": 0, "series-2": -32, "series-1": 32}
-"""Pixels beside a column's centre where stubs of networks, mounts and partitions are."""
+"""Distance of the stubs of networks, mounts and partitions from a column's centre, in pixels."""
 
 
-def _heading(links: int) -> float:
-    return 24.0 + _ROW * links if links else 0.0
+def _links_height(links: Sequence[Link]) -> float:
+    return 24.0 + _ROW * len(links) if links else 0.0
 
 
 def _links(
     title: str, colour: str, links: Sequence[Link], *, y: float, end: float, centre: Mapping[str, float], width: float
 ) -> list[Html]:
-    """A heading, and a line for each link, with a dot and a stub to `end` under each column that has it."""
+    """Return a heading, and a line for each link, with a dot and a stub to `end` at each connected column."""
     if not links:
         return []
     parts = [_label(0, y + 16, title, class_="muted")]
@@ -239,26 +235,26 @@ def _links(
             _path(f"M{_LABELS - 20},{at - 2:.1f}H{width - 10:g}", colour),
         ]
         for name in (name for name in centre if name in link.on):
-            # Beside each other, so that a stub does not run through the dots of other lines.
+            # Stubs are beside each other, so that none crosses the dots of other lines.
             x = centre[name] + _SIDES[colour] + 50 * ((number + 1) / (len(links) + 1) - 0.5)
             parts += [_path(f"M{x:.1f},{at - 2:.1f}V{end:g}", colour), _marker(_MARKERS[0], colour, x, at - 2)]
     return parts
 
 
-def _column(one: Machines, x: float, top: float, height: float) -> list[Html]:
+def _column(column: Machines, x: float, top: float, height: float) -> list[Html]:
     left = x - _COLUMN / 2 + 5
     parts = [
         _path(f"M{left:.1f},{top:g}h{_COLUMN - 10}v{height - 6:g}h{10 - _COLUMN}z", "line", fill="var(--page)"),
-        _label(x, top + 18, shorten(one.name, 18), "middle"),
-        _label(x, top + 33, shorten(one.kind, 22), "middle", "muted small"),
+        _label(x, top + 18, shorten(column.name, 18), "middle"),
+        _label(x, top + 33, shorten(column.kind, 22), "middle", "muted small"),
     ]
-    if len(one.states) <= _MOST_SQUARES:
-        for at, (name, state) in enumerate(one.states.items()):
+    if len(column.states) <= _MOST_SQUARES:
+        for at, (name, state) in enumerate(column.states.items()):
             square = _square(state, left + 6 + 13 * (at % 10), top + 42 + 13 * (at // 10))
             parts.append(element("g", element("title", f"{name}: {state}"), *square))
-    first = top + height - 14 - 13 * (len(_counted(one)) - 1)
-    words = [_label(x, first + 13 * at, line, "middle", "muted small") for at, line in enumerate(_counted(one))]
-    return [*parts, *words]
+    counts = _count_states(column)
+    first = top + height - 14 - 13 * (len(counts) - 1)
+    return [*parts, *(_label(x, first + 13 * at, line, "middle", "muted small") for at, line in enumerate(counts))]
 
 
 def _square(state: str, x: float, y: float) -> list[Html]:
@@ -267,8 +263,8 @@ def _square(state: str, x: float, y: float) -> list[Html]:
     return [_path("M0,0h11v11h-11z", colour, fill=fill, at=at), *([_path(sign, colour, 1.6, at=at)] if sign else [])]
 
 
-def _counted(one: Machines) -> list[str]:
-    """`60 idle, 1 busy`, `2 down`: two states a line."""
-    counts = Counter(one.states.values())
+def _count_states(column: Machines) -> list[str]:
+    """Return the numbers of machines by state, with two states on a line: `60 idle, 1 busy`, `2 down`."""
+    counts = Counter(column.states.values())
     words = [f"{counts[state]} {state}" for state in STATES if counts[state]] or ["no machines"]
     return [", ".join(words[at : at + 2]) for at in range(0, len(words), 2)]
