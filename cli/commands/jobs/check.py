@@ -3,15 +3,14 @@
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from rich.status import Status
 from typer import Exit, Option
-from typing_extensions import Self
 
 from cli import console, options
 from cli.access.remote import follow
@@ -21,23 +20,10 @@ from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.job_cluster import JobCluster, read_cluster
 from cli.commands.jobs.nccl import is_built, read_log
 from cli.errors import CliError
+from cluster.jobs import quickcheck
 from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, launcher, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.quickcheck import (
-    FAIL,
-    NODE,
-    PASS,
-    SKIP,
-    CheckPlan,
-    CheckReport,
-    CheckResult,
-    Event,
-    Options,
-    parse_events,
-    parse_resources,
-    plan,
-    results,
-)
+from cluster.jobs.quickcheck import FAIL, NODE, PASS, SKIP, CheckPlan, CheckReport, CheckResult, Event
 from cluster.jobs.script import FOLDER
 from cluster.observe.nodes import NODES_COMMAND
 from cluster.platforms.capability import Capability
@@ -55,36 +41,27 @@ _PIPE_SECONDS = 5.0
 """Shortest time between two lines of progress in a pipe."""
 
 
-class Progress:
-    """Prints the current step on standard error: on a terminal one line that changes, in a pipe a line now and then."""
+Show = Callable[[str], None]
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        """`quiet`: print only on a terminal."""
-        self._quiet, self._began, self._last = quiet, time.monotonic(), 0.0
-        self._status: Status | None = None
 
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the object was created."""
-        return time.monotonic() - self._began
+@contextmanager
+def _progress(*, quiet: bool) -> Generator[Show]:
+    """Yield a function that prints the current step on standard error: on a terminal in one line that changes, in a
+    pipe in a line now and then, or not if `quiet`."""
+    start, last = time.monotonic(), 0.0
+    terminal = console.stderr().is_terminal
+    with console.stderr().status("") if terminal else nullcontext() as status:
 
-    def show(self, text: str) -> None:
-        text = one_line(text)
-        if self._status:
-            self._status.update(f"{text} ({self.elapsed:.0f} s)")
-        elif not self._quiet and self.elapsed - self._last > _PIPE_SECONDS:
-            self._last = self.elapsed
-            console.note(text)
+        def show(text: str) -> None:
+            nonlocal last
+            text, elapsed = one_line(text), time.monotonic() - start
+            if status:
+                status.update(f"{text} ({elapsed:.0f} s)")
+            elif not quiet and elapsed - last > _PIPE_SECONDS:
+                last = elapsed
+                console.note(text)
 
-    def __enter__(self) -> Self:
-        if console.stderr().is_terminal:
-            self._status = console.stderr().status("")
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status:
-            self._status.stop()
+        yield show
 
 
 def print_report(report: CheckReport, *, stack: str, user: str, seconds: float) -> None:
@@ -205,17 +182,18 @@ def jobs(
     cluster = read_cluster(stack, user, Capability.NODES)
     config, user_jobs, scheduler = cluster.config, cluster.jobs, Scheduler(cluster.jobs.cluster, stack)
     user = user_jobs.user
-    with Progress(quiet=json) as progress:
-        progress.show("reading the nodes' states")
+    start = time.monotonic()
+    with _progress(quiet=json) as show:
+        show("reading the nodes' states")
         if unknown := [name for name in partition or () if name not in config.partitions]:
             names = ", ".join(config.partitions)
             raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {names}.")
         facts = tuple(row for row in partition_facts(config) if not partition or row.name in partition)
         only = frozenset(node.name for node in scheduler.find_nodes(expand(nodes))) if nodes else None
-        rooms = parse_resources(scheduler.run(NODES_COMMAND))
+        resources = quickcheck.parse_resources(scheduler.run(NODES_COMMAND))
         suites = frozenset({"hello", "container"} if suite in ("container", "all") else {"hello"})
         pyxis = "container" in suites and "--container-image" in user_jobs.run("srun --help 2>&1 || true")
-        chosen = Options(
+        chosen = quickcheck.Options(
             run=secrets.token_hex(4),
             suites=suites,
             wait=wait,
@@ -232,26 +210,26 @@ def jobs(
             ),
             rehearsed=cluster.is_rehearsal,
         )
-        planned = plan(facts, scheduler.nodes(), rooms, chosen, only=only)
+        planned = quickcheck.plan(facts, scheduler.nodes(), resources, chosen, only=only)
         events: list[Event] = []
         mail = None
         if planned.expected:
-            progress.show("copying the checks to the cluster")
+            show("copying the checks to the cluster")
             programs = sorted(_PROGRAMS.glob("*.py"))
             user_jobs.put({f"{_FOLDER}/{path.name}": path.read_text(encoding="utf-8") for path in programs})
-            events = run_plan(user_jobs, planned, _event_printer(planned, progress))
+            events = run_plan(user_jobs, planned, _event_printer(planned, show))
             first = [next(iter(planned.expected))]
             ended = [event for event in events if event["event"] == "end" and event["key"] == NODE]
             if chosen.mail and any(event["nodes"] == first and event["code"] == 0 for event in ended):
-                progress.show("waiting for mail")
+                show("waiting for mail")
                 mail = mail_result(scheduler, user, chosen.run)
         nccl = NcclCheck(cluster=cluster, facts=facts, planned=planned, binaries=binaries)
-        measured = nccl.of_suite(suite, progress.show)
+        measured = nccl.of_suite(suite, show)
         failed = any(event["event"] == "end" and event["code"] for event in events)
-        report = results(
+        report = quickcheck.results(
             planned, events, more=(*measured, *([mail] if mail else [])), now=scheduler.nodes() if failed else None
         )
-        elapsed = progress.elapsed
+        elapsed = time.monotonic() - start
     if json:
         document = {"passed": report.passed, "user": user, "seconds": round(elapsed, 2)}
         rows = {"results": [asdict(result) for result in report.results]}
@@ -269,21 +247,21 @@ def _image(image: str) -> str:
     return f"{first}#{rest}" if slash and registry and not image.startswith("/") and "#" not in image else image
 
 
-def _event_printer(planned: CheckPlan, progress: Progress) -> Callable[[Mapping[str, Any]], None]:
+def _event_printer(planned: CheckPlan, show: Show) -> Callable[[Mapping[str, Any]], None]:
     """Return a function that prints the progress which an event of the checks means."""
     pending = list(planned.expected)
 
     def on_event(event: Mapping[str, Any]) -> None:
         if event["event"] == "note":
-            progress.show(str(event["text"]))
+            show(str(event["text"]))
         elif event["event"] == "home":
-            progress.show("waiting for accounting, which records in rounds of five seconds")
+            show("waiting for accounting, which records in rounds of five seconds")
         elif event["event"] == "end" and event["key"] == NODE:
             pending[:] = [node for node in pending if node not in event["nodes"]]
             waiting = f", waiting for {', '.join(pending[:4])}" if pending else ", all nodes together"
             more = " ..." if len(pending) > 4 else ""
             count = len(planned.expected)
-            progress.show(f"{count - len(pending)} of {count} nodes answered{waiting}{more}")
+            show(f"{count - len(pending)} of {count} nodes answered{waiting}{more}")
 
     return on_event
 
@@ -298,7 +276,7 @@ class NcclCheck:
     binaries: str
     """Folder with programs of nccl-tests on the cluster, as for `nccl run`; may be empty."""
 
-    def of_suite(self, suite: _Suite, show: Callable[[str], None]) -> list[CheckResult]:
+    def of_suite(self, suite: _Suite, show: Show) -> list[CheckResult]:
         """Return the results that a suite includes. The test takes whole nodes, so it may be left out of `all`."""
         with_gpus = [row for row in self.facts if row.gpu]
         if suite not in ("nccl", "all") or not with_gpus or not self.planned.expected:
@@ -310,7 +288,7 @@ class NcclCheck:
             self.cluster.prepare(LOGS)
         return self.results(show)
 
-    def results(self, show: Callable[[str], None]) -> list[CheckResult]:
+    def results(self, show: Show) -> list[CheckResult]:
         """Run the tests, and compare each with its reference. Ctrl-C cancels them. `show` prints progress.
 
         Raises:
@@ -372,7 +350,7 @@ class NcclCheck:
         return self.cluster.jobs.submit(run_script(self.cluster.config, run).text(), options=options)
 
     def _wait(
-        self, submitted: Mapping[str, tuple[PartitionFacts, tuple[str, ...]]], show: Callable[[str], None]
+        self, submitted: Mapping[str, tuple[PartitionFacts, tuple[str, ...]]], show: Show
     ) -> Mapping[str, JobState]:
         def changed(states: Mapping[str, JobState]) -> None:
             done = sum(state.ended for state in states.values())
@@ -436,7 +414,7 @@ def run_plan(jobs: Jobs, plan: CheckPlan, on_event: Callable[[Event], None]) -> 
     errors: list[str] = []
 
     def show(lines: Mapping[str, list[str]]) -> None:
-        for event in parse_events(chain.from_iterable(lines.values())):
+        for event in quickcheck.parse_events(chain.from_iterable(lines.values())):
             events.append(event)
             on_event(event)
 
