@@ -37,12 +37,12 @@ class LazyCommand(TyperCommand):
 
     def load(self) -> TyperCommand:
         """Import the module, and create a command from its function."""
-        with error_handler.shown():
+        with error_handler.handle_errors():
             function = getattr(import_module(f"cli.commands.{self.module}"), self.function)
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the function's own
-            with error_handler.shown():
+            with error_handler.handle_errors():
                 function(*args, **kwargs)
 
         epilog = "\n\n".join(["Examples:", *self.examples]) if self.examples else None

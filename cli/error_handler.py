@@ -36,7 +36,7 @@ _DISK = {
 
 
 @contextmanager
-def shown() -> Generator[None]:
+def handle_errors() -> Generator[None]:
     """Turn what a command raises into a message on standard error and an exit code."""
     try:
         yield

@@ -35,7 +35,7 @@ def _handled(handler: Callable[[int, FrameType | None], object], *numbers: signa
 
 
 @contextmanager
-def left_to_child() -> Generator[list[int]]:
+def leave_ctrl_c_to_child() -> Generator[list[int]]:
     """Leave Ctrl-C to the child, which receives it from the terminal as well. Yields the list of received signals.
 
     A handler rather than SIG_IGN: the child would inherit that.
@@ -46,7 +46,7 @@ def left_to_child() -> Generator[list[int]]:
 
 
 @contextmanager
-def unwound() -> Generator[None]:
+def exit_on_termination() -> Generator[None]:
     """Raise Terminated on SIGTERM and SIGHUP, which would otherwise end the process without any cleaning up."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -60,7 +60,7 @@ def unwound() -> Generator[None]:
 
 
 @contextmanager
-def held() -> Generator[None]:
+def delay_termination() -> Generator[None]:
     """Delay SIGTERM and SIGHUP until the end of this block, which starts something that has to be ended."""
     received: list[int] = []
     try:
@@ -72,12 +72,12 @@ def held() -> Generator[None]:
 
 
 @contextmanager
-def child(command: Sequence[str], *, stderr: int | None = None) -> Generator["subprocess.Popen[bytes]"]:
+def run_child(command: Sequence[str], *, stderr: int | None = None) -> Generator["subprocess.Popen[bytes]"]:
     """Run a child with this process's own streams, or with another standard error. The child ends before the block: if
     this process is ended, it gets SIGTERM."""
     process: subprocess.Popen[bytes] | None = None
     try:
-        with held():
+        with delay_termination():
             process = subprocess.Popen(command, stderr=stderr)
         yield process
     except BaseException:

@@ -15,7 +15,7 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
 from cli.errors import CliError
-from cli.interrupts import unwound
+from cli.interrupts import exit_on_termination
 from cluster.observe.logs import LineClock
 from cluster.observe.moment import parse_moment
 from cluster.platforms.observer import Access, ControllerResult, LogRequest, Observer, StatusReport, Table
@@ -43,7 +43,7 @@ def open_access(stack: str, outputs: Mapping[str, Any], seconds: float | None = 
             reached=done.reached, out=done.out, err=done.err, asked=done.asked, answered=done.answered
         )
 
-    with unwound(), ExitStack() as files:
+    with exit_on_termination(), ExitStack() as files:
         api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), limit)
         yield Access(
             stack=stack,
@@ -120,7 +120,7 @@ def print_logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked
         return parse_moment(text, dt.datetime.now(dt.timezone.utc)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     from_outputs(stack, outputs)
-    with unwound(), ExitStack() as files:
+    with exit_on_termination(), ExitStack() as files:
         api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), _LOG_SECONDS)
         pods = api.ask("get", "pods", "--all-namespaces", "--output=json")
         if pods.code:

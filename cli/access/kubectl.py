@@ -20,7 +20,7 @@ from pathlib import Path
 from cli.access.ssh import READY, hold_open, shell_line
 from cli.access.target import UNREACHED, Driver, Target
 from cli.errors import CliError
-from cli.interrupts import unwound
+from cli.interrupts import exit_on_termination
 from cluster.platforms.nebius.kubectl import (
     HOST_KEY,
     INSTALL_KUBECTL,
@@ -194,7 +194,7 @@ class Kubectl(Driver):
         kubernetes = Kubernetes.of(target.row.get("kubernetes"))
         namespace = str(target.row.get("namespace") or kubernetes.namespace)
         name, in_namespace = login_service(namespace), ("--namespace", namespace)
-        with unwound(), ExitStack() as stack:
+        with exit_on_termination(), ExitStack() as stack:
             api = KubeApi(stack, kubernetes)
             result = api.ask("get", "service", name, *in_namespace, "--output=json", seconds=seconds)
             if result.code:

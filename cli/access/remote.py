@@ -20,7 +20,7 @@ from cli import console
 from cli.access.ssh import CONNECT_SECONDS, IAP, Ssh
 from cli.access.target import UNREACHED, Argv, Driver, Target
 from cli.errors import CliError
-from cli.interrupts import child, left_to_child, unwound
+from cli.interrupts import exit_on_termination, leave_ctrl_c_to_child, run_child
 
 LOOK_UP_SECONDS = 20
 """Time limit of each request to a cluster for a target's address."""
@@ -61,7 +61,7 @@ def _relay(command: Sequence[str], driver: Driver, own_line: re.Pattern[str], la
     They are held back until other lines follow or the command ends; then the driver returns the part of them to print.
     Nothing is printed if the target was not reached: the caller prints the reason.
     """
-    with left_to_child(), child(command, stderr=subprocess.PIPE) as process:
+    with leave_ctrl_c_to_child(), run_child(command, stderr=subprocess.PIPE) as process:
         held: list[str] = []
         assert process.stderr  # noqa: S101 - a pipe
         arguments = (process.stderr.fileno(), held, own_line, last_line)
@@ -121,12 +121,12 @@ def run(target: Target, admin_key: str, user: str, command: Sequence[str]) -> in
     """Run the command on this process's own streams. Returns its exit code, or UNREACHED. Raises CliError: the program
     that reaches the target is not here."""
     driver = driver_of(target)
-    with unwound(), _sessions([target], admin_key, CONNECT_SECONDS) as argv:
+    with exit_on_termination(), _sessions([target], admin_key, CONNECT_SECONDS) as argv:
         remote_command = argv(target, user, command, terminal=on_terminal())
         if driver.own_line and driver.last_line:
             code = _relay(remote_command, driver, driver.own_line, driver.last_line)
         else:
-            with left_to_child(), child(remote_command) as process:
+            with leave_ctrl_c_to_child(), run_child(remote_command) as process:
                 code = process.wait()
     if code == UNREACHED and (reason := _why_unreached(target, admin_key)):
         console.note(reason)
@@ -139,9 +139,9 @@ def log_in(target: Target, admin_key: str, user: str, key: Path, command: Sequen
     driver = driver_of(target)
     if not isinstance(driver, Ssh):
         raise CliError(f"{target.name} is reached by {target.method}, not by ssh, so no key lets anybody in there.")
-    with unwound(), driver.log_in(target, admin_key, user, key) as argv:
+    with exit_on_termination(), driver.log_in(target, admin_key, user, key) as argv:
         remote_command = argv(target, user, command, terminal=on_terminal())
-        with left_to_child(), child(remote_command) as process:
+        with leave_ctrl_c_to_child(), run_child(remote_command) as process:
             return process.wait()
 
 
@@ -247,7 +247,7 @@ def connect(
 
     A target that does not answer within `seconds`, and what its method needs beyond that, is given up. Raises CliError:
     a program that reaches them is not here."""
-    with unwound(), _sessions(targets, admin_key, seconds) as argv:
+    with exit_on_termination(), _sessions(targets, admin_key, seconds) as argv:
         yield lambda target, line: argv(target, "root", [line])
 
 

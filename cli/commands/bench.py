@@ -11,7 +11,7 @@ from bench import cases, report
 from bench.report import Report
 from cli import console, options
 from cli.errors import CliError
-from cli.interrupts import unwound
+from cli.interrupts import exit_on_termination
 from cli.operation import localhost
 from cli.stack import project
 
@@ -27,7 +27,7 @@ def bench(
     json: options.Json = False,
     write: Annotated[bool, Option("--write", help="Write docs/reference/benchmarks.md, with its data.")] = False,
 ) -> None:
-    """Measure how fast this is: cases that compare, in turns, what they claim.
+    """Measure how fast this program is, by cases that compare two things in turns.
 
     Makes clusters of its own on this machine, beside any that are up, and removes them at the end, also on Ctrl-C. Give
     it a quiet machine: about ten minutes. The exit code is 1 if a goal is missed.
@@ -41,7 +41,7 @@ def bench(
     folder = project.ROOT / "docs" / "reference"
     earlier = _earlier_report(folder / _DATA) if write and names else None
     localhost.prepare()
-    with unwound():
+    with exit_on_termination():
         measured = cases.run(chosen, quick=quick, say=console.note)
     if write:
         merged = earlier.merged(measured) if earlier else measured

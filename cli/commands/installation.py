@@ -46,7 +46,7 @@ def program_version() -> str:
 
 
 def version() -> None:
-    """Say which version this is, and of what it is made."""
+    """Print the versions of this program, Python, the Pulumi SDK and the Pulumi CLI, and where the state is."""
     pulumi = pulumi_program.installed_pulumi()
     console.line(f"hpc {program_version()}")
     console.line(f"Python {platform.python_version()}, Pulumi SDK {pulumi_program.pulumi_version()}")

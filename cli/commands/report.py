@@ -24,7 +24,7 @@ from cli.commands.jobs import mlperf_report
 from cli.display import status_screen
 from cli.display.report_page import Benchmark, Health, Report, Status, Unread, render, unread
 from cli.errors import CliError
-from cli.interrupts import unwound
+from cli.interrupts import exit_on_termination
 from cli.stack import outputs
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS, RUN_NAME
@@ -113,7 +113,7 @@ def _read_report(stack: str, values: Mapping[str, Any], cluster: Cluster, since:
         "nccl": (Capability.RUN, lambda: _nccl(cluster, stack, runs.result())),
         "mlperf": (Capability.RUN, lambda: _mlperf(cluster, stack, runs.result())),
     }
-    with unwound(), ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
+    with exit_on_termination(), ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
         runs = pool.submit(_runs, Scheduler(cluster, stack), begin)
         futures = {
             name: pool.submit(_read_part, read)

@@ -62,9 +62,9 @@ def import_(stack: options.Stack, file: _FileIn = None) -> None:
 
 
 def unlock(stack: options.Stack) -> None:
-    """Free a stack that a run which is gone for good still holds.
+    """Remove the lock of a stack that a run left behind.
 
-    A run that was killed on this machine needs no help: the next one takes its lock over.
+    After a run that was killed on this machine this is not needed: the next run takes over its lock.
     """
     if state_dir.on_files(stack):
         project.require_state(stack).unlock()
@@ -103,10 +103,10 @@ def delete(
         bool, Option("--target-dependents", help="Forget what depends on them as well.")
     ] = False,
 ) -> None:
-    """Forget resources: what they stand for stays where it is, and no state has it any more.
+    """Remove resources from the state; what exists of them stays.
 
-    For what is deleted already, or is managed elsewhere from now on. The next `up` creates it again if the stack file
-    asks for it.
+    For resources that are deleted already, or are managed elsewhere from now on. The next `up` creates them again if
+    the stack file has them.
     """
     state_edit.delete(stack, urns, force=force, dependents=target_dependents)
     console.note(f"Forgotten in stack {stack}: {', '.join(urns)}")
@@ -117,7 +117,7 @@ def rename(
     urn: Annotated[str, Argument(metavar="URN", help="The resource.")],
     name: Annotated[str, Argument(metavar="NAME", help="Its new name, the last part of the URN.")],
 ) -> None:
-    """Let the state know a resource by another name; what it stands for stays as it is."""
+    """Rename a resource in the state; what exists of it stays as it is."""
     state_edit.rename(stack, urn, name)
     console.note(f"Renamed in stack {stack}: {urn} to {name}")
 

@@ -18,7 +18,7 @@ from typer import Argument, Exit, Option
 from cli import console
 from cli.display.changes import seconds
 from cli.errors import CliError
-from cli.interrupts import held, unwound
+from cli.interrupts import delay_termination, exit_on_termination
 from cli.operation import localhost
 from cli.stack import project
 
@@ -189,9 +189,9 @@ def run(folder: Path, checks: Sequence[Part], tests: Sequence[Part]) -> list[str
     """
     started: list[_Running] = []
     failed: list[str] = []
-    with unwound():
+    with exit_on_termination():
         try:
-            with held():
+            with delay_termination():
                 started.extend(_Running(check, folder) for check in (*tests, *checks))
             for running in started[len(tests) :]:
                 ok = running.process.wait() == 0

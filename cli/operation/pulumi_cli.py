@@ -15,7 +15,7 @@ from typing import Any
 
 from cli import console
 from cli.display.views import DocumentView
-from cli.interrupts import INTERRUPTED, left_to_child
+from cli.interrupts import INTERRUPTED, leave_ctrl_c_to_child
 from cli.operation.run_options import RunOptions
 from cli.stack import outputs, project, stackfile, state_dir
 from cli.stack.impact import Effects
@@ -41,7 +41,7 @@ def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptio
     """Run `pulumi KIND --json` and print one document. Returns the exit code."""
     env = {**state_dir.environment(stack), _STREAMED: "true"}
     with (
-        left_to_child() as interrupts,
+        leave_ctrl_c_to_child() as interrupts,
         subprocess.Popen(
             command,
             cwd=project.ROOT,

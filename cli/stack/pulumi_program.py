@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli import console
 from cli.errors import CliError
-from cli.interrupts import INTERRUPTED, left_to_child
+from cli.interrupts import INTERRUPTED, leave_ctrl_c_to_child
 from cli.stack import project, state_dir
 
 
@@ -81,7 +81,7 @@ def install_pulumi() -> str:
 def run_on_terminal(command: Sequence[str], stack: str) -> int:
     """Run a command of the CLI on this process's own streams. Returns its exit code, or that of an interrupt."""
     env = state_dir.environment(stack)
-    with left_to_child() as interrupts, subprocess.Popen(command, cwd=project.ROOT, env=env) as process:
+    with leave_ctrl_c_to_child() as interrupts, subprocess.Popen(command, cwd=project.ROOT, env=env) as process:
         code = process.wait()
     return INTERRUPTED if code and interrupts else code
 

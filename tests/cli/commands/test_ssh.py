@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from cli import interrupts
 from cli.access.remote import run as run_remote
 from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
+from cli.interrupts import exit_on_termination, run_child
 from tests.cli.conftest import FAKE_SSH, KEY, OUTPUTS, Hpc, Tool, recorded
 from tests.waiting import PATIENCE, lives, wait_for
 
@@ -93,7 +93,7 @@ class TestCommands:
 
 class TestStreams:
     def test_standard_input_is_passed_to_the_command(self, log: Path, tmp_path: Path) -> None:
-        with child("dev-login-0", stdin=subprocess.PIPE) as process:
+        with start_run("dev-login-0", stdin=subprocess.PIPE) as process:
             process.communicate(b"#!/bin/sh\nsrun hostname\n", timeout=300)
             assert process.returncode == 7
         assert recorded(log, "input") == ["#!/bin/sh", "srun hostname"]
@@ -101,7 +101,7 @@ class TestStreams:
     def test_sigterm_ends_ssh(self, tool: Tool, tmp_path: Path) -> None:
         pid = tmp_path / "pid"
         tool("ssh", f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 60")
-        with child("dev-login-0", stdin=subprocess.DEVNULL) as process:
+        with start_run("dev-login-0", stdin=subprocess.DEVNULL) as process:
             wait_for(pid.exists)
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE) == 128 + signal.SIGTERM
@@ -112,17 +112,21 @@ class TestStreams:
 
         def start(command: list[str], *, stderr: int | None) -> "subprocess.Popen[bytes]":
             started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=stderr))
-            signal.raise_signal(signal.SIGTERM)  # before `child` has the process
+            signal.raise_signal(signal.SIGTERM)  # before `run_child` has the process
             return started[0]
 
         monkeypatch.setattr("cli.interrupts.subprocess", SimpleNamespace(Popen=start))
-        with pytest.raises(SystemExit) as ended, interrupts.unwound(), interrupts.child(["sleep", "60"]):
+        with (
+            pytest.raises(SystemExit) as ended,
+            exit_on_termination(),
+            run_child(["sleep", "60"]),
+        ):
             pytest.fail("the signal was ignored")
         assert ended.value.code == 128 + signal.SIGTERM
         assert started[0].returncode == -signal.SIGTERM
 
 
-def child(machine: str, *, stdin: int) -> "subprocess.Popen[bytes]":
+def start_run(machine: str, *, stdin: int) -> "subprocess.Popen[bytes]":
     """Start a process that runs a command on a machine as `./hpc run` does."""
     program = (
         "import json, sys; sys.path.insert(0, sys.argv[1])\n"
