@@ -55,20 +55,20 @@ class TestStack:
         before, after = inputs("cloud-login-0")
         assert after["scheduling"] == {**before["scheduling"], "minNodeCpus": 4}
 
-    def test_nodes_from_a_template_are_reached_by_their_pattern(self):
+    def test_nodes_from_a_template_match_a_pattern(self):
         before, after = inputs("cloud-cpu-0")
         assert after["metadata"] == {**before["metadata"], "serial-port-enable": "TRUE"}
         assert after.keys() == before.keys()
         before, after = inputs("cloud-cpu-1")
         assert after == before
 
-    def test_null_removes(self):
+    def test_null_removes_an_input(self):
         name = next(one.name for one in made(customized=True).all("gcp:compute/network:Network"))
         before, after = inputs(name)
         assert "description" in before
         assert after == {key: value for key, value in before.items() if key != "description"}
 
-    def test_all_others_stay(self):
+    def test_other_inputs_stay(self):
         touched = {one.name for one in made(customized=True).all("gcp:compute/network:Network")}
         touched |= {"cloud-login-0", "cloud-cpu-0"}
         before, after = (
@@ -80,7 +80,7 @@ class TestStack:
         }
 
     @pytest.mark.parametrize("unknown", [False, True])
-    def test_it_works_where_outputs_are_not_known_yet(self, unknown):
+    def test_unknown_outputs_can_be_customized(self, unknown):
         recording = deploy(settings(customize=ENTRIES), preview=True, unknown=unknown)
         assert recording.one("cloud-login-0").inputs["labels"]["team"] == "ml"
 
@@ -99,7 +99,7 @@ class TestRefusals:
             ({"type": INSTANCE, "set": {"guest_accelerators": [{"typ": "t4"}]}}, "[0].typ", "write type"),
         ],
     )  # fmt: skip
-    def test_what_the_provider_has_not(self, entry, place, todo):
+    def test_unknown_inputs_are_refused(self, entry, place, todo):
         # Labels that are no mapping are refused by the stack's own rules as well, before any resource.
         config = google().model_copy(update={"customize": _entries(entry)})
         with pytest.raises(pulumi.RunError) as error:
@@ -107,7 +107,7 @@ class TestRefusals:
         assert place in str(error.value)
         assert todo in str(error.value)
 
-    def test_all_of_it_at_once(self):
+    def test_all_errors_are_reported_at_once(self):
         config = google(customize=[{"type": INSTANCE, "set": {"labelz": 1, "descripton": "x"}}])
         with pytest.raises(pulumi.RunError, match="2 errors in the stack configuration"):
             Customizer(config)
@@ -125,18 +125,18 @@ class TestReport:
         deploy(settings(customize=[{"set": {"description": "x"}, **entry}]))
         return said
 
-    def test_a_pattern_that_matches_nothing_is_warned_of_with_the_names(self, monkeypatch):
+    def test_a_pattern_that_matches_nothing_is_a_warning_with_the_names(self, monkeypatch):
         (text,) = self.warned(monkeypatch, type=INSTANCE, name="*-logins-*")
         assert text == (
             "hpc:cluster.customize[0] matches no resource (gcp:compute/instance:Instance, *-logins-*): names of that "
             "type: cloud-controller, cloud-login-0"
         )
 
-    def test_a_type_that_the_stack_has_not_is_warned_of(self, monkeypatch):
+    def test_a_type_without_resources_is_a_warning(self, monkeypatch):
         (text,) = self.warned(monkeypatch, type="gcp:compute/snapshot:Snapshot")
         assert "the stack has no such type" in text
 
-    def test_what_matches_is_not(self, monkeypatch):
+    def test_a_matching_pattern_is_no_warning(self, monkeypatch):
         assert self.warned(monkeypatch, type=INSTANCE) == []
 
 
@@ -150,11 +150,11 @@ MAPPINGS = st.dictionaries(st.sampled_from("abcd"), PLAIN, max_size=4)
 
 class TestMerge:
     @given(MAPPINGS, MAPPINGS)
-    def test_twice_is_once(self, old, change):
+    def test_a_change_applied_twice_is_the_same_as_once(self, old, change):
         assert merge(merge(old, change), change) == merge(old, change)
 
     @given(MAPPINGS, MAPPINGS)
-    def test_every_key_has_one_origin(self, old, change):
+    def test_a_merged_key_comes_from_the_change_or_from_the_old_value(self, old, change):
         merged = merge(old, change)
         assert set(merged) == (set(old) - set(change)) | {key for key, value in change.items() if value is not None}
         for key, value in merged.items():
@@ -166,7 +166,7 @@ class TestMerge:
                 assert value == change[key]
 
     @given(MAPPINGS)
-    def test_no_change_is_none(self, old):
+    def test_an_empty_change_changes_nothing(self, old):
         assert merge(old, {}) == old
 
 

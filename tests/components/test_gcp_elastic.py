@@ -93,7 +93,7 @@ class TestTemplates:
 
 
 class TestOrder:
-    def test_the_controller_goes_first_then_its_instances_then_what_they_are_made_of(self):
+    def test_destroy_deletes_the_controller_then_its_instances_then_their_templates(self):
         """Deletion is the other way round: what waits for something is deleted before it."""
         recording = made()
         (instances,), controller = recording.all(INSTANCES), recording.one("cloud-controller")
@@ -129,7 +129,7 @@ def allows(expression: str, type_: str, name: str = "") -> bool:
 
 
 class TestRights:
-    def test_the_controller_may_create_what_has_the_nodesets_names_and_nothing_else(self):
+    def test_the_controller_may_create_only_instances_with_names_of_the_nodeset(self):
         at = "projects/my-project/zones/us-central1-a"
         expression = reconcile_condition(config(), "cpu")
         for name in ("cloud-cpu-1", "cloud-cpu-15"):
@@ -144,7 +144,7 @@ class TestRights:
         )
         assert allows(expression, "Project")
 
-    def test_its_role_is_its_own_and_bound_for_each_elastic_nodeset(self):
+    def test_the_role_is_bound_once_for_each_elastic_nodeset(self):
         of: dict[str, Any] = {"cpu": CPU, "gpu": {**A3, "count": {"min": 0, "max": 2}}, "fixed": {**CPU, "count": 2}}
         recording = made(**of)
         (role,) = recording.all(ROLE)
@@ -164,14 +164,14 @@ class TestRights:
         assert (acting.inputs["member"], acting.inputs["role"]) == (member, "roles/iam.serviceAccountUser")
         assert acting.inputs["serviceAccountId"].endswith("/cloud-node@my-project.iam.gserviceaccount.com")
 
-    def test_the_controller_starts_once_it_has_them(self):
+    def test_the_controller_is_created_after_its_grants(self):
         recording = made()
         controller = recording.one("cloud-controller")
         granted = [*recording.all(ON_ACCOUNT), *(one for one in recording.all(ON_PROJECT) if "condition" in one.inputs)]
         assert len(granted) == 2
         assert all(recording.waits_for(controller, one) for one in granted)
 
-    def test_without_elastic_nodes_it_has_none_of_them(self):
+    def test_without_elastic_nodes_the_controller_has_no_such_role(self):
         recording = made(cpu={**CPU, "count": 2})
         assert [*recording.all(ROLE), *recording.all(ON_ACCOUNT), *recording.all(INSTANCES)] == []
         assert not [one for one in recording.all(ON_PROJECT) if "condition" in one.inputs]
@@ -186,11 +186,11 @@ class TestRights:
             (["spot", {"on_demand": CLOSE}], True),
         ],
     )
-    def test_placements_take_one_permission_more(self, capacity: Any, placed: bool):
+    def test_placements_require_one_more_permission(self, capacity: Any, placed: bool):
         found = reconcile_permissions(config(cpu={**CPU, "capacity": capacity}))
         assert ("compute.resourcePolicies.use" in found) is placed
 
-    def test_groups_are_for_those_who_wait_in_googles_queue(self):
+    def test_flex_start_requires_permissions_on_groups(self):
         flex = reconcile_permissions(config(cpu={**CPU, "capacity": ["spot", "flex"]}))
         spot = reconcile_permissions(config(cpu={**CPU, "capacity": "spot"}))
         assert {one.partition(".")[2] for one in set(flex) - set(spot)} == {
@@ -206,7 +206,7 @@ class TestController:
             lambda: pulumi.export("place", deploy_on_platform(of, tree(of, ROOT)).outputs["place"]), unknown=unknown
         )
 
-    def test_it_is_configured_with_the_templates_in_their_order(self):
+    def test_the_reconcile_loop_gets_the_templates_in_their_order(self):
         recording = self.whole()
         configured = recording.one("cloud-controller-configure")
         told = json.loads(configured.inputs["stdin"])["reconcile"]
@@ -228,10 +228,10 @@ class TestController:
         )
         assert recording.outputs["place"]["elastic"]["templates"] == {"cpu": nodes["templates"]}
 
-    def test_the_same_is_made_whatever_is_known(self):
+    def test_a_preview_creates_the_same_resources(self):
         assert {one.urn for one in self.whole(unknown=True).resources} == {one.urn for one in self.whole().resources}
 
-    def test_static_nodesets_are_repaired_where_the_stack_says_so_and_nothing_of_them_is_deleted(self):
+    def test_static_nodesets_are_repaired_on_request_and_never_deleted(self):
         fixed = {**CPU, "count": 2, "capacity": {"reservation": "mine"}}
         of = unchecked(nodesets={"cpu": CPU, "fixed": fixed}, slurm={"reconcile": {"static": True}})
         recording = deploy(lambda: pulumi.export("place", deploy_on_platform(of, tree(of, ROOT)).outputs["place"]))
@@ -253,5 +253,5 @@ class TestController:
         # That of elastic nodes alone may have machines act as an account.
         assert len(recording.all(ON_ACCOUNT)) == 1
 
-    def test_login_machines_have_nothing_of_it(self):
+    def test_login_machines_have_no_settings_of_elastic_nodes(self):
         assert "reconcile" not in json.loads(self.whole().one("cloud-login-0-configure").inputs["stdin"])

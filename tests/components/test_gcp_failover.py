@@ -56,15 +56,13 @@ def watch(recording: Recording) -> dict[str, Any]:
 
 
 class TestMachines:
-    def test_both_disks_are_in_both_zones_stay_and_no_other_is_the_controllers(
-        self, reviewed: Callable[[str, Mapping[str, str]], None]
-    ):
+    def test_both_disks_are_regional_and_kept(self, reviewed: Callable[[str, Mapping[str, str]], None]):
         """Another image is another disk beside it, so that has no name."""
         text = graph(made(), lambda one: one.type in (REGIONAL, DISK, CONTROLLER))
         body = json.loads(made().all(CONTROLLER)[0].inputs["body"])
         reviewed("gcp/failover", {"resources": text.rstrip(), "disks": json.dumps(body["disks"], indent=1)})
 
-    def test_its_zone_is_no_input(self):
+    def test_the_zone_is_no_input(self):
         (one,) = made().all(CONTROLLER)
         assert one.inputs["zones"] == ZONES
         assert "zone" not in {key for key, value in one.inputs.items() if value is not None}
@@ -88,18 +86,18 @@ class TestMachines:
             "act",
         )
 
-    def test_what_is_new_in_metadata_is_new_for_the_watch_too_and_recreates_nothing(self):
+    def test_new_metadata_updates_the_watch_and_recreates_nothing(self):
         before, after = made(), made("others")
         assert watch(before)["body"] != watch(after)["body"]
         assert before.all(CONTROLLER)[0].inputs["body"] == after.all(CONTROLLER)[0].inputs["body"]
         keys = {key for key in before.one("cloud-watch").inputs if key != "metadata"}
         assert all(before.one("cloud-watch").inputs[key] == after.one("cloud-watch").inputs[key] for key in keys)
 
-    def test_advise_is_only_metadata_of_the_watch(self):
+    def test_failover_mode_changes_only_the_watchs_metadata(self):
         assert watch(made(mode="advise"))["mode"] == "advise"
         assert made().all(CONTROLLER)[0].inputs == made(mode="advise").all(CONTROLLER)[0].inputs
 
-    def test_the_watch_is_in_the_other_zone_and_nobody_logs_in_to_it(self):
+    def test_the_watch_is_in_the_other_zone_and_has_no_logins(self):
         recording = made()
         one = recording.one("cloud-watch")
         assert one.inputs["zone"] == ZONES[1]
@@ -118,7 +116,7 @@ class TestMachines:
         for disk in recording.all(REGIONAL):
             assert recording.waits_for(controller, disk)
 
-    def test_without_failover_nothing_of_it_is_there(self):
+    def test_without_failover_there_are_no_such_resources(self):
         assert roles(google()) == roles(google(controller={"machine_type": "n2-standard-8"}))
         assert "roles/iam.roleAdmin" not in roles(google())
         assert "roles/iam.roleAdmin" in roles(config())
@@ -151,7 +149,7 @@ class TestRights:
             ("Subnetwork", "projects/p/regions/us-central1/subnetworks/cloud", True),
         ],
     )
-    def test_its_condition(self, kind: str, name: str, allowed: bool):
+    def test_the_condition_names_the_controller_and_its_disks(self, kind: str, name: str, allowed: bool):
         text = failover_condition(config())
         for key, folder in (("Instance", "instances"), ("Disk", "disks")):
             value = name.partition(f"/{folder}/")[2]
@@ -161,7 +159,7 @@ class TestRights:
         text = re.sub(r"\bstartsWith\b", "startswith", text).replace("&&", "and").replace("||", "or")
         assert eval(text) is allowed  # noqa: S307 - made of the line above
 
-    def test_what_a_public_address_takes(self):
+    def test_a_public_address_requires_two_more_permissions(self):
         public = config(login={"on": "controller", "public": True}, network={"admin_cidrs": ["203.0.113.0/24"]})
         more = set(failover_permissions(public)) - set(failover_permissions(config()))
         assert more == {"compute.addresses.use", "compute.subnetworks.useExternalIp"}

@@ -47,7 +47,9 @@ def granted(recording: Recording) -> dict[str, dict[str, set[str]]]:
     return found
 
 
-def test_everybody_may_do_what_its_machines_do_and_no_more(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_service_accounts_have_only_the_roles_that_their_machines_need(
+    reviewed: Callable[[str, Mapping[str, str]], None],
+):
     """Roles without machines have no account; a machine of Prometheus reads what a login machine reads."""
     clusters: dict[str, dict[str, Any]] = {
         "all machines": {},
@@ -65,7 +67,7 @@ def test_everybody_may_do_what_its_machines_do_and_no_more(reviewed: Callable[[s
 
 
 class TestSecrets:
-    def test_each_machine_fetches_its_own(self):
+    def test_each_machine_fetches_its_own_secrets(self):
         told = made(login={"count": 2}).outputs["versions"]
         paths = {name: set(found) for name, found in told.items()}
         assert paths == {
@@ -79,14 +81,14 @@ class TestSecrets:
         assert len(set(own)) == 3
         assert len({found["/etc/hpc/munge.key"] for found in told.values()}) == 1
 
-    def test_they_are_what_is_brought_over_ssh_to_the_byte(self):
+    def test_secrets_equal_those_sent_over_ssh(self):
         kept = {one.inputs["secret"]: one.inputs["secretData"] for one in made().all(VERSION)}
         assert kept["cloud-identity-secrets-munge-id"] == "bXVuZ2Uta2V5\n"
         assert kept["cloud-identity-secrets-database-id"] == "Password123\n"
 
 
 class TestBucket:
-    def test_an_objects_name_changes_with_what_is_in_it(self):
+    def test_the_name_of_an_object_changes_with_its_content(self):
         (stored,) = made().all(OBJECT)
         content, sha256 = archive()
         assert hashlib.sha256(content).hexdigest() == sha256
@@ -105,7 +107,7 @@ class TestBucket:
             ({"base": "ubuntu-2404"}, True),
         ],
     )
-    def test_the_installation_is_kept_where_machines_run_it(self, image: dict[str, Any], installs: bool):
+    def test_the_installation_is_stored_only_for_machines_that_run_it(self, image: dict[str, Any], installs: bool):
         recording = made(image=image)
         kept = {one.inputs["name"].partition("-")[0]: one.inputs["source"]["text"] for one in recording.all(OBJECT)}
         assert set(kept) == ({"setup", "install"} if installs else {"setup"})

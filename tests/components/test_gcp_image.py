@@ -35,14 +35,14 @@ def bake_of(**changes: Any) -> dict[str, Any]:
 
 
 class TestThreeWays:
-    def test_baked_by_the_stack(self):
+    def test_a_baked_image(self):
         recording = made(google(image=JAMMY))
         (one,) = recording.all(BAKED)
         assert recording.outputs["image"] == f"projects/my-project/global/images/{one.inputs['image']}"
         assert recording.outputs["baked"] is True
 
     @pytest.mark.parametrize("named", ["ours-0123456789ab", "projects/shared/global/images/ours-0123456789ab"])
-    def test_there_already(self, named: str):
+    def test_an_existing_image(self, named: str):
         recording = made(google(image={**JAMMY, "name": named}))
         project = "shared" if "/" in named else "my-project"
         assert recording.outputs["image"] == f"projects/{project}/global/images/ours-0123456789ab"
@@ -56,7 +56,7 @@ class TestThreeWays:
 
 
 class TestBake:
-    def test_it_is_made_from_what_the_recipe_pins(self):
+    def test_the_bake_starts_from_the_recipes_image(self):
         inputs = bake_of()
         assert inputs["source_image"].startswith("projects/ubuntu-os-cloud/global/images/ubuntu-2204-jammy-v")
         assert inputs["script"].startswith("#!/bin/bash\n")
@@ -68,7 +68,7 @@ class TestBake:
         assert inputs["service_account"] == EMAIL
         assert inputs["tag"] == "cloud"
 
-    def test_its_labels_say_what_is_in_it(self):
+    def test_the_image_is_labelled_with_its_versions(self):
         labels = bake_of(nodesets={"gpu": A3}, storage={"lustre": EXASCALER})["labels"]
         assert {"kernel", "driver", "cuda", "slurm", "lustre", "hpc-cluster"} <= set(labels)
         assert [value for value in labels.values() if not value or not set(value) <= set(LABEL)] == []
@@ -78,26 +78,26 @@ class TestBake:
         assert inputs["image"] == f"{'a' * 20}-{inputs['digest']}"
         assert len(f"{inputs['image']}-builder") <= 63
 
-    def test_the_builder_waits_for_the_way_out(self):
+    def test_the_builder_waits_for_cloud_nat(self):
         recording = made(google(image=JAMMY))
         (one,) = recording.all(BAKED)
         (nat,) = recording.all("gcp:compute/routerNat:RouterNat")
         assert recording.waits_for(one, nat)
 
-    def test_what_a_killed_bake_left_goes_after_the_bake_and_before_the_network(self):
+    def test_leftovers_are_deleted_after_the_bake_and_before_the_network(self):
         recording = made(google(image=JAMMY))
         (bake,), (leftovers,) = recording.all(BAKED), recording.all("pulumi-python:dynamic/gcp:BakeLeftovers")
         (subnetwork,) = recording.all("gcp:compute/subnetwork:Subnetwork")
         assert recording.waits_for(bake, leftovers)
         assert recording.waits_for(leftovers, subnetwork)
 
-    def test_an_image_is_no_data(self):
+    def test_an_image_is_not_protected(self):
         (one,) = made(google(image=JAMMY, deletion_protection=True)).all(BAKED)
         assert not one.request.protect
         # Nodes are made from it until the next one is there.
         assert not one.request.deleteBeforeReplace
 
-    def test_the_provider_makes_what_the_component_asks_for(self):
+    def test_the_provider_bakes_the_components_inputs(self):
         with FakeCompute() as fake:
             inputs: dict[str, Any] = {**bake_of(nodesets={"gpu": A3}), "endpoint": fake.endpoint, "pace": PATIENT}
             made = BakeProvider().create(inputs)
@@ -109,7 +109,7 @@ class TestBake:
         assert (disk["sourceImage"], disk["diskSizeGb"]) == (inputs["source_image"], "200")
         assert {"key": "startup-script", "value": inputs["script"]} in builder["metadata"]["items"]
 
-    def test_an_endpoint_of_ones_own_is_the_providers(self):
+    def test_a_custom_endpoint_is_used_by_the_bake(self):
         config = google(image=JAMMY)
 
         def program() -> None:

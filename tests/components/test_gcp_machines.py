@@ -74,7 +74,7 @@ def template(**nodeset: Any) -> dict[str, Any]:
 
 
 class TestStateDisk:
-    def test_nothing_that_makes_the_controller_anew_reaches_it(self):
+    def test_recreating_the_controller_does_not_affect_the_state_disk(self):
         before = made()
         after = made(
             path="projects/my-project/global/images/newer",
@@ -93,13 +93,13 @@ class TestMachines:
         assert before[0] == after[0]
         assert before[1] != after[1]
 
-    def test_host_keys_are_pinned_where_the_program_logs_in_and_unknown_elsewhere(self):
+    def test_host_keys_are_pinned_for_machines_that_the_program_logs_in_to(self):
         told = {name: row["host_key"] for name, row in made().outputs["machines"].items()}
         assert told["cloud-controller"].startswith("ssh-ed25519 ")
         assert told["cloud-login-0"].startswith("ssh-ed25519 ")
         assert told["cloud-cpu-0"] == ""
 
-    def test_each_runs_as_its_role_and_waits_until_that_may_do_its_part(self):
+    def test_machines_run_as_their_role_and_wait_for_its_grants(self):
         recording = made()
         grants = [one for one in recording.resources if one.type.endswith(("IAMMember", "IamMember"))]
         by_role: dict[str, Registered] = {
@@ -130,7 +130,7 @@ class TestMachines:
         ],
         ids=["plain", "baked", "existing", "lustre"],
     )
-    def test_secure_boot_is_on_where_no_unsigned_module_is(self, changes: dict[str, Any], signed: bool):
+    def test_secure_boot_is_on_without_unsigned_modules(self, changes: dict[str, Any], signed: bool):
         recording = made(**changes)
         for one in [*recording.all(INSTANCE), *recording.all(TEMPLATE)]:
             assert one.inputs["shieldedInstanceConfig"] == {
@@ -156,7 +156,7 @@ class TestCapacity:
             {"reservation": {"name": "r", "placement_policy": TIGHT}}, {"calendar": "my-week"},
             {"flex": {"max_run": "1-00:00:00"}})  # fmt: skip
 
-    def test_nodes_are_asked_for_so(self, reviewed: Callable[[str, Mapping[str, str]], None]):
+    def test_scheduling_options_of_each_capacity(self, reviewed: Callable[[str, Mapping[str, str]], None]):
         """Machines with GPUs, and those in a placement, can't move to another host. Reservations of A3 Ultra and A4 are
         all future ones, with which machines end."""
         disk = {"type": "hyperdisk-balanced", "size_gb": 200}
@@ -172,7 +172,7 @@ class TestCapacity:
                 shown[f"{kind['machine_type']} by {json.dumps(way)}"] = text
         reviewed("gcp/capacity", shown)
 
-    def test_flex_start_is_asked_for_by_a_resource_that_waits(self):
+    def test_flex_start_nodes_are_dynamic_resources(self):
         nodeset = {**A3, "count": 2, "capacity": {"flex": {}}}
         recording = made(nodesets={"gpu": nodeset})
         (template_,), nodes = recording.all(TEMPLATE), recording.all(FLEX)
@@ -191,14 +191,14 @@ class TestCapacity:
         assert recording.outputs["machines"]["cloud-gpu-1"]["address"] == "ip-of-cloud-gpu-1"
         assert recording.outputs["ids"]["cloud-gpu-1"] == ["instance-cloud-gpu-1"] * 2
 
-    def test_a_node_that_is_asked_for_in_another_way_is_known_as_the_same(self):
+    def test_a_node_with_other_capacity_is_an_alias_of_the_old_one(self):
         """Two resources of one name would be two machines of one name: the new one comes first."""
         flex, plain = ({**A3, "count": 1, "capacity": way} for way in ({"flex": {}}, {"on_demand": {}}))
         (one,), (other,) = made(nodesets={"gpu": flex}).all(FLEX), made(nodesets={"gpu": plain}).all(NODE)
         assert aliases(one) == {NODE}
         assert aliases(other) == {FLEX}
 
-    def test_a_placement_is_a_policy_of_the_nodeset_where_it_is_asked_for(self):
+    def test_a_placement_is_a_policy_of_the_nodeset(self):
         recording = made(nodesets={"gpu": {**C2, "capacity": {"on_demand": CLOSE}}})
         (policy,) = recording.all(POLICY)
         assert policy.inputs == {
@@ -217,7 +217,7 @@ class TestNetwork:
         assert [one["subnetwork"] for one in nics] == [f"a4h-network-{name}-subnet-id" for name in names]
         assert [one["nicType"] for one in nics] == ["GVNIC"] * 2 + ["MRDMA"] * 8
 
-    def test_login_machines_that_are_to_have_one_that_stays(self):
+    def test_public_login_machines_have_lasting_addresses(self):
         admins = {"admin_cidrs": ["203.0.113.7/32"]}
         recording = made(login={"count": 2, "public": True}, network=admins)
         assert set(recording.outputs["public"]) == {"cloud-login-0", "cloud-login-1"}
@@ -229,7 +229,7 @@ class TestNetwork:
 
 
 class TestChanges:
-    def test_what_nodes_are_told_changes_without_their_template(self):
+    def test_metadata_of_nodes_changes_without_their_template(self):
         before, after = inputs(made()), inputs(made(told="new-orders"))
         changed = {urn for urn in before if before[urn] != after[urn]}
         assert {before[urn][0] for urn in changed} == {INSTANCE, NODE}
@@ -237,7 +237,7 @@ class TestChanges:
             kept = [{**one[urn][1], "metadata": None} for one in (before, after)]
             assert kept[0] == kept[1]
 
-    def test_what_nodes_are_changes_their_template(self):
+    def test_type_disk_and_image_of_nodes_change_their_template(self):
         before = inputs(made())
         for changes in (
             {"path": "projects/my-project/global/images/newer"},
@@ -249,7 +249,7 @@ class TestChanges:
             assert TEMPLATE in changed
             assert NODE not in changed, "an instance follows its template, and has nothing of its own that could differ"
 
-    def test_who_has_a_name_of_its_own_goes_before_its_successor_comes(self):
+    def test_machines_with_names_are_deleted_before_they_are_replaced(self):
         recording = made()
         for one in [*recording.all(INSTANCE), *recording.all(NODE)]:
             assert one.inputs["name"] == one.name
@@ -260,7 +260,7 @@ class TestChanges:
 
 @pytest.mark.parametrize("options", [{"preview": True}, {"unknown": True}], ids=["previewed", "unknown"])
 @pytest.mark.parametrize("shape", [{"nodesets": {"gpu": A3}}, CLASSIC], ids=["a3mega", "classic"])
-def test_the_same_is_made_whatever_is_known(shape: dict[str, Any], options: dict[str, bool]):
+def test_a_preview_creates_the_same_resources(shape: dict[str, Any], options: dict[str, bool]):
     assert {one.urn for one in made(**shape, **options).resources} == {one.urn for one in made(**shape).resources}
 
 

@@ -37,7 +37,7 @@ def made(unknown: bool = False, **changes: Any) -> Recording:
 
 
 class TestSystem:
-    def test_no_nat_where_the_stack_wants_none(self):
+    def test_without_nat_there_is_no_router(self):
         recording = made(network={"nat": False}, image={"name": "made-before"})
         assert recording.all("gcp:compute/router:Router") == []
         assert {one.inputs["addressType"] for one in recording.all(ADDRESS)} == {"INTERNAL"}
@@ -57,7 +57,7 @@ class TestSystem:
         }
         assert recording.outputs["addresses"]["cloud-mgs0"] == "172.16.9.1"
 
-    def test_prometheus_is_reached_from_the_networks_of_the_file_alone(self):
+    def test_only_networks_of_the_stack_file_can_connect_to_prometheus(self):
         rule = made(monitoring={"web": {"cidrs": ["10.0.0.0/8"]}}).one("cloud-network-fw-prometheus").inputs
         assert (rule["sourceRanges"], rule["targetTags"]) == (["10.0.0.0/8"], ["cloud-controller"])
         assert rule["allows"] == [{"protocol": "tcp", "ports": ["9090"]}]
@@ -80,12 +80,12 @@ class TestServices:
 
 
 class TestExisting:
-    def test_it_is_found_by_name_without_asking(self):
+    def test_an_existing_network_is_named_without_a_lookup(self):
         outputs = made(network=EXISTING, unknown=True).outputs
         assert outputs["system_network"] == "projects/my-project/global/networks/shared-vpc"
         assert outputs["system"] == "projects/my-project/regions/us-central1/subnetworks/hpc"
 
-    def test_another_projects_is_found_too(self):
+    def test_a_shared_network_is_in_its_own_project(self):
         shared = {"network": "projects/host-project/global/networks/net", "subnetwork": "hpc"}
         recording = made(network={"cidr": "10.9.0.0/20", "existing": shared})
         assert recording.outputs["system"] == "projects/host-project/regions/us-central1/subnetworks/hpc"
@@ -93,7 +93,7 @@ class TestExisting:
         assert {one.inputs["project"] for one in recording.all(FIREWALL)} == {"host-project"}
         assert all("project" not in one.inputs for one in recording.all(ADDRESS))
 
-    def test_rules_of_lustre_are_made_in_the_networks_project_too(self):
+    def test_firewall_rules_of_lustre_are_in_the_networks_project(self):
         shared = {"network": "projects/host-project/global/networks/net", "subnetwork": "hpc"}
         given = settings(network={"cidr": "10.9.0.0/20", "existing": shared}, storage={"lustre": EXASCALER})
         rules = deploy(given).all(FIREWALL)

@@ -66,7 +66,7 @@ def made(kind: str, *, unknown: bool = False, existing: bool = False) -> Recordi
 
 
 class TestManaged:
-    def test_in_a_network_that_was_there_it_uses_the_peering_of_that(self):
+    def test_an_existing_networks_peering_is_used(self):
         recording = made("managed", existing=True)
         (instance,) = recording.all(LUSTRE)
         assert instance.inputs["network"] == "projects/my-project/global/networks/net"
@@ -91,25 +91,25 @@ class TestExisting:
             assert found["/home"] == ("lustre", "10.128.0.3@tcp:/lustre")
             assert found["/data"] == ("nfs", "10.128.4.2:/shared")
 
-    def test_machines_need_the_client_and_wait_for_it_as_for_their_own(self):
+    def test_machines_wait_for_an_existing_lustre_and_have_its_client(self):
         assert lustre_client(self.CONFIG) == "managed"
         assert "10.128.0.3 300" in ExistingLustre(self.CONFIG).probe("10.128.0.3")
         assert not {"lustre.googleapis.com", "file.googleapis.com"} & set(services(self.CONFIG))
 
 
 @pytest.mark.parametrize("mount", ["/home", "/shared", "/data/files", "/files"])
-def test_a_share_of_filestore_is_not_called_as_it_is_mounted(mount):
+def test_the_share_of_filestore_is_not_named_like_its_mount_point(mount):
     assert share_name(mount) != mount.rpartition("/")[2]
 
 
 class TestMounts:
     @pytest.mark.parametrize("kind", STORAGES)
-    def test_they_preview_with_everything_unknown(self, kind):
+    def test_file_systems_preview_with_unknown_outputs(self, kind):
         recording = made(kind, unknown=True)
         assert {len(found) for found in recording.outputs["mounts"].values()} != {0}
 
 
-def test_people_see_where_it_is_how_large_and_how_fast_and_machines_where_from(
+def test_outputs_have_source_capacity_and_bandwidth(
     reviewed: Callable[[str, Mapping[str, str]], None],
 ):
     found = {kind: made(kind).outputs for kind in STORAGES}
@@ -122,7 +122,7 @@ def test_people_see_where_it_is_how_large_and_how_fast_and_machines_where_from(
     reviewed("gcp/facts", shown)
 
 
-def test_one_server_more_touches_no_other():
+def test_one_more_server_changes_no_other():
     config = google(storage={"lustre": {**GUIDE, "oss": {**GUIDE["oss"], "count": 4}}})
     before = {one.name: one.inputs for one in made("guide").resources if one.custom}
     after = {one.name: one.inputs for one in deploy(lambda: make(config)).resources if one.custom}
@@ -159,7 +159,7 @@ class TestExascaler:
         assert "provisionedIops" not in disk.inputs
 
     @pytest.mark.parametrize("kind", ["guide", "small"])
-    def test_what_servers_are_told_was_reviewed(self, kind, update_golden, tmp_path):
+    def test_the_servers_startup_script_was_reviewed(self, kind, update_golden, tmp_path):
         config = google(storage=STORAGES[kind])
         text = startup_script(Exascaler(config))
         hold(f"exascaler-{kind}.sh", text, update=update_golden)
@@ -190,5 +190,5 @@ class TestExascaler:
             ("our-own-copy", "2.2.1"),
         ],
     )
-    def test_the_version_is_the_images(self, image, version):
+    def test_the_version_of_loci_is_the_images(self, image, version):
         assert loci_version(image) == version

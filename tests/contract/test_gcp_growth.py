@@ -27,7 +27,7 @@ def changed(found: dict[str, Registered]) -> list[Registered]:
     return [one for urn, one in found.items() if urn in before() and one.inputs != before()[urn].inputs]
 
 
-def test_two_nodes_more_are_two_instances_and_who_empties_them():
+def test_two_more_nodes_are_two_instances_and_their_drains():
     found = after(lambda cluster: cluster["nodesets"]["a3mega"].update(count=4))
     new = [(one.type, one.name) for urn, one in found.items() if urn not in before()]
     assert sorted(new) == [
@@ -43,14 +43,14 @@ def test_two_nodes_more_are_two_instances_and_who_empties_them():
         assert one.inputs["triggers"] == before()[one.urn].inputs["triggers"]
 
 
-def test_a_user_more_is_told_to_no_machine_of_googles():
+def test_one_more_user_changes_no_instance():
     found = after(lambda cluster: cluster["users"].append({"name": "bob", "uid": 2002, "account": "research"}))
     assert found.keys() == before().keys()
     assert changed(found)
     assert {one.type for one in changed(found)} == {"command:remote:Command"}
 
 
-def test_the_packages_of_another_day_are_another_image_for_every_machine_and_nothing_else():
+def test_another_snapshot_replaces_only_the_image_and_the_machines():
     found = after(lambda cluster: cluster["image"].update(snapshot="20261115T000000Z"))
     assert found.keys() == before().keys()
     anew = {(one.type, one.name) for one in changed(found)}
@@ -80,7 +80,7 @@ def test_dependencies_grow_with_the_servers_of_lustre_and_not_with_their_square(
     assert most - more == more - few
 
 
-def test_slurm_is_told_when_machines_end():
+def test_slurm_gets_the_end_of_machines():
     """Of flex start by what Google says of each, of a calendar by the stack file; all others stay."""
     told: list[object] = []
     for capacity in ({"flex": {}}, {"calendar": {"name": "week", "ends": "20261201T080000Z"}}, {"calendar": "week"}):

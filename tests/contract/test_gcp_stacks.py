@@ -105,7 +105,7 @@ def test_there_are_some():
 
 
 class TestLabels:
-    def test_everything_that_takes_labels_tells_cluster_and_part(self, seen):
+    def test_all_resources_have_labels_of_cluster_and_part(self, seen):
         takers = [one for one in google(seen) if "labels" in arguments(one.type)]
         assert takers
         for one in takers:
@@ -114,7 +114,7 @@ class TestLabels:
             assert labels.get("hpc-part")
             assert all(LABEL.fullmatch(key) and VALUE.fullmatch(value) for key, value in labels.items())
 
-    def test_disks_that_come_with_machines_have_them_too(self, made):
+    def test_boot_disks_have_labels(self, made):
         for one in google(made):
             boot = one.inputs.get("bootDisk") or {}
             disks = [boot["initializeParams"]] if "initializeParams" in boot else []
@@ -124,7 +124,7 @@ class TestLabels:
 
 
 class TestNames:
-    def test_they_are_such_as_google_takes(self, seen):
+    def test_names_and_labels_are_valid(self, seen):
         for one in google(seen):
             if "bucket:Bucket" in one.type:
                 assert BUCKET.fullmatch(one.inputs["name"])
@@ -135,11 +135,11 @@ class TestNames:
             if "secretId" in one.inputs and "secret:Secret" in one.type:
                 assert re.fullmatch("[-_A-Za-z0-9]{1,255}", one.inputs["secretId"])
 
-    def test_none_is_given_twice(self, made):
+    def test_names_are_unique(self, made):
         named = [(one.type, one.inputs["name"]) for one in google(made) if isinstance(one.inputs.get("name"), str)]
         assert sorted(set(named)) == sorted(named)
 
-    def test_machines_are_called_what_slurm_calls_them(self, made):
+    def test_instances_have_the_names_of_their_nodes(self, made):
         called = {one.inputs["name"] for one in made.recording.resources if one.type in MACHINES}
         assert {one.name for one in machines(made.config)} <= called
 
@@ -163,7 +163,7 @@ class TestNetwork:
                 found.add(one.inputs["name"])
         assert found == public
 
-    def test_gpu_networks_are_there_for_nodes_that_have_nics_for_them(self, made):
+    def test_gpu_networks_exist_only_for_nodes_with_their_nics(self, made):
         networks = [one for one in google(made) if one.type == "gcp:compute/network:Network"]
         fabrics = {one.machine_type.family.fabric for one in machines(made.config)}
         of_each = {fabric: 1 if fabric.profile else fabric.nics for fabric in fabrics}
@@ -177,14 +177,14 @@ class TestNetwork:
 
 
 class TestSecrets:
-    def test_none_is_in_what_anybody_can_ask_a_machine_for(self, made):
+    def test_metadata_contains_no_secret(self, made):
         carriers = [one for one in google(made) if one.inputs.get("metadata")]
         assert carriers
         for one in carriers:
             assert not one.secret("metadata"), f"{one.name} carries a secret in its metadata"
             assert [t for t in texts(one.inputs["metadata"]) for s in FAKE_SECRETS if s in t] == []
 
-    def test_what_is_kept_is_marked(self, made):
+    def test_resources_with_data_are_protected(self, made):
         kept = [one for one in google(made) if "secretVersion:SecretVersion" in one.type]
         assert kept
         assert all(one.secret("secretData") for one in kept)
@@ -193,7 +193,7 @@ class TestSecrets:
 class TestOtherTenants:
     """Others of the project have what its IAM gives them, and nothing that the stack gives."""
 
-    def test_keys_of_the_project_log_in_nowhere(self, made):
+    def test_project_wide_keys_are_blocked(self, made):
         found = [one.inputs["metadata"] for one in made.recording.resources if one.type in MACHINES]
         assert found
         assert {one["block-project-ssh-keys"] for one in found} == {"TRUE"}
@@ -204,7 +204,7 @@ class TestOtherTenants:
         assert own
         assert {email[: email.index("@") + 1] for email in found} <= own
 
-    def test_only_these_accounts_may_read_what_is_the_stacks(self, made):
+    def test_only_accounts_of_the_stack_may_read_its_secrets(self, made):
         own = {f"serviceAccount:{one.inputs['accountId']}@" for one in google(made) if one.type.endswith(":Account")}
         grants = [one for one in google(made) if one.type.endswith(("IAMMember", "IamMember"))]
         assert {"SecretIamMember", "BucketIAMMember"} <= {one.type.rpartition(":")[2] for one in grants}
@@ -213,7 +213,7 @@ class TestOtherTenants:
         buckets = [one.inputs for one in google(made) if one.type.endswith(":Bucket")]
         assert {one["publicAccessPrevention"] for one in buckets} == {"enforced"}
 
-    def test_machines_let_in_addresses_of_their_networks_and_of_google_alone(self, made):
+    def test_firewalls_allow_only_the_stacks_networks_and_google(self, made):
         subnets = {one.inputs["ipCidrRange"] for one in google(made) if one.type.endswith(":Subnetwork")}
         for one in google(made):
             if one.type.endswith(":Firewall") and one.name.endswith(("-internal", "-iap")):
@@ -239,20 +239,20 @@ class TestServices:
                 missing = {f"{name}.googleapis.com" for name in need.services} - reached(one.urn)
                 assert not missing, f"{one.type} {one.name} does not wait for {sorted(missing)}"
 
-    def test_none_is_enabled_that_nothing_needs(self, made):
+    def test_only_needed_services_are_enabled(self, made):
         needed = {name for one in made.recording.resources for name in getattr(need_of(one.type), "services", ())}
         named = {service.partition(".")[0] for service in services(made.config)}
         # Used while the machines run, or to reach them.
         assert named - needed <= {"iap", "logging", "monitoring"}
 
-    def test_the_table_knows_every_type(self, made):
+    def test_every_type_has_its_service_and_role(self, made):
         assert [one.type for one in google(made) if need_of(one.type) is None] == []
 
 
 class TestRoles:
     """Who runs `up` is told by the stack file which roles that takes; here what is made says it."""
 
-    def test_those_told_are_those_of_all_that_is_made(self, made):
+    def test_the_roles_are_those_of_all_resources(self, made):
         assert roles(made.config) == wanted(made.recording, made.config)
 
     @pytest.mark.parametrize(
@@ -266,10 +266,10 @@ class TestRoles:
         ],
         ids=["existing", "existing-managed", "basic", "both", "elastic"],
     )
-    def test_also_of_stacks_that_are_not_shipped(self, changes):
+    def test_the_roles_of_other_stacks_are_complete(self, changes):
         assert roles(clouds.google(**changes)) == wanted(deploy(clouds.settings(**changes)), clouds.google(**changes))
 
-    def test_the_page_has_a_row_for_each_stack_and_the_preview_tells_them(self):
+    def test_the_page_and_the_preview_have_the_roles_of_each_stack(self):
         page = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()
         shipped = [name for name in GCP if not name.startswith("example-")]
         found = {name: roles(stacks.config(name)) for name in shipped}
@@ -281,7 +281,7 @@ class TestRoles:
             text = "\n".join(describe_request(stacks.config(name)))
             assert all(role in text for role in found[name])
 
-    def test_the_page_has_what_the_calls_of_elastic_nodes_take(self):
+    def test_the_page_has_the_permissions_of_elastic_nodes(self):
         page = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()
         for method, permissions in {**RECONCILE, **FLEX}.items():
             row = ", ".join(f"`{one.removeprefix('compute.')}`" for one in permissions)
@@ -315,7 +315,7 @@ class TestMachines:
             if "metadata" in one.inputs and "serviceAccount" in one.inputs:
                 assert made.config.name in one.inputs["serviceAccount"]["email"]
 
-    def test_the_state_disk_does_not_hang_on_the_machine(self, made):
+    def test_the_state_disk_does_not_depend_on_the_machine(self, made):
         controller = made.machine(f"{made.config.name}-controller")
         kinds = ("gcp:compute/disk:Disk", "gcp:compute/regionDisk:RegionDisk")
         (disk,) = [one for one in google(made) if one.type in kinds and one.name.endswith("-state")]

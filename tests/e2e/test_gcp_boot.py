@@ -54,7 +54,7 @@ def member(node: CloudNode) -> CloudNode:
 class TestFirstBoot:
     """From the start-up script to a job."""
 
-    def test_a_machine_joins_as_soon_as_it_is_given_what_it_lacks(self, node: CloudNode):
+    def test_a_machine_joins_once_it_gets_what_was_missing(self, node: CloudNode):
         google = node.fake
         google.slow, google.overloaded = 0.2, 2
         google.refused = {MUNGE}
@@ -85,7 +85,7 @@ class TestFirstBoot:
         node.says("done")
         node.works()
 
-    def test_its_secrets_are_roots_alone_and_told_to_nobody(self, member: CloudNode):
+    def test_only_root_can_read_secrets(self, member: CloudNode):
         assert member.inside("stat -c '%a %U' /etc/hpc/munge.key /etc/ssh/hpc_host_key").split("\n") == ["600 root"] * 2
         words = [member.munge.decode().strip(), base64.b64encode(member.munge).decode()]
         told = member.journal() + json.dumps(member.fake.attributes) + member.design.paths.console.read_text()
@@ -131,7 +131,7 @@ class TestNews:
         assert (code, "wrote /usr/local/lib/hpc/node/quick_acks.sh" in said) == (10, True)
         assert member.inside("tail -n 1 /usr/local/lib/hpc/node/quick_acks.sh") == "# newer"
 
-    def test_another_text_than_the_stack_put_there_is_refused(self, member: CloudNode):
+    def test_a_set_up_with_another_hash_is_refused(self, member: CloudNode):
         other = {**member.store("setup.json", b"{}"), "sha256": "0" * 64}
         member.tell(setup=other)
         code, said = member.refresh()
@@ -140,14 +140,14 @@ class TestNews:
             len(json.loads(archive()[0]))
         )
 
-    def test_another_server_at_that_address_is_not_believed(self, member: CloudNode):
+    def test_another_server_at_the_metadata_address_is_refused(self, member: CloudNode):
         member.fake.flavor = None
         member.fake.attributes["hpc-boot"] = "{}"
         code, said = member.refresh()
         assert (code, "answers without `Metadata-Flavor: Google`" in said) == (1, True)
         assert member.joined()
 
-    def test_a_new_version_that_is_refused_stops_nothing(self, member: CloudNode):
+    def test_a_refused_version_of_a_secret_keeps_the_machine_running(self, member: CloudNode):
         newer = f"{SECRETS}/munge/versions/2"
         member.fake.secrets[newer], member.fake.refused = member.munge, {newer}
         member.tell(secrets={**member.secrets, "/etc/hpc/munge.key": newer})
@@ -157,7 +157,7 @@ class TestNews:
         member.fake.refused = set()
         assert member.refresh()[0] == 10
 
-    def test_a_mount_that_never_comes_is_told_with_its_server(self, member: CloudNode):
+    def test_a_failed_mount_is_reported_with_its_server(self, member: CloudNode):
         server = member.node["mounts"][0]["source"].partition("@")[0]
         nowhere = {"source": f"{server}@tcp:/nowhere", "target": "/data", "fs_type": "lustre", "options": "_netdev"}
         files = json.loads(archive()[0])
@@ -178,7 +178,7 @@ class TestNews:
 class TestHost:
     """What Google Cloud is about to do to the node's host."""
 
-    def test_a_machine_that_is_taken_back_gives_its_job_away_before_it_ends(self, member: CloudNode):
+    def test_a_preempted_machine_requeues_its_job(self, member: CloudNode):
         cluster, saved = member.cluster, "/home/carol/saved"
         script = f"trap 'echo $SLURM_RESTART_COUNT- >>{saved}; exit 1' TERM; touch {saved}; sleep infinity & wait"
         job = cluster.job(script, user="carol")

@@ -82,14 +82,14 @@ class TestWithoutPublicAddress:
         assert all(c["hostKey"] == f"ssh-ed25519 key-of-{name[3:]}" for name, c in connections.items())
         assert not any("proxy" in c for c in connections.values())
 
-    def test_a_preview_opens_none_and_shows_the_same_connection(self) -> None:
+    def test_a_preview_opens_no_tunnel_and_has_the_same_connection(self) -> None:
         run, connections, _ = recorded(config())
         preview, shown, _ = recorded(config(), preview=True)
         assert run.tunnels
         assert preview.tunnels == []
         assert shown == connections
 
-    def test_one_that_can_not_be_opened_ends_the_run_in_words(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_tunnel_that_can_not_be_opened_ends_the_run_with_a_message(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def opened(*_: object) -> None:
             raise pulumi.RunError("small-controller: gcloud is not logged in")
 
@@ -97,7 +97,7 @@ class TestWithoutPublicAddress:
         with pytest.raises(pulumi.RunError, match=r"^small-controller: gcloud is not logged in$"):
             recorded(config())
 
-    def test_first_boots_are_outlasted(self) -> None:
+    def test_connections_wait_longer_than_a_first_boot(self) -> None:
         _, connections, _ = recorded(config())
         # The provider waits 0.1 s after the first refusal, half as much again after each, 5 s at most.
         for connection in connections.values():
@@ -105,7 +105,7 @@ class TestWithoutPublicAddress:
             assert sum(pauses) > 540
             assert sum(pauses) + len(pauses) * connection["perDialTimeout"] < 1900
 
-    def test_outputs_say_the_way(self) -> None:
+    def test_outputs_have_the_connection(self) -> None:
         _, _, rows = recorded(config())
         assert rows["small-controller"] == {
             "address": "172.16.0.0",
@@ -115,7 +115,7 @@ class TestWithoutPublicAddress:
         }
         assert rows["small-cpu-0"]["via"]["jump"]["name"] == "small-controller"
 
-    def test_ports_are_the_clusters_own_and_stay(self) -> None:
+    def test_ports_are_unique_to_the_cluster_and_constant(self) -> None:
         place = "my-project/us-central1-a"
         ports = {(name, index): iap.port(f"{place}/{name}", index) for name in ("small", "other") for index in range(4)}
         assert len(set(ports.values())) == len(ports)
@@ -125,7 +125,7 @@ class TestWithoutPublicAddress:
 
 
 class TestPublicLogin:
-    def test_login_machines_are_reached_there_and_the_rest_through_the_first(self) -> None:
+    def test_other_machines_are_reached_through_the_first_login_machine(self) -> None:
         recording, connections, rows = recorded(config(**PUBLIC))
         assert recording.tunnels == []
         assert connections["on-small-login-1"]["host"] == "198.51.100.2"
@@ -144,7 +144,7 @@ class TestPublicLogin:
             }
         }  # fmt: skip
 
-    def test_a_controller_that_is_the_login_machine_is_the_entrance(self) -> None:
+    def test_a_controller_that_is_the_login_machine_is_the_jump_host(self) -> None:
         alone = {**PUBLIC, "login": {"on": "controller", "public": True}}
         _, connections, rows = recorded(config(**alone))
         assert list(connections) == ["on-small-controller"]
@@ -162,7 +162,7 @@ def test_the_program_logs_in_to_no_node() -> None:
     assert deploy(program).outputs == {"tried": True}
 
 
-def test_local_machines_have_the_connections_that_they_had() -> None:
+def test_local_machines_have_direct_connections() -> None:
     connection = record("dev", "made").recording.one("dev-controller-configure").inputs["connection"]
     assert sorted(connection) == ["dialErrorLimit", "host", "hostKey", "perDialTimeout", "port", "privateKey", "user"]
     assert (connection["host"], connection["port"], connection["dialErrorLimit"]) == ("10.77.0.2", 22, 10)
@@ -178,15 +178,15 @@ class TestWords:
             ("booting", "a firewall does not let 35.235.240.0/20 in at tcp:22"),
         ],
     )
-    def test_what_gcloud_says_becomes_what_to_do(self, mood: str, todo: str) -> None:
+    def test_errors_of_gcloud_become_messages_with_what_to_do(self, mood: str, todo: str) -> None:
         words = iap.explain(WORDS[mood], INSTANCE)
         assert todo in words
         assert "\n" not in words
         assert "(gcloud." not in words
 
-    def test_only_a_machine_that_boots_is_waited_for(self) -> None:
+    def test_only_a_booting_machine_is_retried(self) -> None:
         assert [mood for mood, words in WORDS.items() if iap.is_booting(words)] == ["booting"]
 
-    def test_what_nobody_foresaw_is_passed_on(self) -> None:
+    def test_an_unknown_error_is_shown_as_it_is(self) -> None:
         assert iap.explain("ERROR: (gcloud.x) A new one.\n", INSTANCE) == "gcloud opened no tunnel: A new one."
         assert iap.explain("", INSTANCE).endswith("it said nothing")

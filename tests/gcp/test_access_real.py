@@ -85,7 +85,7 @@ def board(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str
 
 
 class TestThroughALoginMachine:
-    def test_each_answers_for_itself(self, entered: Callable[..., Cluster]) -> None:
+    def test_each_machine_answers(self, entered: Callable[..., Cluster]) -> None:
         found = ask(entered(), "login-0", "controller")
         assert found == {"login-0": (0, "jump\n"), "controller": (0, "target\n")}
 
@@ -100,7 +100,7 @@ class TestThroughALoginMachine:
         assert found["controller"][1] == "jump host small-login-0: Host key verification failed."
         assert found["cpu-0"] == found["controller"]
 
-    def test_one_connection_serves_many_and_none_is_left(self, entered: Callable[..., Cluster]) -> None:
+    def test_commands_share_one_connection_which_is_closed(self, entered: Callable[..., Cluster]) -> None:
         cluster = entered()
         machine = cluster.targets["small-controller"]
         with remote.connect([machine], cluster.admin_key) as argv:
@@ -116,7 +116,7 @@ class TestThroughALoginMachine:
         assert firsts == ["target\n"] * 3
         assert list(Path("/tmp").glob(f"hpc-ssh-{os.getpid()}-*")) == []  # noqa: S108
 
-    def test_none_outlives_a_command_that_is_killed(self, entered: Callable[..., Cluster]) -> None:
+    def test_no_connection_outlives_a_killed_command(self, entered: Callable[..., Cluster]) -> None:
         cluster = entered()
         reading, writing = os.pipe()
         pid = os.fork()
@@ -134,14 +134,14 @@ class TestThroughALoginMachine:
         os.close(reading)
         wait_for(lambda: not masters(pid), "the end of the connection")
 
-    def test_a_machine_that_is_down_is_told_from_one_that_leads_to_it(self, entered: Callable[..., Cluster]) -> None:
+    def test_a_machine_that_is_down_is_distinguished_from_its_jump_host(self, entered: Callable[..., Cluster]) -> None:
         code, words = ask(entered(controller={"address": "127.85.0.9"}), "controller")["controller"]
         assert code == remote.UNREACHED
         assert words == "small-login-0 gets no connection to it at 127.85.0.9"
 
 
 class TestNodes:
-    def test_the_key_that_a_node_told_is_pinned(
+    def test_the_host_key_that_a_node_reported_is_pinned(
         self, entered: Callable[..., Cluster], board: Callable, servers: dict
     ) -> None:
         board({"small-cpu-0": servers["node"].host_key})
@@ -151,7 +151,9 @@ class TestNodes:
         assert code == remote.UNREACHED
         assert "Host key verification failed" in words
 
-    def test_one_that_told_none_is_not_entered(self, entered: Callable[..., Cluster], board: Callable) -> None:
+    def test_a_node_without_a_reported_host_key_is_refused(
+        self, entered: Callable[..., Cluster], board: Callable
+    ) -> None:
         board({})
         assert ask(entered(), "cpu-0")["cpu-0"] == (
             remote.UNREACHED,
@@ -169,13 +171,13 @@ class TestThroughGoogle:
         assert found == {"controller": (0, "target\n"), "cpu-0": (0, "node\n")}
         assert len(cloud.calls) == 2, "one for the controller itself, one for all that lie behind it"
 
-    def test_where_gcloud_opens_none_it_says_what_to_do(self, entered: Callable[..., Cluster], cloud: Cloud) -> None:
+    def test_a_failed_tunnel_is_reported_with_what_to_do(self, entered: Callable[..., Cluster], cloud: Cloud) -> None:
         cloud.tell(mood="booting", boots=9)
         code, words = ask(entered(proxied=True), "controller")["controller"]
         assert code == remote.UNREACHED
         assert iap.SOURCES in words
 
-    def test_without_gcloud_it_says_what_to_install(
+    def test_without_gcloud_the_message_names_it(
         self, entered: Callable[..., Cluster], cloud: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         cluster, alone = entered(proxied=True), tmp_path / "alone"

@@ -56,13 +56,13 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bake, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
 
 
-def test_every_moment_of_a_bake_is_tried(brief: FakeCompute) -> None:
+def test_the_number_of_requests_of_a_bake_is_known(brief: FakeCompute) -> None:
     make(brief)
     assert len(brief.calls) == REQUESTS
 
 
 class TestWhole:
-    def test_the_image_is_there_with_its_labels_and_the_builder_gone(self, fake: FakeCompute) -> None:
+    def test_the_image_has_its_labels_and_the_builder_is_deleted(self, fake: FakeCompute) -> None:
         made = BakeProvider().create(props(fake))
         outs = made.outs or {}
         assert made.id == outs["self_link"] == IMAGE
@@ -74,20 +74,20 @@ class TestWhole:
         assert {feature["type"] for feature in image["guestOsFeatures"]} == {"GVNIC", "UEFI_COMPATIBLE"}
         assert image["storageLocations"] == ["us-central1"]
 
-    def test_each_step_is_told_once(self, fake: FakeCompute) -> None:
+    def test_each_step_is_reported_once(self, fake: FakeCompute) -> None:
         fake.steps = [step for step in STEPS for _ in range(3)]
         said: list[str] = []
         make(fake, said.append)
         # Of the builder, then of the machine that boots the image.
         assert [line.partition(": ")[2] for line in said if ": step" in line] == [s for s in STEPS[1:-1] if s] * 2
 
-    def test_the_next_run_takes_the_image_and_changes_nothing(self, fake: FakeCompute) -> None:
+    def test_the_next_run_uses_the_image_and_changes_nothing(self, fake: FakeCompute) -> None:
         make(fake)
         before = len(fake.calls)
         make(fake)
         assert {call.method for call in fake.calls[before:]} == {"GET"}
 
-    def test_a_change_request_can_be_sent_again(self, fake: FakeCompute) -> None:
+    def test_change_requests_have_ids(self, fake: FakeCompute) -> None:
         make(fake)
         changes = [call for call in fake.calls if call.method != "GET"]
         assert len(changes) == 7
@@ -95,7 +95,7 @@ class TestWhole:
         once = [call for call in changes if not call.path.endswith("/setLabels")]
         assert len({call.query["requestId"] for call in once}) == len(once) == 6
 
-    def test_the_builder_has_no_way_in_and_an_end(self, fake: FakeCompute) -> None:
+    def test_the_builder_has_no_public_address_and_is_deleted_at_its_end(self, fake: FakeCompute) -> None:
         make(fake, minutes=120.0)
         builder = next(c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances"))
         assert builder["networkInterfaces"] == [
@@ -112,7 +112,7 @@ class TestWhole:
         labels = settled(fake).world.images[IMAGE]["labels"]
         assert labels == {**LABELS, "slurm": "25-05-9", "hpc-booted": "yes"}
 
-    def test_deleting_accepts_that_it_is_gone(self, fake: FakeCompute) -> None:
+    def test_deleting_a_missing_image_succeeds(self, fake: FakeCompute) -> None:
         make(fake)
         provider = BakeProvider()
         assert provider.read(IMAGE, props(fake)).id == IMAGE
@@ -165,7 +165,7 @@ FAILURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 class TestFailure:
     @pytest.mark.parametrize("name", FAILURES)
-    def test_it_is_told_in_words_and_nothing_is_left(self, fake: FakeCompute, name: str, pauses: None) -> None:
+    def test_a_failure_is_a_message_and_leaves_nothing(self, fake: FakeCompute, name: str, pauses: None) -> None:
         given, expected = FAILURES[name]
         fake.steps, fake.console = given.get("steps", STEPS), given.get("console", "")
         fake.faults = dict([given["fault"]]) if "fault" in given else {}
@@ -177,7 +177,7 @@ class TestFailure:
         no_machine_is_left(fake)
         assert fake.world.images == {}
 
-    def test_the_end_of_the_log_is_shown_and_no_more(self, fake: FakeCompute) -> None:
+    def test_a_failure_shows_the_end_of_the_log(self, fake: FakeCompute) -> None:
         fake.steps, fake.console = FAILED_STEP, CONSOLE
         with pytest.raises(GoogleCloudError) as raised:
             make(fake)
@@ -188,7 +188,7 @@ class TestFailure:
         assert "lctl: no such module" in told
 
     @pytest.mark.parametrize("kind", ["images.insert", "instances.delete"])
-    def test_what_google_does_not_finish_is_named_and_ends_by_itself(self, fake: FakeCompute, kind: str) -> None:
+    def test_an_endless_operation_is_named_and_the_builder_deletes_itself(self, fake: FakeCompute, kind: str) -> None:
         fake.faults = {kind: Fault(never=True)}
         with pytest.raises(
             GoogleCloudError, match=r"was not done in.*[\s\S]*perhaps left over: a3mega-0123456789ab-builder"
@@ -222,7 +222,7 @@ class TestFailure:
             (RefusalError(400, "invalid", "Machine type with name 'c2-standard-9' does not exist"), "does not exist"),
         ],
     )
-    def test_a_refusal_is_not_tried_again(self, fake: FakeCompute, refusal: RefusalError, expected: str) -> None:
+    def test_a_refusal_is_not_retried(self, fake: FakeCompute, refusal: RefusalError, expected: str) -> None:
         def refuse(_number: int, call: Call) -> None:
             if call.method == "POST":
                 raise refusal
@@ -234,7 +234,7 @@ class TestFailure:
         assert len([call for call in fake.calls if call.method == "POST"]) == 1
 
     @pytest.mark.parametrize("kind", ["machine", "image"])
-    def test_what_is_not_ours_is_left_alone(self, fake: FakeCompute, kind: str) -> None:
+    def test_resources_of_others_are_left_alone(self, fake: FakeCompute, kind: str) -> None:
         make(fake, digest="ffffffffffff") if kind == "image" else make_and_be_killed(fake, 4)
         for machine in fake.world.machines.values():
             machine.resource["labels"] = {}
@@ -251,7 +251,7 @@ class TestTrouble:
             max_size=80,
         )
     )
-    def test_what_passes_is_tried_again(self, troubles: list[str]) -> None:
+    def test_transient_errors_are_retried(self, troubles: list[str]) -> None:
         with shortened(FakeCompute()) as fake:
             row: dict[str, int] = {"in a row": 0}
 
@@ -275,9 +275,7 @@ class TestTrouble:
             assert fake.world.machines == {}
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
-    def test_an_outage_leaves_nothing_for_long_and_the_next_run_makes_it_good(
-        self, brief: FakeCompute, number: int
-    ) -> None:
+    def test_after_an_outage_the_next_run_completes_the_image(self, brief: FakeCompute, number: int) -> None:
         def out(now: int, _call: Call) -> None:
             if now >= number:
                 raise RefusalError(500, "backendError", "Internal error")
@@ -307,7 +305,7 @@ class TestTrouble:
 class TestTrial:
     """The finished image is booted once before a machine of the cluster boots it."""
 
-    def test_the_machine_is_small_of_that_image_and_ends_by_itself(self, fake: FakeCompute) -> None:
+    def test_the_trial_machine_is_small_and_deletes_itself(self, fake: FakeCompute) -> None:
         make(fake)
         _, trial = [c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances")]
         assert trial["name"] == "a3mega-0123456789ab-trial"
@@ -318,7 +316,7 @@ class TestTrial:
         assert {"key": "startup-script", "value": "#!/bin/bash\necho try\n"} in trial["metadata"]["items"]
         assert 0 < int(trial["scheduling"]["maxRunDuration"]["seconds"]) <= 35 * 60
 
-    def test_an_image_that_does_not_boot_well_is_not_kept(self, fake: FakeCompute) -> None:
+    def test_an_image_whose_trial_fails_is_deleted(self, fake: FakeCompute) -> None:
         fake.trial_steps, fake.console = (None, "step 1 of 2: smoke", "failed: boot"), "hpc: wrong: ssh.service\n"
         with pytest.raises(GoogleCloudError) as raised:
             make(fake)
@@ -328,15 +326,13 @@ class TestTrial:
         no_machine_is_left(fake)
         assert fake.world.images == {}
 
-    def test_one_that_never_says_anything_is_not_kept(self, fake: FakeCompute, pauses: None) -> None:
+    def test_an_image_whose_trial_never_reports_is_deleted(self, fake: FakeCompute, pauses: None) -> None:
         fake.trial_steps = (None,)
         with pytest.raises(GoogleCloudError, match=r"trial boot of .* was not done within 0\.05 minutes"):
             make(fake, minutes=0.05, pace={**PATIENT, "poll": 0.1})
         assert fake.world.images == {}
 
-    def test_where_no_machine_can_be_had_for_it_the_image_stays_and_the_next_run_tries_it(
-        self, fake: FakeCompute
-    ) -> None:
+    def test_without_capacity_for_the_trial_the_image_stays_for_the_next_run(self, fake: FakeCompute) -> None:
         def full(_number: int, call: Call) -> None:
             if call.method == "POST" and str(call.body.get("name", "")).endswith("-trial"):
                 raise RefusalError(403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0")
@@ -375,16 +371,14 @@ class TestInterrupted:
         assert {image["status"] for image in brief.world.images.values()} <= {"READY"}
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
-    def test_a_kill_leaves_nothing_for_long_and_the_next_run_makes_it_good(
-        self, brief: FakeCompute, number: int
-    ) -> None:
+    def test_after_a_kill_the_next_run_completes_the_image(self, brief: FakeCompute, number: int) -> None:
         assert make_and_be_killed(brief, number)
         what_is_left_ends_by_itself(brief)
         make(brief)
         the_image_is_whole(brief)
         no_machine_is_left(brief)
 
-    def test_kills_one_after_another_do_too(self, fake: FakeCompute) -> None:
+    def test_after_several_kills_the_next_run_completes_the_image(self, fake: FakeCompute) -> None:
         fake.requests_each = 5
         for number in range(3, 60, 3):
             if not make_and_be_killed(fake, number):
@@ -393,7 +387,7 @@ class TestInterrupted:
         the_image_is_whole(fake)
         no_machine_is_left(fake)
 
-    def test_a_builder_that_still_installs_is_gone_on_with(self, fake: FakeCompute) -> None:
+    def test_a_builder_that_still_installs_is_continued(self, fake: FakeCompute) -> None:
         fake.steps = (*STEPS[:2],)
         assert make_and_be_killed(fake, 12)
         fake.world.machines[BUILDER].reports = ["done"]
@@ -402,7 +396,7 @@ class TestInterrupted:
         assert any("continuing with the builder" in line for line in said)
         assert builders(fake) == ["c2-standard-8"]
 
-    def test_a_builder_for_something_else_is_not(self, fake: FakeCompute) -> None:
+    def test_a_builder_with_other_inputs_is_replaced(self, fake: FakeCompute) -> None:
         fake.steps = STEPS[:2]
         assert make_and_be_killed(fake, 12)
         fake.steps = STEPS
@@ -430,7 +424,7 @@ class TestDestroyed:
         LeftoversProvider().delete("", {**self.GIVEN, "endpoint": brief.endpoint})
         assert brief.world.machines == brief.world.images == {}
 
-    def test_what_only_looks_like_it_is_left_alone(self, fake: FakeCompute) -> None:
+    def test_similar_resources_are_left_alone(self, fake: FakeCompute) -> None:
         make(fake)
         (image,) = fake.world.images.values()
         others = {
@@ -445,7 +439,7 @@ class TestDestroyed:
         assert set(fake.world.images) == set(others)
         assert len(fake.world.machines) == 1
 
-    def test_another_zone_leaves_no_builder_in_the_old_one_and_the_image_as_it_is(self, fake: FakeCompute) -> None:
+    def test_another_zone_deletes_builders_in_the_old_one_and_keeps_the_image(self, fake: FakeCompute) -> None:
         assert make_and_be_killed(fake, 22)
         given = {**self.GIVEN, "endpoint": fake.endpoint}
         other = {**given, "zone": "us-central1-b"}

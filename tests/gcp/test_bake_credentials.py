@@ -22,7 +22,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class TestWho:
-    def test_nobody_is_told_how_to_log_in(self) -> None:
+    def test_without_credentials_the_message_says_how_to_log_in(self) -> None:
         with pytest.raises(
             GoogleCloudError, match=r"no credentials for Google Cloud.*\n.*gcloud auth application-default login"
         ):
@@ -39,26 +39,26 @@ class TestWho:
             assert getattr(credentials(""), "refresh_token") == "token"  # noqa: B009 - only these credentials have it
 
     @pytest.mark.parametrize("given", ["nonsense", "{", "[]", "{}", '{"type": "authorized_user"}'])
-    def test_a_key_that_is_none_is_named(self, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    def test_an_invalid_key_is_an_error(self, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
         monkeypatch.setenv("GOOGLE_CREDENTIALS", given)
         with pytest.raises(GoogleCloudError, match="application-default login"):
             credentials("")
 
-    def test_the_users_own(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_application_default_credentials(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "application_default_credentials.json").write_text(json.dumps(USER))
         assert getattr(credentials(""), "refresh_token") == "token"  # noqa: B009 - only these credentials have it
 
 
 class TestWhere:
-    def test_a_server_on_this_machine_gets_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_local_endpoint_gets_no_credentials(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "a-token")
         found = credentials("http://127.0.0.1:8080")
         assert isinstance(found, google.auth.credentials.AnonymousCredentials)
 
     @pytest.mark.parametrize("endpoint", ["http://compute.example.com", "http://192.0.2.1:80", "ftp://127.0.0.1", "x"])
-    def test_none_travel_in_the_clear(self, endpoint: str) -> None:
+    def test_credentials_are_not_sent_unencrypted(self, endpoint: str) -> None:
         with pytest.raises(GoogleCloudError, match="unencrypted"):
             host(endpoint)
 
-    def test_an_endpoint_as_the_provider_takes_it(self) -> None:
+    def test_an_endpoint_is_reduced_to_scheme_and_host(self) -> None:
         assert host("https://compute.example.com/compute/v1/") == "https://compute.example.com"

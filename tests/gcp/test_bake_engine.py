@@ -58,11 +58,11 @@ def changing(fake: FakeCompute) -> list[str]:
 
 
 class TestLife:
-    def test_a_preview_asks_nobody(self, fake: FakeCompute, run: Run) -> None:
+    def test_a_preview_makes_no_request(self, fake: FakeCompute, run: Run) -> None:
         run("preview")
         assert fake.calls == []
 
-    def test_up_makes_it_and_another_up_asks_nobody(self, fake: FakeCompute, run: Run) -> None:
+    def test_up_bakes_and_the_next_up_makes_no_request(self, fake: FakeCompute, run: Run) -> None:
         told = [event.message for event in run("up") if isinstance(event, events.Log)]
         assert "a3mega-0123456789ab: step 1 of 2: packages" in told
         the_image_is_whole(fake)
@@ -72,9 +72,7 @@ class TestLife:
         run("up", minutes=30.0, machine_type="e2-standard-8", script="#!/bin/bash\n# said otherwise\n")
         assert fake.calls == []
 
-    def test_a_newer_program_alone_changes_nothing_and_destroy_knows_the_image(
-        self, fake: FakeCompute, run: Run
-    ) -> None:
+    def test_a_newer_program_alone_changes_nothing(self, fake: FakeCompute, run: Run) -> None:
         run("up")
         fake.calls.clear()
         newer = {"digest": "ba9876543210", "image": "a3mega-ba9876543210", "script": "#!/bin/bash\ntrue\n"}
@@ -87,14 +85,14 @@ class TestLife:
         run("destroy")
         assert fake.world.images == fake.world.machines == {}
 
-    def test_another_content_is_there_before_the_old_one_goes(self, fake: FakeCompute, run: Run) -> None:
+    def test_the_new_image_is_created_before_the_old_one_is_deleted(self, fake: FakeCompute, run: Run) -> None:
         run("up")
         fake.calls.clear()
         run("up", digest="ba9876543210", image="a3mega-ba9876543210", content={"recipe": "2027-03"})
         assert set(fake.world.images) == {OTHER}
         assert changing(fake)[-1] == f"DELETE {IMAGE.rpartition('/')[2]}"
 
-    def test_a_forced_replacement_takes_the_image_over_and_nobody_deletes_it(self, fake: FakeCompute, run: Run) -> None:
+    def test_a_forced_replacement_keeps_the_image(self, fake: FakeCompute, run: Run) -> None:
         run("up")
         fake.calls.clear()
         run("up", replace=("**BakedImage**",))
@@ -109,14 +107,14 @@ class TestLife:
         run("up", labels={"hpc-cluster": "a3mega", "slurm": "25-05-9"})
         assert changing(fake) == ["POST setLabels"]
 
-    def test_one_that_somebody_deleted_is_made_again_after_a_refresh(self, fake: FakeCompute, run: Run) -> None:
+    def test_a_deleted_image_is_recreated_after_a_refresh(self, fake: FakeCompute, run: Run) -> None:
         run("up")
         fake.world.images.clear()
         run("refresh")
         run("up")
         the_image_is_whole(fake)
 
-    def test_a_failure_is_told_in_words_and_the_next_up_goes_on(self, fake: FakeCompute, run: Run) -> None:
+    def test_after_a_failure_the_next_up_completes_the_image(self, fake: FakeCompute, run: Run) -> None:
         fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
         (failed,) = [e for e in run("up", ok=False) if isinstance(e, events.StepFailed)]
         assert failed.message.startswith("could not make the builder a3mega-0123456789ab-builder:\n")
@@ -163,15 +161,13 @@ class TestUnderTheCli:
         inputs.update({**props(fake), "__provider": serialize_provider(BakeProvider())})
         return host.Create(provider_pb2.CreateRequest(urn="urn:pulumi:a::b::c::d", properties=inputs))
 
-    def test_it_bakes(self, fake: FakeCompute, host: provider_pb2_grpc.ResourceProviderStub) -> None:
+    def test_the_cli_bakes(self, fake: FakeCompute, host: provider_pb2_grpc.ResourceProviderStub) -> None:
         made = self.create(host, fake)
         assert made.id == made.properties["self_link"] == IMAGE
         the_image_is_whole(fake)
         no_machine_is_left(fake)
 
-    def test_a_failure_comes_without_a_traceback(
-        self, fake: FakeCompute, host: provider_pb2_grpc.ResourceProviderStub
-    ) -> None:
+    def test_a_failure_has_no_traceback(self, fake: FakeCompute, host: provider_pb2_grpc.ResourceProviderStub) -> None:
         fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
         with pytest.raises(grpc.RpcError) as raised:
             self.create(host, fake)

@@ -61,7 +61,7 @@ def node() -> MachineSpec:
     return next(spec for spec in machines(config()) if spec.roles == ("node",))
 
 
-def test_a_node_is_told_how_it_joins(node):
+def test_metadata_of_a_node_has_what_it_needs_to_join(node):
     boot = json.loads(told(node)["hpc-boot"])
     assert boot["secrets"] == {"/etc/hpc/munge.key": VERSION}
     assert boot["setup"] == {"url": "gs://b/setup.json", "sha256": "ab" * 32}
@@ -73,7 +73,7 @@ def test_a_node_is_told_how_it_joins(node):
     assert keys["content"].endswith("ssh-ed25519 controllers-own\n")
 
 
-def test_machines_that_are_set_up_over_ssh_are_told_to_let_the_operator_in():
+def test_metadata_of_other_machines_has_the_admin_key_only():
     for spec in machines(config())[:2]:
         boot = json.loads(told(spec, install=True)["hpc-boot"])
         assert (boot["setup"], boot["node"]) == (None, None)
@@ -81,18 +81,18 @@ def test_machines_that_are_set_up_over_ssh_are_told_to_let_the_operator_in():
         assert boot["files"]["/root/.ssh/authorized_keys"]["content"].count("\n") == 1
 
 
-def test_nothing_secret_is_told(node):
+def test_metadata_has_no_secrets(node):
     for spec in (*machines(config())[:2], node):
         text = json.dumps(told(spec))
         assert not [secret for secret in FAKE_SECRETS if secret in text]
 
 
-def test_one_nodeset_is_told_one_thing(node):
+def test_nodes_of_a_nodeset_have_the_same_metadata(node):
     other = next(spec for spec in machines(config()) if spec.roles == ("node",) and spec != node)
     assert told(node) == told(other)
 
 
-def test_users_are_the_stacks_and_not_the_projects(node):
+def test_os_login_and_project_keys_are_off(node):
     found = told(node)
     assert (found["enable-oslogin"], found["block-project-ssh-keys"]) == ("FALSE", "TRUE")
     assert FIXED.items() <= found.items()
@@ -100,7 +100,7 @@ def test_users_are_the_stacks_and_not_the_projects(node):
 
 
 class TestArchive:
-    def test_is_the_set_up_as_the_start_up_script_takes_it(self):
+    def test_the_archive_has_the_files_of_the_set_up(self):
         content, sha256 = archive()
         assert {name: "\n".join(lines) + "\n" for name, lines in json.loads(content).items()} == payload.setup_files()
         assert len(sha256) == 64

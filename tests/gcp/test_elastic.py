@@ -108,7 +108,7 @@ class TestSweep:
         assert len(asked) == 12
         assert all(number > asked[-1] for number in polled), "all are asked for before the first is waited for"
 
-    def test_what_waits_in_the_queue_goes_with_it_and_other_groups_stay(self, fake: FakeElastic, loop: ComputeEngine):
+    def test_queued_requests_are_deleted_and_groups_of_others_stay(self, fake: FakeElastic, loop: ComputeEngine):
         flex(fake, loop, "a3-gpu-0", "a3-gpu-1")
         fake.queue_seconds = 1e9
         flex(fake, loop, "a3-gpu-2", "a3-gpu-3")
@@ -118,7 +118,7 @@ class TestSweep:
         assert there(fake) == []
         assert [path.rpartition("/")[2] for path in fake.groups] == ["a3-cpu-flex-cpu0"]
 
-    def test_one_that_is_another_by_now_stays(self, fake: FakeElastic, loop: ComputeEngine):
+    def test_an_instance_that_changed_its_labels_stays(self, fake: FakeElastic, loop: ComputeEngine):
         create(loop, "a3-gpu-0")
 
         def taken(_number: int, call: Call) -> None:
@@ -129,7 +129,7 @@ class TestSweep:
         delete(fake)
         assert there(fake) == ["a3-gpu-0"]
 
-    def test_those_that_come_meanwhile_are_deleted_too(self, fake: FakeElastic, loop: ComputeEngine):
+    def test_instances_created_meanwhile_are_deleted(self, fake: FakeElastic, loop: ComputeEngine):
         create(loop, "a3-gpu-0")
         late = dict(fake.world.machines[f"{FOLDER}/a3-gpu-0"].resource, name="a3-gpu-1")
 
@@ -142,7 +142,7 @@ class TestSweep:
         delete(fake)
         assert there(fake) == []
 
-    def test_what_the_loop_deletes_at_that_time_is_waited_for(self, fake: FakeElastic, loop: ComputeEngine):
+    def test_deletions_by_the_loop_are_waited_for(self, fake: FakeElastic, loop: ComputeEngine):
         create(loop, "a3-gpu-0", "a3-gpu-1")
         fake.requests_each = 4
         loop.delete("a3-gpu-0", request="d")
@@ -151,7 +151,7 @@ class TestSweep:
 
     @settings(max_examples=30, deadline=None)
     @given(instances=WORLDS, broken=st.sets(st.integers(1, 12)))
-    def test_of_any_instances_exactly_those_with_all_labels_go(
+    def test_exactly_the_instances_with_all_labels_are_deleted(
         self, instances: dict[str, tuple[dict[str, str], str]], broken: set[int]
     ):
         def unwell(number: int, _call: Call) -> None:
@@ -166,11 +166,11 @@ class TestSweep:
             delete(fake)
             assert there(fake) == sorted(name for name, (labels, _) in instances.items() if labels != OURS)
 
-    def test_without_instances_nothing_is_done(self, fake: FakeElastic):
+    def test_without_instances_nothing_is_changed(self, fake: FakeElastic):
         delete(fake)
         assert {call.method for call in fake.calls} == {"GET"}
 
-    def test_a_protected_one_is_named_with_the_command_that_frees_it(self, fake: FakeElastic, loop: ComputeEngine):
+    def test_a_protected_instance_is_an_error_with_the_command(self, fake: FakeElastic, loop: ComputeEngine):
         create(loop, "a3-gpu-0")
 
         def refuse(_number: int, call: Call) -> None:
@@ -183,9 +183,7 @@ class TestSweep:
         ):
             delete(fake)
 
-    def test_one_that_is_created_again_and_again_is_an_error_that_names_what_creates_it(
-        self, fake: FakeElastic, loop: ComputeEngine
-    ):
+    def test_instances_that_are_created_again_are_an_error(self, fake: FakeElastic, loop: ComputeEngine):
         create(loop, "a3-gpu-0")
         fake.faults = {"instances.delete": Fault(errors=[])}
         machine = fake.world.machines[f"{FOLDER}/a3-gpu-0"]
@@ -241,14 +239,14 @@ local.Command("controller", delete="echo controller >> order", opts=pulumi.Resou
 
         return once
 
-    def test_only_its_deletion_asks_google(self, fake: FakeElastic, run: Callable[..., list[events.Event]]):
+    def test_only_the_deletion_makes_requests(self, fake: FakeElastic, run: Callable[..., list[events.Event]]):
         run("preview", "gpu")
         run("up", "gpu")
         run("refresh", "gpu")
         run("up", "gpu")
         assert fake.calls == []
 
-    def test_destroy_deletes_between_the_controller_and_what_instances_are_made_of(
+    def test_destroy_deletes_instances_after_the_controller_and_before_templates(
         self, fake: FakeElastic, loop: ComputeEngine, run: Callable[..., list[events.Event]], tmp_path: Path
     ):
         run("up", "gpu", "cpu")
@@ -268,7 +266,7 @@ local.Command("controller", delete="echo controller >> order", opts=pulumi.Resou
         assert all(f"{name.split('-')[1]}-template" not in before for name, before in seen.items())
         assert len(seen) == 3
 
-    def test_a_nodeset_that_leaves_takes_its_instances_and_no_others(
+    def test_a_removed_nodeset_deletes_its_instances_only(
         self, fake: FakeElastic, loop: ComputeEngine, run: Callable[..., list[events.Event]]
     ):
         run("up", "gpu", "cpu")
@@ -277,7 +275,7 @@ local.Command("controller", delete="echo controller >> order", opts=pulumi.Resou
         run("up", "gpu")
         assert there(fake) == ["a3-gpu-0"]
 
-    def test_a_failure_keeps_what_instances_are_made_of(
+    def test_a_failure_keeps_the_templates(
         self, fake: FakeElastic, loop: ComputeEngine, run: Callable[..., list[events.Event]], tmp_path: Path
     ):
         run("up", "gpu")
@@ -316,7 +314,7 @@ METHODS = {
 """Methods by how they are called (compute.v1 discovery document, revision 20261106)."""
 
 
-def test_the_controllers_role_has_what_its_calls_take_and_no_more(fake: FakeElastic, loop: ComputeEngine):
+def test_the_controllers_role_has_exactly_the_permissions_of_its_calls(fake: FakeElastic, loop: ComputeEngine):
     """Every method of the loop's client is called; a call that is in no row of the table would be refused by Google."""
     fake.capacity["gpu-spot"] = 1
     create(loop, "a3-gpu-0")

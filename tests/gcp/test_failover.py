@@ -65,7 +65,7 @@ MEMORY = st.builds(
 
 class TestDecision:
     @given(seen=OBSERVATION, memory=MEMORY, mode=st.sampled_from(["act", "advise"]))
-    def test_a_move_takes_all_of_its_conditions(self, seen: Observation, memory: Memory, mode: str):
+    def test_a_move_requires_all_conditions(self, seen: Observation, memory: Memory, mode: str):
         """Whatever is seen and remembered: what never is moved is listed here, apart from the table's order."""
         found = case(seen, memory, mode)
         if decide(found)[0] != MOVE:
@@ -112,7 +112,7 @@ class TestDecision:
     def test_each_rule(self, found: Case, action: str):
         assert decide(found)[0] == action
 
-    def test_an_instance_is_known_once_it_has_answered(self):
+    def test_an_instance_is_remembered_once_it_has_answered(self):
         memory = Memory()
         remember(memory, replace(GONE, status="RUNNING"), 1.0)
         assert (memory.known, memory.misses, memory.silent_since) == ("", 1, 1.0)
@@ -191,7 +191,7 @@ class TestStatus:
         host.watch.serve()
         return collect._failover(f"http://127.0.0.1:{port}/")
 
-    def test_the_controller_reads_what_it_saw_and_did(self, host: Host):
+    def test_the_controller_reads_status_and_journal(self, host: Host):
         host.settings["address"] = "127.0.0.1"
         host.die()
         host.passes(8)
@@ -202,11 +202,11 @@ class TestStatus:
         assert found["said"] == "nothing: the controller answers"
         assert found["journal"][0].endswith(f"the controller is in {B}")
 
-    def test_nobody_else_does(self, host: Host):
+    def test_the_status_is_refused_to_other_addresses(self, host: Host):
         host.passes()
         assert self.asked(host) == {"why": "HTTP Error 403: Forbidden"}
 
-    def test_one_that_never_saw_the_controller_is_not_armed(self, host: Host):
+    def test_a_watch_is_not_armed_before_the_controller_answered(self, host: Host):
         assert not host.watch.status()["armed"]
         host.passes()
         assert host.watch.status()["armed"]
@@ -215,7 +215,7 @@ class TestStatus:
 
 
 class TestMove:
-    def test_it_is_in_the_other_zone_on_the_same_disks_once(self, host: Host, fake: FakeController):
+    def test_a_controller_that_ended_is_moved_once_with_its_disks(self, host: Host, fake: FakeController):
         host.die()
         actions = host.passes(8)
         assert actions.count(MOVE) == 1
@@ -224,7 +224,7 @@ class TestMove:
         assert {path.split("/")[3] for path in fake.holders.values()} == {B}
         assert host.watch.memory.move is None
 
-    def test_what_it_calls_is_what_its_role_allows(self, host: Host, fake: FakeController):
+    def test_calls_of_the_watch_are_those_of_its_role(self, host: Host, fake: FakeController):
         begin = len(fake.calls)
         host.die()
         host.passes(8)
@@ -241,7 +241,7 @@ class TestMove:
             called.add(verbs[call.method, rest.partition("/")[0] + ("/" if "/" in rest else "")])
         assert called == set(FAILOVER)
 
-    def test_nothing_happens_while_it_answers_or_was_stopped_or_deleted_by_somebody(
+    def test_a_controller_that_answers_or_was_stopped_or_deleted_by_a_user_is_not_moved(
         self, host: Host, fake: FakeController
     ):
         host.passes(50)
@@ -256,12 +256,12 @@ class TestMove:
         assert set(host.passes(50)) == {"nothing"}
         assert there(fake) == {}
 
-    def test_one_that_hangs_is_moved_later_than_one_that_ended(self, host: Host):
+    def test_a_controller_that_hangs_is_moved_after_a_longer_time(self, host: Host):
         host.die("RUNNING")
         waits = host.passes(60).index(MOVE)
         assert waits * 30.0 >= PACE.hang
 
-    def test_disks_are_taken_from_one_that_can_not_be_deleted(self, host: Host, fake: FakeController):
+    def test_disks_are_attached_by_force_if_the_old_instance_stays(self, host: Host, fake: FakeController):
         fake.faults["instances.delete"] = Fault(never=True)
         host.die()
         host.passes(8)
@@ -274,7 +274,7 @@ class TestMove:
         host.passes(3)
         assert there(fake) == {B: "RUNNING"}
 
-    def test_a_zone_that_does_not_answer_is_left_after_a_while(self, host: Host, fake: FakeController):
+    def test_a_controller_in_a_zone_that_does_not_answer_is_moved(self, host: Host, fake: FakeController):
         host.die("RUNNING")
         fake.dead.add(A)
         host.passes(30)
@@ -283,13 +283,13 @@ class TestMove:
         host.passes(3)
         assert there(fake) == {B: "RUNNING"}
 
-    def test_where_the_other_zone_is_full_it_comes_back_in_its_own(self, host: Host, fake: FakeController):
+    def test_without_capacity_in_the_other_zone_it_is_created_in_the_old_one(self, host: Host, fake: FakeController):
         fake.full.add(B)
         host.die()
         host.passes(8)
         assert there(fake) == {A: "RUNNING"}
 
-    def test_a_second_death_is_reported_until_an_hour_has_passed(self, host: Host, fake: FakeController):
+    def test_a_second_move_waits_for_an_hour(self, host: Host, fake: FakeController):
         host.die()
         host.passes(8)
         host.up = True
@@ -300,7 +300,7 @@ class TestMove:
         assert there(fake) == {A: "RUNNING"}
 
     @pytest.mark.parametrize("number", range(1, 14))
-    def test_killed_at_any_request_it_goes_on(self, host: Host, fake: FakeController, number: int):
+    def test_a_move_is_continued_after_a_kill_at_any_request(self, host: Host, fake: FakeController, number: int):
         host.die()
         begin = len(fake.calls)
 
@@ -327,7 +327,7 @@ class TestMove:
 
 
 class TestUp:
-    def test_after_a_move_a_refresh_finds_it_and_up_leaves_it_there(self, host: Host, fake: FakeController):
+    def test_up_leaves_a_moved_controller_in_its_zone(self, host: Host, fake: FakeController):
         provider = ControllerProvider()
         olds = {**props(fake), "zone": A, "boot_id": "1000"}
         host.die()
@@ -342,7 +342,7 @@ class TestUp:
         assert (updated["zone"], updated["boot_id"]) == (B, found.outs["boot_id"])
         assert there(fake) == {B: "RUNNING"}
 
-    def test_another_body_recreates_it_where_it_is_also_without_a_refresh(self, host: Host, fake: FakeController):
+    def test_another_body_recreates_the_controller_in_its_zone(self, host: Host, fake: FakeController):
         host.die()
         host.passes(8)
         body = BODY.replace("n2-standard-8", "n2-standard-16")
@@ -353,7 +353,7 @@ class TestUp:
         (one,) = fake.world.machines.values()
         assert one.resource["machineType"] == f"zones/{B}/machineTypes/n2-standard-16"
 
-    def test_one_that_is_gone_is_created_in_the_first_zone(self, host: Host, fake: FakeController):
+    def test_a_deleted_controller_is_created_in_the_first_zone(self, host: Host, fake: FakeController):
         host.die()
         host.passes(8)
         fake.world.machines.clear()
@@ -370,13 +370,13 @@ class TestUp:
         with pytest.raises(GoogleCloudError, match="another instance has its disks or its address"):
             ControllerProvider().create(props(fake))
 
-    def test_destroy_deletes_what_the_watch_made(self, host: Host, fake: FakeController):
+    def test_destroy_deletes_an_instance_that_the_watch_created(self, host: Host, fake: FakeController):
         host.die()
         host.passes(8)
         ControllerProvider().delete("id", {**props(fake), "zone": A, "boot_id": "1000"})
         assert there(fake) == {}
 
-    def test_two_at_once_are_for_a_person(self, host: Host, fake: FakeController):
+    def test_controllers_in_both_zones_are_an_error(self, host: Host, fake: FakeController):
         del host
         first = fake.world.machines[f"projects/p/zones/{A}/instances/a3-controller"]
         fake.world.machines[f"projects/p/zones/{B}/instances/a3-controller"] = first

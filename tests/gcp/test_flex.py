@@ -77,7 +77,7 @@ def fake(request: pytest.FixtureRequest) -> Iterator[FakeFlex]:
 
 
 class TestWaiting:
-    def test_google_is_asked_to_queue_and_the_wait_is_told(self, fake: FakeFlex):
+    def test_the_request_is_queued_and_the_wait_is_reported(self, fake: FakeFlex):
         said = make(fake)
         assert status(fake) == {NODE: "RUNNING"}
         (call,) = asked(fake)
@@ -89,7 +89,7 @@ class TestWaiting:
             "a3-gpu-0: there is capacity, and it starts",
         ]
 
-    def test_no_capacity_in_time_is_told_with_what_to_do(self, fake: FakeFlex):
+    def test_no_capacity_is_an_error_with_what_to_do(self, fake: FakeFlex):
         fake.capacity_after = 50
         with pytest.raises(GoogleCloudError, match=r"(?s)found no(ne| capacity).*run again.*another zone"):
             make(fake)
@@ -98,17 +98,17 @@ class TestWaiting:
         make(fake)
         assert status(fake) == {NODE: "RUNNING"}
 
-    def test_a_template_that_is_no_flex_start_is_refused_in_googles_words(self, fake: FakeFlex):
+    def test_a_template_without_flex_start_is_refused(self, fake: FakeFlex):
         with pytest.raises(GoogleCloudError, match="requestValidForDuration"):
             make(fake, template=TEMPLATE.replace("t-1", "plain"))
 
-    def test_a_quota_is_told_with_whose_it_is(self, fake: FakeFlex):
+    def test_a_quota_error_names_the_quota(self, fake: FakeFlex):
         fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
         with pytest.raises(GoogleCloudError, match=r"(?s)could not make a3-gpu-0.*C2_CPUS.*quota of preemptible GPUs"):
             make(fake)
         assert status(fake) == {}
 
-    def test_one_that_stops_before_it_runs_is_told(self, fake: FakeFlex):
+    def test_a_node_that_stops_before_it_runs_is_an_error(self, fake: FakeFlex):
         def stop(_number: int, _call: Any) -> None:
             for machine in fake.world.machines.values():
                 machine.resource["status"] = "TERMINATED"
@@ -117,7 +117,7 @@ class TestWaiting:
         with pytest.raises(GoogleCloudError, match=r"has stopped before it ran \(TERMINATED\)"):
             make(fake)
 
-    def test_what_has_the_name_and_is_something_else_is_left_alone(self, fake: FakeFlex):
+    def test_an_instance_of_others_with_the_name_is_left_alone(self, fake: FakeFlex):
         row = {"name": "a3-gpu-0", "labels": {"hpc-cluster": "a3"}, "status": "RUNNING", "metadata": {"items": []}}
         fake.world.machines[NODE] = Machine(row, [])
         with pytest.raises(GoogleCloudError, match=r"a machine called a3-gpu-0, which this stack did not ask for"):
@@ -133,7 +133,7 @@ class TestInterrupted:
         assert len(fake.calls) >= REQUESTS
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
-    def test_a_kill_loses_nothing_and_the_next_run_goes_on(self, fake: FakeFlex, number: int):
+    def test_after_a_kill_the_next_run_continues_with_the_same_instance(self, fake: FakeFlex, number: int):
         assert make_and_be_killed(fake, number)
         left = {path: machine.resource["id"] for path, machine in fake.world.machines.items()}
         make(fake)
@@ -144,18 +144,18 @@ class TestInterrupted:
         }, "the machine that was queued is the one that runs"
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
-    def test_a_stack_that_is_destroyed_instead_leaves_nothing(self, fake: FakeFlex, number: int):
+    def test_destroy_after_a_kill_leaves_nothing(self, fake: FakeFlex, number: int):
         assert make_and_be_killed(fake, number)
         given_up(fake)
         assert status(fake) == {}
 
-    def test_one_of_another_template_is_not_gone_on_with(self, fake: FakeFlex):
+    def test_an_instance_of_another_template_is_replaced(self, fake: FakeFlex):
         assert make_and_be_killed(fake, 3)
         make(fake, template=OTHER)
         assert [call.query["sourceInstanceTemplate"] for call in asked(fake)] == [TEMPLATE, OTHER]
         assert status(fake) == {NODE: "RUNNING"}
 
-    def test_another_set_up_is_told_to_one_that_was_queued_with_the_old(self, fake: FakeFlex):
+    def test_a_queued_instance_gets_new_metadata(self, fake: FakeFlex):
         assert make_and_be_killed(fake, 3)
         make(fake, metadata={"hpc-boot": "new"})
         told = {row["key"]: row["value"] for row in fake.world.machines[NODE].resource["metadata"]["items"]}
@@ -192,7 +192,7 @@ pulumi.export("address", nodes[0].address)
 
         return once
 
-    def test_its_life(self, fake: FakeFlex, run: Callable[..., list[events.Event]]):
+    def test_create_update_replace_refresh_and_destroy(self, fake: FakeFlex, run: Callable[..., list[events.Event]]):
         run("preview")
         assert fake.calls == []
         run("up")
@@ -218,12 +218,14 @@ pulumi.export("address", nodes[0].address)
         run("destroy")
         assert status(fake) == {}
 
-    def test_its_end_is_known_once_it_runs(self, fake: FakeFlex):
+    def test_the_end_of_a_running_node_is_an_output(self, fake: FakeFlex):
         found = FlexNodeProvider().create(props(fake))
         assert found.outs is not None
         assert found.outs["ends"] == datetime(2026, 11, 22, 17, tzinfo=timezone.utc).timestamp()
 
-    def test_all_are_asked_for_before_one_is_waited_for(self, fake: FakeFlex, run: Callable[..., list[events.Event]]):
+    def test_all_nodes_are_requested_before_the_first_wait(
+        self, fake: FakeFlex, run: Callable[..., list[events.Event]]
+    ):
         names = [f"a3-gpu-{index}" for index in range(6)]
         run("up", names=names)
         posts = [call.path.rpartition("/")[2] for call in fake.calls if call.method == "POST"]
@@ -247,7 +249,7 @@ pulumi.export("address", nodes[0].address)
         run("destroy")
         assert status(fake) == {}
 
-    def test_a_kill_while_they_are_asked_for_orphans_none(self, fake: FakeFlex):
+    def test_a_kill_during_the_requests_leaves_no_orphans(self, fake: FakeFlex):
         names = ["a3-gpu-0", "a3-gpu-1", "a3-gpu-2"]
         given = props(fake, names=names)
         assert created_and_killed(fake, FlexQueueProvider, given, 5)
@@ -258,14 +260,12 @@ pulumi.export("address", nodes[0].address)
             FlexRequestProvider().delete("", {**given, "name": name})
         assert status(fake) == {}
 
-    def test_one_that_has_ended_is_destroyed_without_a_word(
-        self, fake: FakeFlex, run: Callable[..., list[events.Event]]
-    ):
+    def test_destroying_an_ended_node_succeeds(self, fake: FakeFlex, run: Callable[..., list[events.Event]]):
         run("up")
         fake.world.machines.clear()
         run("destroy")
 
-    def test_one_without_capacity_is_named_and_alone_asked_for_again(
+    def test_only_the_node_without_capacity_is_requested_again(
         self, fake: FakeFlex, run: Callable[..., list[events.Event]]
     ):
         names = ["a3-gpu-0", "a3-gpu-1", "a3-gpu-2"]
@@ -284,14 +284,14 @@ pulumi.export("address", nodes[0].address)
         assert [call.body["name"] for call in asked(fake)] == ["a3-gpu-1"]
         assert len(status(fake)) == 3
 
-    def test_one_that_was_asked_for_in_another_way_is_recreated(self, fake: FakeFlex):
+    def test_a_node_with_other_capacity_is_replaced(self, fake: FakeFlex):
         olds = {"name": "a3-gpu-0", "zone": "us-central1-a", "project": "p", "sourceInstanceTemplate": TEMPLATE}
         found = FlexNodeProvider().diff("", olds, props(fake))
         assert found.changes
         assert "template" in (found.replaces or [])
         assert found.delete_before_replace
 
-    def test_the_request_changes_with_the_place_alone(self, fake: FakeFlex):
+    def test_only_another_place_replaces_the_request(self, fake: FakeFlex):
         old = props(fake)
         assert not FlexRequestProvider().diff("", old, {**old, "template": OTHER, "endpoint": "other"}).changes
         assert FlexRequestProvider().diff("", old, {**old, "zone": "us-central1-b"}).replaces == ["zone"]

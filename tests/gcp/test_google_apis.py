@@ -27,49 +27,49 @@ class TestMetadata:
     def test_an_attribute_is_read(self, google):
         assert metadata("attributes/hpc-boot") == "{}"
 
-    def test_a_server_that_is_overloaded_is_asked_again(self, google):
+    def test_an_overloaded_server_is_retried(self, google):
         google.overloaded = 2
         assert metadata("attributes/hpc-boot") == "{}"
         assert len(google.asked) == 3
 
-    def test_one_that_stays_so_is_told(self, google):
+    def test_a_server_that_stays_overloaded_is_an_error(self, google):
         google.overloaded = 99
         with pytest.raises(BootError, match="the metadata server answers 503, asked for instance/attributes/hpc-boot"):
             metadata("attributes/hpc-boot")
 
     @pytest.mark.parametrize("flavor", [None, "Another"])
-    def test_a_server_of_somebody_elses_is_not_believed(self, google, flavor):
+    def test_a_server_without_googles_header_is_refused(self, google, flavor):
         google.flavor = flavor
         with pytest.raises(BootError, match="not the metadata server"):
             metadata("attributes/hpc-boot")
 
-    def test_what_is_not_there_is_no_failure_of_the_server(self, google):
+    def test_a_missing_attribute_is_a_key_error(self, google):
         with pytest.raises(KeyError):
             metadata("attributes/none")
 
-    def test_no_answer_at_all_is_told(self, google, monkeypatch):
+    def test_no_answer_is_an_error(self, google, monkeypatch):
         monkeypatch.setattr(google_apis, "METADATA", "http://127.0.0.1:1/")
         with pytest.raises(BootError, match="does not answer"):
             metadata("attributes/hpc-boot")
 
 
 class TestTell:
-    def test_it_can_be_read_from_outside(self, google):
+    def test_published_text_is_a_guest_attribute(self, google):
         publish("failed: " + "x" * 2000)
         assert google.guest["hpc/boot"] == "failed: " + "x" * 992
 
-    def test_nothing_depends_on_it(self, google, monkeypatch):
+    def test_a_failure_to_publish_is_ignored(self, google, monkeypatch):
         monkeypatch.setattr(google_apis, "METADATA", "http://127.0.0.1:1/")
         publish("done")
         assert google.guest == {}
 
 
 class TestSecret:
-    def test_is_its_text_with_one_line_end(self, google):
+    def test_a_secret_ends_with_one_line_end(self, google):
         google.secrets[VERSION] = b"key"
         assert Cloud({}).secret(VERSION) == b"key\n"
 
-    def test_one_token_serves_for_all(self, google):
+    def test_one_token_is_used_for_all_requests(self, google):
         cloud = Cloud({})
         cloud.secret(VERSION)
         cloud.secret(VERSION)
@@ -91,7 +91,7 @@ class TestSecret:
         with pytest.raises(BootError, match="is disabled or destroyed"):
             Cloud({}).secret(VERSION)
 
-    def test_a_machine_without_an_account_is_told_so(self, google):
+    def test_a_machine_without_a_service_account_is_an_error(self, google):
         google.account = None
         with pytest.raises(BootError, match="no service account"):
             Cloud({}).secret(VERSION)
@@ -110,10 +110,10 @@ class TestObject:
         "sha256": "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1",
     }
 
-    def test_is_what_its_hash_says(self, google):
+    def test_an_object_is_checked_by_its_hash(self, google):
         assert Cloud({}).fetch("the set-up", self.WANTED) == b"text"
 
-    def test_anything_else_is_refused(self, google):
+    def test_an_object_with_another_hash_is_refused(self, google):
         google.objects["b/setup/a b.json"] = b"other"
         with pytest.raises(BootError, match="is not what the stack put there, and is not used: its sha256 is d9298a10"):
             Cloud({}).fetch("the set-up", self.WANTED)

@@ -17,7 +17,7 @@ SHIELD = Path(__file__).parents[2] / "scripts/gcp/shield.sh"
 class TestText:
     """What metadata carries."""
 
-    def test_is_one_program_for_the_oldest_python_that_images_have(self):
+    def test_the_script_is_one_program_for_python_3_8(self):
         tree = ast.parse(startup_script(), feature_version=(3, 8))
         imported = {
             name.name if isinstance(node, ast.Import) else node.module
@@ -28,29 +28,29 @@ class TestText:
         assert not imported & {"google_apis", "system.google_api"}
         assert startup_script().startswith("#!/usr/bin/env python3\n")
 
-    def test_has_all_parts_in_it(self):
+    def test_the_script_contains_its_modules(self):
         defined: dict[str, object] = {"__name__": "not main"}
         exec(compile(startup_script(), "startup-script", "exec"), defined)  # noqa: S102
         assert defined["SHIELD"] == SHIELD.read_text()
         assert {"Cloud", "metadata", "main", "Machine"} <= set(defined)
 
-    def test_fits_into_metadata(self):
+    def test_the_script_fits_into_metadata(self):
         # 256 KB a value (cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations).
         assert len(startup_script()) < 64 << 10
 
-    def test_the_host_key_is_where_the_stack_puts_it(self):
+    def test_the_host_key_has_the_path_of_the_stack(self):
         assert str(start.HOST_KEY) == HOST_KEY
 
 
 class TestWrite:
-    def test_says_what_changed_once(self, tmp_path):
+    def test_a_file_is_written_once(self, tmp_path):
         machine = start.Machine()
         for _ in range(2):
             machine.write(tmp_path / "a" / "key", b"x", 0o600)
         assert machine.changed == [f"wrote {tmp_path}/a/key"]
         assert (tmp_path / "a" / "key").stat().st_mode & 0o777 == 0o600
 
-    def test_a_mode_that_is_not_right_is_made_so(self, tmp_path):
+    def test_a_wrong_mode_is_corrected(self, tmp_path):
         (tmp_path / "key").write_bytes(b"x")
         (tmp_path / "key").chmod(0o644)
         machine = start.Machine()
@@ -69,7 +69,7 @@ class TestPlace:
         monkeypatch.setattr(start, "PLACE", tmp_path / "place")
         return metadata
 
-    def test_is_kept_and_another_one_is_new_to_the_machine(self, told):
+    def test_a_changed_host_is_written(self, told):
         changed = []
         for place in ("/c/b/h", "/c/b/h", "/c/b2/h"):
             told["attributes/physical_host"] = place
@@ -79,7 +79,7 @@ class TestPlace:
             assert start.PLACE.read_text() == f"{place}\n"
         assert changed == [1, 0, 1]
 
-    def test_a_machine_without_one_has_nothing_to_report(self, told):
+    def test_a_machine_without_a_host_name_writes_an_empty_line_at_most(self, told):
         machine = start.Machine()
         start.write_place(machine)
         told.clear()
@@ -91,7 +91,7 @@ class TestPlace:
 
 
 class TestNames:
-    def test_none_is_kept_as_missing(self, tmp_path, monkeypatch):
+    def test_the_resolver_caches_no_missing_names(self, tmp_path, monkeypatch):
         called: list[tuple[str, ...]] = []
         monkeypatch.setattr(start, "RESOLVER", tmp_path / "resolvectl")
         monkeypatch.setattr(start, "RESOLVED", tmp_path / "resolved.conf.d" / "hpc.conf")
@@ -116,26 +116,26 @@ class TestSecrets:
         monkeypatch.setattr(Cloud, "secret", lambda _, version: asked.append(version) or f"{version}\n".encode())
         return asked
 
-    def test_who_is_to_mend_the_rest_gets_in_first(self, asked, tmp_path):
+    def test_the_host_key_and_sshd_come_first(self, asked, tmp_path):
         wanted = {str(tmp_path / "a-key"): "a/1", str(tmp_path / "host"): "host/1"}
         start.write_secrets(start.Machine(), Cloud({}), wanted)
         assert asked == ["host/1", "admitted", "a/1"]
 
-    def test_a_version_that_is_there_is_not_asked_for_again(self, asked, tmp_path):
+    def test_a_secret_is_fetched_once_for_each_version(self, asked, tmp_path):
         key = tmp_path / "key"
         for version in ("a/1", "a/1", "a/2"):
             start.write_secrets(start.Machine(), Cloud({}), {str(key): version})
         assert asked == ["a/1", "a/2"]
         assert key.read_text() == "a/2\n"
 
-    def test_one_that_somebody_changed_is(self, asked, tmp_path):
+    def test_a_changed_file_is_fetched_again(self, asked, tmp_path):
         key = tmp_path / "key"
         start.write_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
         key.write_text("other\n")
         start.write_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
         assert (asked, key.read_text()) == (["a/1", "a/1"], "a/1\n")
 
-    def test_the_record_holds_none(self, asked, tmp_path):
+    def test_the_record_contains_no_secret(self, asked, tmp_path):
         start.write_secrets(start.Machine(), Cloud({}), {str(tmp_path / "key"): "a/1"})
         record = tmp_path / "kept/secrets.json"
         assert json.loads(record.read_text())[str(tmp_path / "key")][0] == "a/1"
@@ -143,7 +143,7 @@ class TestSecrets:
 
 
 class TestTrying:
-    def test_goes_on_ever_more_slowly_and_says_it_once(self, tmp_path, monkeypatch, capsys):
+    def test_retries_slow_down_and_print_each_error_once(self, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(start, "KEPT", tmp_path)
         monkeypatch.setattr(start, "publish", lambda _: None)
         pauses: list[float] = []
@@ -164,7 +164,7 @@ class TestTrying:
         ]
         assert (tmp_path / "state").read_text() == "failed: no set-up\n"
 
-    def test_what_nobody_thought_of_is_tried_again_too(self, monkeypatch):
+    def test_unexpected_errors_are_retried(self, monkeypatch):
         def full(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device")
 
@@ -202,12 +202,12 @@ class TestShield:
         allowed = f"{{ 0, {apt} }}" if apt else "{ 0 }"
         assert f"ip daddr 169.254.169.254 tcp dport != 53 meta skuid != {allowed} reject" in told
 
-    def test_iptables_will_do(self, shield, tmp_path):
+    def test_iptables_is_used_without_nftables(self, shield, tmp_path):
         assert shield("iptables", "iptables-restore").returncode == 0
         assert "-A HPC-METADATA -m owner --uid-owner 0 -j RETURN" in (tmp_path / "told").read_text()
         assert "-C OUTPUT -d 169.254.169.254/32 -p tcp ! --dport 53" in (tmp_path / "called").read_text()
 
-    def test_a_machine_that_has_neither_says_it_loudly(self, shield):
+    def test_without_both_a_warning_is_printed(self, shield):
         done = shield()
         assert done.returncode == 1
         assert done.stderr.startswith("WARNING: every user of this machine can reach the metadata server")

@@ -64,7 +64,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
         ({}, None),
     ],
 )
-def test_only_what_ends_the_machine_drains_it(instance: dict[str, Any], reason: str | None) -> None:
+def test_reasons_to_drain(instance: dict[str, Any], reason: str | None) -> None:
     assert reason_of(instance) == reason
 
 
@@ -85,7 +85,7 @@ def test_a_window_has_a_start_and_a_length(upcoming: object, minutes: int | None
 
 
 class TestAct:
-    def test_a_machine_that_is_taken_back_gives_its_jobs_away_and_is_set_down(
+    def test_a_preempted_node_requeues_its_jobs_and_is_set_down(
         self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         slurm.jobs = "7|1|1|\n8|1|1|\n"
@@ -100,7 +100,7 @@ class TestAct:
             f"scontrol update NodeName={NODE} State=DOWN Reason={PREEMPTED}",
         ]
 
-    def test_a_job_that_can_not_be_requeued_has_the_time_that_is_left(
+    def test_a_job_that_can_not_be_requeued_runs_until_the_grace_time_ends(
         self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(host_events, "GRACE_SECONDS", 0.2)
@@ -110,9 +110,7 @@ class TestAct:
         assert time.monotonic() - began >= 0.2
         assert slurm.asked[-1].endswith(f"State=DOWN Reason={PREEMPTED}")
 
-    def test_a_shutdown_does_not_keep_it_from_being_set_down(
-        self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_shutdown_still_sets_the_node_down(self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
         def ends(_: float) -> None:
             raise host_events.StopError
 
@@ -137,13 +135,13 @@ class TestAct:
         HostEvents(NODE).act({"preempted": "FALSE", "maintenanceEvent": "NONE"})
         assert slurm.asked == [f"scontrol update NodeName={NODE} State=RESUME"]
 
-    def test_what_does_not_change_asks_slurmctld_nothing(self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_a_change_slurmctld_gets_no_request(self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
         events = HostEvents(NODE)
         events.act({"maintenanceEvent": host_events.STOPS})
         monkeypatch.setattr(host_events, "read_node_state", None)
         events.act({"maintenanceEvent": host_events.STOPS, "attributes": {"other": "1"}})
 
-    def test_a_refusal_is_tried_again(self, slurm: Slurm) -> None:
+    def test_a_refusal_by_slurmctld_is_retried(self, slurm: Slurm) -> None:
         events = HostEvents(NODE)
         slurm.refused = {f"scontrol update NodeName={NODE} State=DRAIN Reason={MAINTENANCE}"}
         with pytest.raises(SetupError):
@@ -170,9 +168,7 @@ class TestChanges:
         yield fake
         listener.close()
 
-    def test_each_is_seen_once_and_the_key_of_maintenance_is_read(
-        self, google: FakeGoogle, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_each_change_is_returned_once(self, google: FakeGoogle, monkeypatch: pytest.MonkeyPatch) -> None:
         first, etag = host_events.wait_for_change("0")
         assert (first["preempted"], first["maintenanceEvent"]) == ("FALSE", "NONE")
         assert any(path.endswith("/instance/maintenance-event") for path in google.asked)
@@ -185,13 +181,13 @@ class TestChanges:
         assert host_events.wait_for_change(later) == (first, etag)
 
     @pytest.mark.parametrize("change", [{"overloaded": 9}, {"flavor": None}])
-    def test_who_is_not_googles_server_is_not_believed(self, google: FakeGoogle, change: dict[str, Any]) -> None:
+    def test_answers_of_other_servers_are_refused(self, google: FakeGoogle, change: dict[str, Any]) -> None:
         for name, value in change.items():
             setattr(google, name, value)
         with pytest.raises(OSError, match="metadata server answers"):
             host_events.wait_for_change("0")
 
-    def test_no_answer_is_asked_for_again(self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_request_is_retried(self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
         answers: Iterator[Callable[[], tuple[dict[str, Any], str]]] = iter(
             [lambda: json.loads("no JSON"), lambda: ({"maintenanceEvent": host_events.STOPS}, "1")]
         )

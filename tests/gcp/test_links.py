@@ -9,7 +9,7 @@ from tests.gcp.test_access import PUBLIC, config
 USERS = [{"name": "alice", "uid": 2001, "account": "research"}]
 
 
-def test_without_a_public_address_every_way_goes_through_googles_proxy() -> None:
+def test_without_public_addresses_commands_use_identity_aware_proxy() -> None:
     commands = ssh_commands(config(users=USERS))
     assert list(commands) == ["small-controller", "small-login-0", "admin_key"]
     words = shlex.split(commands["small-login-0"])
@@ -19,7 +19,7 @@ def test_without_a_public_address_every_way_goes_through_googles_proxy() -> None
     assert shlex.split(commands["small-controller"])[-3:] == ["-i", "small.key", "root@small-controller"]
 
 
-def test_a_public_login_machine_is_the_way_to_the_rest() -> None:
+def test_a_public_login_machine_is_the_jump_host_in_commands() -> None:
     commands = ssh_commands(config(**PUBLIC), {"small-login-0": "198.51.100.1", "small-login-1": "198.51.100.2"})
     assert commands["small-login-1"] == "ssh USER@198.51.100.2"
     assert shlex.split(commands["small-controller"]) == [
@@ -29,12 +29,12 @@ def test_a_public_login_machine_is_the_way_to_the_rest() -> None:
     assert "PRIVATE KEY" not in "".join(commands.values())
 
 
-def test_a_controller_that_is_the_login_machine_takes_users() -> None:
+def test_the_command_for_a_controller_that_is_the_login_machine_names_a_user() -> None:
     commands = ssh_commands(config(login={"on": "controller"}))
     assert commands["small-controller"].endswith(" USER@small-controller")
 
 
-def test_pages_are_of_the_stacks_project_and_of_what_it_has() -> None:
+def test_console_links_are_of_the_stacks_project_and_resources() -> None:
     storage = {"lustre": {"kind": "managed"}, "buckets": [{"name": "my-data", "mount": "/gcs"}]}
     pages = console_links(config(storage=storage))
     parts = {what: urlsplit(url) for what, url in pages.items()}

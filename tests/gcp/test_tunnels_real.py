@@ -53,7 +53,7 @@ class TestTunnels:
         cloud.tell(ports={INSTANCE.name: servers["target"].at})
         return free_port()
 
-    def test_a_command_of_the_program_goes_through_and_is_not_run_again(
+    def test_a_remote_command_runs_through_the_tunnel_once(
         self, tmp_path: Path, folder: Path, servers: dict, cloud: Cloud, port: int
     ) -> None:
         project, log = tmp_path / "project", tmp_path / "log"
@@ -87,7 +87,7 @@ class TestTunnels:
         assert stack.up(events.append).summary == "nothing to do"
         assert log.read_text().split() == ["target"]
 
-    def test_it_is_opened_once_and_again_when_it_dies(
+    def test_a_tunnel_is_opened_once_and_reopened_when_gcloud_ends(
         self, cloud: Cloud, port: int, capfd: pytest.CaptureFixture[str]
     ) -> None:
         for _ in range(2):
@@ -97,7 +97,7 @@ class TestTunnels:
         wait_for(lambda: len(cloud.calls) == 2 and answers("127.0.0.1", port), "another tunnel")
         assert f"{INSTANCE.name}: the tunnel to it ended and is opened again" in capfd.readouterr().err
 
-    def test_a_machine_that_boots_is_waited_for(self, cloud: Cloud, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_booting_machine_is_retried(self, cloud: Cloud, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(access, "_PAUSE_SECONDS", 0.1)
         told = json.loads(cloud.file.read_text())
         cloud.tell(**{**told, "mood": "booting", "boots": 1})
@@ -109,19 +109,19 @@ class TestTunnels:
             access.keep_open(INSTANCE, free_port(), seconds=0.3)
 
     @pytest.mark.parametrize(("mood", "todo"), [("login", "gcloud auth login"), ("denied", iap.ROLE)])
-    def test_what_waiting_does_not_help_is_said_at_once(self, cloud: Cloud, port: int, mood: str, todo: str) -> None:
+    def test_permanent_errors_are_reported_at_once(self, cloud: Cloud, port: int, mood: str, todo: str) -> None:
         cloud.tell(mood=mood)
         with pytest.raises(pulumi.RunError, match=todo):
             access.keep_open(INSTANCE, port, seconds=300)
         assert len(cloud.calls) == 1
 
-    def test_a_port_that_another_program_has_is_refused(self, cloud: Cloud, port: int) -> None:
+    def test_a_port_in_use_is_refused(self, cloud: Cloud, port: int) -> None:
         with socket.create_server(("127.0.0.1", port)), pytest.raises(pulumi.RunError, match=f"port {port} .* in use"):
             access.keep_open(INSTANCE, port, seconds=300)
         assert cloud.calls == []
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-    def test_nothing_outlives_a_program_that_is_killed(self, cloud: Cloud, port: int, number: int) -> None:
+    def test_no_process_outlives_a_killed_program(self, cloud: Cloud, port: int, number: int) -> None:
         text = (
             "import sys, time; from cluster.platforms.gcp import iap; from components.gcp import access\n"
             f"access.keep_open(iap.{INSTANCE!r}, {port}, seconds=300); print('open', flush=True); time.sleep(600)\n"

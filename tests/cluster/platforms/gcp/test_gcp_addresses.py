@@ -34,7 +34,7 @@ def made(*, prefix: int = 20, logins: int = 1, oss: int = 3, mds: int = 1, nodes
 
 class TestAddresses:
     @given(prefix=PREFIXES, logins=FEW, oss=FEW, mds=FEW)
-    def test_nobody_shares_one_and_all_are_inside(self, prefix, logins, oss, mds):
+    def test_addresses_are_unique_and_inside_their_ranges(self, prefix, logins, oss, mds):
         found = made(prefix=prefix, logins=logins, oss=oss, mds=mds)
         if found is None:
             return
@@ -45,7 +45,7 @@ class TestAddresses:
         assert all(one in network and one not in kept for one in everybody)
 
     @given(prefix=PREFIXES, before=st.tuples(FEW, FEW, FEW), more=st.tuples(FEW, FEW, FEW))
-    def test_growing_moves_nobody(self, prefix, before, more):
+    def test_a_larger_cluster_changes_no_address(self, prefix, before, more):
         small = made(prefix=prefix, logins=before[0], oss=before[1], mds=before[2])
         large = made(
             prefix=prefix, logins=before[0] + more[0], oss=before[1] + more[1], mds=before[2] + more[2], nodes=9
@@ -54,7 +54,7 @@ class TestAddresses:
             assert {name: large.of[name] for name in small.of} == dict(small.of)
 
     @given(prefix=PREFIXES)
-    def test_those_that_come_as_they_like_meet_only_the_controller(self, prefix):
+    def test_only_the_controller_has_a_fixed_address_in_the_range_of_nodes(self, prefix):
         found = made(prefix=prefix, oss=1)
         assert found
         first, last = map(ipaddress.IPv4Address, found.dynamic.split(" - "))
@@ -62,17 +62,17 @@ class TestAddresses:
         assert among == set()
         assert int(last) - int(first) + 1 >= ipaddress.IPv4Network(system(prefix)).num_addresses // 2 - 3
 
-    def test_the_controller_has_the_first_that_google_leaves(self):
+    def test_the_controller_has_the_first_usable_address(self):
         found = made()
         assert found
         assert found.of["cloud-controller"] == "10.64.0.2"
 
-    def test_in_a_network_of_others_google_chooses(self):
+    def test_google_chooses_addresses_in_an_existing_network(self):
         config = google(network={"existing": {"network": "net", "subnetwork": "sub"}})
         assert plan(config).of == {}
         assert shortages(config) == []
 
-    def test_what_does_not_fit_is_said_with_both_figures(self):
+    def test_a_shortage_is_reported_with_both_figures(self):
         tight = unchecked(network={"cidr": "10.64.0.0/26"}, login={"count": 4}, nodesets={"cpu": {"count": 29}})
         assert shortages(tight) == ["4 login machines, for 3 addresses", "29 nodes, for 28 addresses"]
         assert all(have <= fits for have, fits in room(google()).values())
@@ -87,11 +87,11 @@ class TestRanges:
         assert not any(a.overlaps(b) for a, b in combinations(parts, 2))
         assert list(ipaddress.collapse_addresses(parts)) == [ipaddress.IPv4Network(f"10.0.0.0/{prefix}")]
 
-    def test_by_default_they_are_of_the_guides_size(self):
+    def test_default_gpu_networks_have_the_size_of_the_guide(self):
         found = plan(google(nodesets={"cpu": {}, "gpu": A3}))
         assert found.gpu == tuple(f"10.0.{16 * index}.0/20" for index in range(8))
 
-    def test_nodes_without_gpu_nics_need_none(self):
+    def test_without_gpu_nics_there_are_no_gpu_networks(self):
         t4 = {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}
         assert plan(google(nodesets={"gpu": t4})).gpu == ()
 
@@ -101,13 +101,13 @@ class TestRanges:
         assert plan(google(storage={"lustre": MANAGED})).managed == "10.128.0.0/21"
         assert plan(google(storage={"filestore": {"tier": "ZONAL"}})).managed == "10.128.0.0/21"
 
-    def test_half_of_the_range_is_enough_for_managed_lustre(self):
+    def test_half_of_the_services_range_is_enough_for_managed_lustre(self):
         found = plan(google(network={"services_cidr": "10.90.0.0/22"}, storage={"lustre": MANAGED}))
         assert found.managed == "10.90.0.0/23"
         with pytest.raises(ConfigError, match="services_cidr"):
             google(network={"services_cidr": "10.90.0.0/23"}, storage={"lustre": MANAGED})
 
-    def test_a_basic_filestore_does_not_meet_the_peered_range(self):
+    def test_a_basic_filestore_does_not_overlap_the_peered_range(self):
         both = plan(google(storage={"lustre": MANAGED, "filestore": {"tier": "BASIC_SSD", "size_gb": 2560}}))
         assert both.filestore == "10.128.15.248/29"
         assert both.managed

@@ -77,35 +77,35 @@ def edit(source: Path) -> None:
 class TestLustre:
     PACKAGES = installed("14-tools", "40-lustre-client")
 
-    def test_as_it_is_published_it_could_not_be_built(self):
+    def test_the_published_package_can_not_be_built(self):
         assert missing(LUSTRE, self.PACKAGES) == (
             "dpatch, linux-headers-generic | linux-headers-amd64 | linux-headers-arm64"
         )
 
     @pytest.mark.parametrize("name", ["control", "control.main"])
-    def test_as_the_step_changes_it_nothing_is_missing(self, source: Path, name: str):
+    def test_the_changed_package_has_all_build_dependencies(self, source: Path, name: str):
         edit(source)
         control = (source / "debian" / name).read_text()
         assert missing(control, self.PACKAGES) == ""
         assert missing(control, self.PACKAGES - {"swig"}) == "swig"
         assert missing(control, self.PACKAGES - {"libselinux1-dev"}) == "libselinux-dev"
 
-    def test_the_modules_own_package_finds_what_it_asks_for(self):
+    def test_the_modules_package_finds_its_build_dependencies(self):
         assert missing(LUSTRE_MODULES, self.PACKAGES) == ""
 
-    def test_its_rules_run_nothing_that_is_not_there_and_a_warning_does_not_end_the_bake(self, source: Path):
+    def test_its_rules_run_only_existing_programs_and_a_warning_does_not_end_the_bake(self, source: Path):
         edit(source)
         rules = (source / "debian/rules").read_text()
         assert rules == "clean:\n\tdh_testdir\n\tdh_clean\npatch-stamp:\n\ttouch $@\n"
         assert (source / FLAGS).read_text() == '\t[CFLAGS="$CFLAGS -Wall"])\n'
 
 
-def test_every_step_that_builds_a_package_is_held_against_what_it_declares():
+def test_every_step_that_builds_a_package_is_compared_with_its_build_dependencies():
     building = {path.stem for path in FOLDER.glob("*/[0-9]*.sh") if BUILDS.search(path.read_text())}
     assert building == {"30-slurm", "40-lustre-client"}
 
 
-def test_slurm_has_what_it_declares_installed_from_its_own_control_file():
+def test_slurms_build_dependencies_come_from_its_control_file():
     step = text("30-slurm")
     assert step.index("mk-build-deps --install") < step.index("dpkg-buildpackage")
     # mk-build-deps is of devscripts, and makes its package with equivs.

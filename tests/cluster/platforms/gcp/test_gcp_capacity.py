@@ -8,7 +8,7 @@ from tests.clouds import google
 
 
 @pytest.mark.parametrize("given", ["mine", {"name": "mine"}, {"name": "mine", "placement_policy": "tight"}])
-def test_a_reservation_is_told_as_it_was_written_at_its_shortest(given):
+def test_a_reservation_is_shown_in_its_shortest_form(given):
     """A stack's output `config` is compared with the next stack file's: a name alone stays one."""
     section = {"machine_type": "c2-standard-8", "count": 1, "capacity": {"reservation": given}}
     before = google(nodesets={"cpu": section})

@@ -40,7 +40,7 @@ STORAGES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_what_each_machine_mounts(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_mounts_of_each_machine(reviewed: Callable[[str, Mapping[str, str]], None]):
     """The controller exports /home where no other file system is there, and mounts nothing that it exports."""
     shown = {}
     for case, changes in STORAGES.items():
@@ -54,7 +54,7 @@ def test_what_each_machine_mounts(reviewed: Callable[[str, Mapping[str, str]], N
     reviewed("gcp/mounts", shown)
 
 
-def test_the_image_mounts_the_local_disks_where_and_by_what_the_cache_waits_for():
+def test_the_image_mounts_local_ssds_by_the_unit_that_the_cache_requires():
     step = (stacks.ROOT / "scripts" / "image" / "storage" / "50-localssd.sh").read_text()
     assert f"mount={LOCAL_SSDS}\n" in step
     assert f"/etc/systemd/system/{LOCAL_SSDS_UNIT} " in step
@@ -72,7 +72,7 @@ def test_parents_come_first(places):
 
 
 @pytest.mark.parametrize("stack", [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"])
-def test_what_is_shared_is_what_all_but_the_controller_mount(stack):
+def test_shared_folders_are_those_that_all_other_machines_mount(stack):
     config = stacks.config(stack)
     for spec in machines(config):
         mounted = {one.target for one in mounts(config, spec)}
@@ -80,7 +80,7 @@ def test_what_is_shared_is_what_all_but_the_controller_mount(stack):
         assert missing == (set(exports(config)) if "controller" in spec.roles else set())
 
 
-def test_on_local_the_shared_folders_are_the_stack_files():
+def test_local_machines_share_the_folders_of_the_stack_file():
     assert targets(stacks.config("dev")) == stacks.config("dev").storage.shared
 
 
@@ -89,17 +89,17 @@ def exascaler(servers: int = 3, machine_type: str = "n2-standard-16", **targets:
     return Lustre(kind="exascaler", oss=Oss(machine_type=machine_type, count=servers, ost=ost))
 
 
-def test_the_guides_three_servers():
+def test_bandwidth_of_the_guides_three_servers():
     assert Exascaler.expected(exascaler()) == Expected(capacity_gib=10_500, read_mbps=3600, write_mbps=3600)
 
 
-def test_managed_lustre_gives_what_is_bought_for_each_tib():
+def test_managed_lustre_has_the_throughput_sold_for_each_tib():
     assert Managed.expected(Lustre(kind="managed", size_gib=36_000, throughput=500)) == Expected(
         capacity_gib=36_000, read_mbps=17_578, write_mbps=17_578
     )
 
 
-def test_what_was_measured_lies_below_the_limits_and_not_far_below():
+def test_measured_bandwidth_is_below_the_limits_and_near_them():
     """exascaler-cloud-terraform, README: 16 servers, 55 TiB, 8 clients; 7.4 GiB/s of reading, 6.3 of writing."""
     found = Exascaler.expected(exascaler(servers=16, size_gb=3500))
     assert found.capacity_gib / 1024 == pytest.approx(55, rel=0.01)
@@ -120,6 +120,6 @@ def test_what_was_measured_lies_below_the_limits_and_not_far_below():
         ("e2-standard-2", {"size_gb": 3500}, 240, 240),
     ],
 )
-def test_the_least_of_disks_machine_and_network_decides(machine_type, targets, read, write):
+def test_bandwidth_is_the_least_of_disks_machine_and_network(machine_type, targets, read, write):
     lustre = exascaler(machine_type=machine_type, **targets)
     assert server_mbps(machine_type, lustre.oss.ost) == (read, write)

@@ -71,13 +71,13 @@ def test_a_version_of_the_recipes_never_changes(update_golden):
 
 
 class TestOrder:
-    def test_own_steps_come_after_all_of_ours_but_gcloud_the_tests_and_the_clean_up(self):
+    def test_own_steps_run_before_gcloud_the_tests_and_the_clean_up_only(self):
         own = {"provision": [{"name": name, "text": "#!/bin/sh\n"} for name in ("b-tools", "a-data")]}
         assert names(a3mega(image=own))[-7:] == [
             "56-hostname", "70.00-b-tools", "70.01-a-data", "80-gcloud", "90-smoke", "92-image", "95-clean-up",
         ]  # fmt: skip
 
-    def test_every_step_is_part_of_some_machine(self):
+    def test_every_step_is_used_by_some_image(self):
         t4 = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}}
         noble = {"image": {"base": "ubuntu-2404"}, "nodesets": t4, "partitions": {"main": {"nodesets": ["gpu"]}}}
         jq = {"packages": ["jq"]}
@@ -93,12 +93,12 @@ class TestOrder:
         assert used | booting == {path.stem for path in STEPS}
         assert "91-boot" in trial_script(a3mega())
 
-    def test_without_gpus_there_is_nothing_of_nvidias(self):
+    def test_images_without_gpus_have_no_steps_of_nvidia(self):
         found = names(google())
         assert not {"20-nvidia", "22-containers", "24-dcgm", "26-dmabuf", "28-aperture", "50-localssd"} & set(found)
         assert "30-slurm" in found
 
-    def test_gpus_too_old_for_the_open_modules_get_the_others(self):
+    def test_old_gpus_get_the_closed_kernel_modules(self):
         gpu = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "v100", "count": 1}}}
         cluster = google(nodesets=gpu, partitions={"main": {"nodesets": ["gpu"], "default": True}})
         assert "DRIVER_FLAVOUR" not in parameters(cluster)
@@ -106,7 +106,7 @@ class TestOrder:
 
 class TestPins:
     @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.version}-{row.base}-{row.lustre}")
-    def test_a_row_names_commits_hashes_one_image_and_a_kernel_that_its_client_takes(self, row):
+    def test_a_row_pins_commits_hashes_one_image_and_a_kernel_of_its_client(self, row):
         assert row.base in BASE_IMAGES
         assert not row.slurm or set(row.slurm) == set(IMAGES[row.base].slurm_versions)
         sources = (row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values())
@@ -122,7 +122,7 @@ class TestPins:
             assert (5, 15) <= tuple(map(int, row.kernel.split(".")[:2])) <= (6, 2)
         assert row.kernel or row.lustre == "none"
 
-    def test_no_step_reads_what_may_change_unseen(self):
+    def test_steps_download_only_pinned_files(self):
         # A URL stands only where a key's fingerprint is compared, or in a parameter that has a hash beside it.
         allowed = re.compile(r"(repository\b|_KEY=|insteadOf|\"deb \[|'deb \[|signed-by|METADATA=)")
         for path in [*STEPS, FOLDER / "library.sh", FOLDER / "runner.sh"]:
@@ -131,7 +131,7 @@ class TestPins:
                     assert allowed.search(line) or "fingerprint" in line.lower(), f"{path.name}: {line}"
 
     @pytest.mark.parametrize("path", STEPS, ids=lambda path: path.stem)
-    def test_what_one_update_would_break_is_held_and_no_key_is_trusted_that_nobody_has_named(self, path):
+    def test_pinned_packages_are_held_and_only_named_keys_are_trusted(self, path):
         text = path.read_text()
         assert "trusted=yes" not in text
         assert "--allow-unauthenticated" not in text
@@ -154,7 +154,7 @@ class TestName:
             {"nodesets": {"a3": {"machine_type": "n2-standard-2"}}},
         ],
     )
-    def test_what_is_in_the_image_changes_it(self, changes):
+    def test_contents_change_the_name(self, changes):
         assert digest(a3mega(**changes)) != digest(a3mega())
         assert content(a3mega(**changes)) != content(a3mega())
 
@@ -169,12 +169,12 @@ class TestName:
             {"image": {"snapshot": SNAPSHOTS[DEFAULT]}},
         ],
     )
-    def test_what_is_not_does_not(self, changes):
+    def test_other_settings_do_not_change_the_name(self, changes):
         assert re.fullmatch(r"[0-9a-f]{12}", digest(a3mega()))
         assert digest(a3mega(**changes)) == digest(a3mega())
         assert content(a3mega(**changes)) == content(a3mega())
 
-    def test_a_step_in_a_file_counts_with_its_text(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_the_text_of_a_step_in_a_file_changes_the_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(image, "PROJECT", tmp_path)
         cluster = a3mega(image={"provision": [{"name": "ours", "file": "ours.sh"}]})
         found = []
@@ -183,7 +183,7 @@ class TestName:
             found.append(digest(cluster))
         assert len(set(found)) == 2
 
-    def test_labels_say_what_is_in_it(self):
+    def test_labels_are_the_versions_of_the_contents(self):
         assert versions(a3mega()) == {
             "recipe": "2026-11", "snapshot": "20261121t000000z", "kernel": "5-15-0-1122-gcp", "driver": "580-95-05",
             "cuda": "12-8-0", "slurm": "26-05-3", "lustre": "2-15-8",
@@ -199,19 +199,19 @@ def changed_step(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) 
 
 
 class TestWhatANewerProgramChanges:
-    def test_a_comment_is_not_what_an_image_is_made_of(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_changed_comment_does_not_change_the_name(self, monkeypatch: pytest.MonkeyPatch):
         before = digest(a3mega())
         changed_step(monkeypatch, lambda text: text.replace("\n# ", "\n\n    # Said better: ", 1))
         assert digest(a3mega()) == before
 
-    def test_a_command_is_and_gives_the_next_image_another_name(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_changed_command_changes_the_name_and_not_the_content(self, monkeypatch: pytest.MonkeyPatch):
         before = digest(a3mega()), content(a3mega())
         changed_step(monkeypatch, lambda text: text + "true\n")
         assert digest(a3mega()) != before[0]
         assert content(a3mega()) == before[1]
 
     @pytest.mark.parametrize("path", [*STEPS, FOLDER / "library.sh"], ids=lambda path: path.stem)
-    def test_nothing_is_left_out_but_comments_and_blank_lines(self, path: Path, tmp_path: Path):
+    def test_only_comments_and_blank_lines_are_left_out_of_the_hash(self, path: Path, tmp_path: Path):
         text = path.read_text()
         kept = image.without_comments(text)
         assert kept.startswith("#!") or path.stem == "library"
@@ -221,7 +221,7 @@ class TestWhatANewerProgramChanges:
         (tmp_path / "step.sh").write_text(kept)
         assert subprocess.run(["bash", "-n", tmp_path / "step.sh"], check=False).returncode == 0
 
-    def test_own_steps_count_with_every_character(self):
+    def test_every_character_of_an_own_step_is_hashed(self):
         texts = ["#!/bin/sh\n# one\n", "#!/bin/sh\n# two\n"]
         clusters = [a3mega(image={"provision": [{"name": "ours", "text": text}]}) for text in texts]
         assert content(clusters[0]) != content(clusters[1])
@@ -229,7 +229,7 @@ class TestWhatANewerProgramChanges:
 
 class TestProgram:
     @pytest.mark.parametrize("stack", GCP)
-    def test_it_is_clean_and_fits_into_metadata(self, stack, tmp_path: Path):
+    def test_the_program_passes_shellcheck_and_fits_into_metadata(self, stack, tmp_path: Path):
         text = bake_script(config(stack))
         assert len(text.encode()) < LARGEST / 2
         (tmp_path / "install.sh").write_text(text)
@@ -240,7 +240,7 @@ class TestProgram:
         program = bake_script(a3mega(image={"provision": [{"name": "odd", "text": text}]}))
         assert text in program
 
-    def test_a_step_by_url_is_fetched_only_as_it_was_named(self):
+    def test_a_step_by_url_is_fetched_with_its_hash(self):
         own = {"name": "ours", "url": "https://example.org/a.sh?b='c'", "sha256": "a" * 64}
         program = bake_script(a3mega(image={"provision": [own]}))
         assert f"""fetch 'https://example.org/a.sh?b='"'"'c'"'"'' {"a" * 64} """ in program
@@ -251,12 +251,12 @@ class TestProgram:
             bake_script(cluster)
         assert "No such file" in str(error.value)
 
-    def test_more_than_metadata_can_carry_is_refused(self):
+    def test_a_program_too_large_for_metadata_is_refused(self):
         text = "#!/bin/sh\n# " + "x" * LARGEST
         with pytest.raises(ConfigError, match="at most 256 KiB in all"):
             bake_script(a3mega(image={"provision": [{"name": "large", "text": text}]}))
 
-    def test_a_lustre_that_no_system_has_a_client_for_is_refused(self):
+    def test_a_lustre_without_a_client_for_the_system_is_refused(self):
         with pytest.raises(ConfigError, match="write `base: ubuntu-2204`"):
             bake_script(unchecked(image={"base": "ubuntu-2404"}, storage={"lustre": MANAGED}))
 
@@ -264,7 +264,7 @@ class TestProgram:
 class TestPackages:
     """`image.packages`: part of the image, and of no image that does without."""
 
-    def test_their_order_is_no_other_image(self):
+    def test_the_order_of_packages_does_not_change_the_image(self):
         one, other = (a3mega(image={"packages": names}) for names in (["podman", "crun"], ["crun", "podman", "crun"]))
         assert digest(one) == digest(other) != digest(a3mega())
         assert content(one) == {**content(a3mega()), "packages": "crun podman"}
@@ -278,19 +278,19 @@ class TestPackages:
         assert parameters(found)["IMAGE_PACKAGES"] == "crun podman"
         assert "export IMAGE_PACKAGES='crun podman'" in bake_script(found)
 
-    def test_without_them_no_step_knows_of_them(self):
+    def test_without_packages_no_step_uses_the_parameter(self):
         assert "60-packages" not in {step.name for step in steps(a3mega())}
         assert "IMAGE_PACKAGES" not in bake_script(a3mega())
         using = [path.stem for path in FOLDER.rglob("*.sh") if re.search("IMAGE_PACKAGES", path.read_text())]
         assert using == ["60-packages"]
 
-    def test_a_rehearsal_says_that_it_has_none_of_them(self):
+    def test_a_rehearsal_reports_that_packages_are_not_installed(self):
         assert any(
             "packages podman: not installed" in line for line in stood_in(a3mega(image={"packages": ["podman"]}))
         )
         assert not any("packages" in line for line in stood_in(a3mega()))
 
-    def test_nebius_refuses_them(self):
+    def test_nebius_refuses_packages(self):
         settings = load("nebius")
         settings["hpc:cluster"]["image"] = {"packages": ["podman"]}
         with pytest.raises(ConfigError) as caught:

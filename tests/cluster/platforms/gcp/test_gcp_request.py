@@ -16,13 +16,13 @@ INSTANCES = ("gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:
 
 
 @pytest.mark.parametrize("stack", GCP)
-def test_as_many_machines_are_told_as_are_made(stack):
+def test_the_preview_counts_all_machines(stack):
     made = [one for one in record(stack, "made").recording.resources if one.type in INSTANCES]
     assert sum(one.count for one in machine_requests(stacks.config(stack))) == len(made)
 
 
 @pytest.mark.parametrize("stack", GCP)
-def test_every_gb_of_disk_that_is_made_is_told(stack):
+def test_the_preview_counts_all_disks(stack):
     recording = record(stack, "made").recording
     found: dict[str, int] = {}
     templates = {one.name.removesuffix("-template"): one for one in recording.resources if "Template:Ins" in one.type}
@@ -42,7 +42,7 @@ def test_every_gb_of_disk_that_is_made_is_told(stack):
 
 
 @pytest.mark.parametrize("stack", [*GCP, "public"])
-def test_networks_and_addresses_that_are_made_are_told(stack):
+def test_the_preview_counts_networks_and_addresses(stack):
     changes = {"login": {"count": 2, "public": True}, "network": {"admin_cidrs": ["192.0.2.0/24"]}}
     config = google(**changes) if stack == "public" else stacks.config(stack)
     made = deploy(settings(**changes)) if stack == "public" else record(stack, "made").recording
@@ -54,12 +54,12 @@ def test_networks_and_addresses_that_are_made_are_told(stack):
     assert list(networks(config).values()) == [kinds[one] for one in (*told, "routerNat:RouterNat")]
 
 
-def test_networks_that_exist_are_not_asked_for():
+def test_the_preview_does_not_count_existing_networks():
     found = networks(google(network={"existing": {"network": "n", "subnetwork": "s"}}))
     assert found == {**dict.fromkeys(found, 0), "internal addresses": 2}
 
 
-def test_the_words_name_figures_and_way(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_lines_have_figures_and_capacity(reviewed: Callable[[str, Mapping[str, str]], None]):
     section = {"machine_type": "c2-standard-8", "capacity": {"reservation": {"name": "r", "placement_policy": "tight"}}}
     clusters = {
         "a3mega": stacks.config("a3mega"), "classic": stacks.config("classic"),

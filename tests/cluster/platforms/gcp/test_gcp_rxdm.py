@@ -31,12 +31,12 @@ def staged(plugin: str) -> dict[str, str]:
 
 
 class TestDefault:
-    def test_it_was_qualified_with_the_newest_recipes_driver(self):
+    def test_the_newest_version_was_qualified_with_the_newest_recipes_driver(self):
         assert R580.version in fitting(R580.version).drivers
         assert rxdm_of_driver(a3mega(image=NEW)) is BY_PLUGIN["v1.0.15"]
         assert find_warnings(a3mega(image=NEW)) == []
 
-    def test_with_the_first_recipe_it_is_what_google_ran_with_that_branch(self):
+    def test_the_first_recipe_gets_the_version_that_google_ran_with_its_branch(self):
         assert R570.version not in fitting(R570.version).drivers
         assert rxdm_of_driver(a3mega(image=OLD)) is BY_PLUGIN["v1.0.15"]
 
@@ -46,16 +46,16 @@ class TestDefault:
             drivers.setdefault((version, base), set()).add(row.driver.version)
         assert {len(found) for found in drivers.values()} == {1}
 
-    def test_a_driver_that_nobody_knows_gets_the_newest(self):
+    def test_an_unknown_driver_gets_the_newest_version(self):
         assert fitting("999.1") is next(iter(RXDM_VERSIONS.values()))
 
     @pytest.mark.parametrize("stack", [name for name in STACKS if name.startswith("a3mega")])
-    def test_no_stack_of_ours_has_a_mismatch(self, stack: str):
+    def test_the_shipped_stacks_have_no_mismatch(self, stack: str):
         assert list(checks.rxdm_warnings(config(stack))) == []
 
 
 class TestMismatch:
-    def test_a_version_for_another_driver_is_told_with_what_to_do(self):
+    def test_a_version_for_another_driver_is_a_warning_with_what_to_do(self):
         (told,) = map(str, find_warnings(a3mega(staged("v1.0.17"), NEW)))
         assert told.startswith(
             "hpc:cluster.slurm.rxdm: plugin v1.0.17 and rxdm v1.0.23 were qualified with driver 595.71.05"
@@ -63,15 +63,15 @@ class TestMismatch:
         assert "recipe 2026-11 has 580.95.05" in told
         assert "remove url and sha256 for the version of 2026-01-22" in told
 
-    def test_a_version_of_which_google_said_nothing_is_told_so(self):
+    def test_a_version_that_google_did_not_qualify_is_a_warning(self):
         (told,) = map(str, find_warnings(a3mega(staged("v1.0.8-1"), NEW)))
         assert "with no driver that is known here" in told
 
-    def test_what_google_ran_with_the_drivers_branch_is_not_told(self):
+    def test_a_version_that_google_ran_with_the_drivers_branch_is_no_warning(self):
         for staging in (None, staged("v1.0.10")):
             assert list(checks.rxdm_warnings(a3mega(staging, OLD))) == []
 
-    def test_what_is_not_known_is_not_judged(self):
+    def test_unknown_versions_are_not_checked(self):
         assert find_warnings(a3mega({"url": "https://example.org/x.sh", "sha256": "a" * 64}, NEW)) == []
         assert find_warnings(google()) == []
 
