@@ -440,18 +440,6 @@ def describe_wait(name: str, under_way: frozenset[tuple[str, str]]) -> str:
     return f"{name} waits for its turn: {', '.join(rows)}{more} being recreated"
 
 
-# -- machines with an end --------------------------------------------------------------------------------------------
-
-RESERVATION_PREFIX = "hpc-end-"
-RESERVATION_MINUTES = 60  # by then the machine is deleted, and the reservation ends by itself
-
-
 def reserve_ends(payload: dict[str, Any]) -> None:
-    """Reserve each node from the end of its machine on, and delete the reservations of other ends. For an end that is
-    unknown (0) or over, no reservation is created."""
-    wanted = {
-        f"{RESERVATION_PREFIX}{node}": (node, end, RESERVATION_MINUTES)
-        for node, end in payload["ends"].items()
-        if end > time.time()
-    }
-    reservations.keep(wanted, lambda name: name.startswith(RESERVATION_PREFIX))
+    """Reserve each node from the end of its machine on. An end that is unknown (0) or over has no reservation."""
+    reservations.keep_ends("hpc-end-", {node: end for node, end in payload["ends"].items() if end > time.time()})

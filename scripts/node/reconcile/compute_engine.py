@@ -66,31 +66,17 @@ class CloudError(Exception):
 # Codes of operations and reasons of answers, in lower case without `_`. Sources: error codes of operations
 # (cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation), of bulk requests
 # (.../troubleshooting-bulk-vm-creation), of API rate limits (cloud.google.com/compute/docs/api-rate-limits).
-_KINDS: dict[str, ErrorKind] = {
-    "zoneresourcepoolexhausted": ErrorKind.STOCK_OUT,
-    "zoneresourcepoolexhaustedwithdetails": ErrorKind.STOCK_OUT,
-    "resourcepoolexhausted": ErrorKind.STOCK_OUT,
-    "resourceexhausted": ErrorKind.STOCK_OUT,
-    "insufficientcapacity": ErrorKind.STOCK_OUT,
-    "stockout": ErrorKind.STOCK_OUT,
-    "vmmincountnotreached": ErrorKind.STOCK_OUT,
-    "quotaexceeded": ErrorKind.QUOTA,
-    "ipspaceexhausted": ErrorKind.QUOTA,
-    "ipspaceexhaustedwithdetails": ErrorKind.QUOTA,
-    "ratelimitexceeded": ErrorKind.RATE_LIMIT,
-    "userratelimitexceeded": ErrorKind.RATE_LIMIT,
-    "concurrentoperationsquotaexceeded": ErrorKind.RATE_LIMIT,
-    "forbidden": ErrorKind.PERMISSION,
-    "permissiondenied": ErrorKind.PERMISSION,
-    "permissionserror": ErrorKind.PERMISSION,
-    "autherror": ErrorKind.PERMISSION,
-    "required": ErrorKind.INVALID,
-    "resourcealreadyexists": ErrorKind.EXISTS,
-    "alreadyexists": ErrorKind.EXISTS,
-    "resourcenotready": ErrorKind.TRANSIENT,
-    "internalerror": ErrorKind.TRANSIENT,
-    "backenderror": ErrorKind.TRANSIENT,
+_CODES: dict[ErrorKind, str] = {
+    ErrorKind.STOCK_OUT: "zoneresourcepoolexhausted zoneresourcepoolexhaustedwithdetails resourcepoolexhausted "
+    "resourceexhausted insufficientcapacity stockout vmmincountnotreached",
+    ErrorKind.QUOTA: "quotaexceeded ipspaceexhausted ipspaceexhaustedwithdetails",
+    ErrorKind.RATE_LIMIT: "ratelimitexceeded userratelimitexceeded concurrentoperationsquotaexceeded",
+    ErrorKind.PERMISSION: "forbidden permissiondenied permissionserror autherror",
+    ErrorKind.INVALID: "required",
+    ErrorKind.EXISTS: "resourcealreadyexists alreadyexists",
+    ErrorKind.TRANSIENT: "resourcenotready internalerror backenderror",
 }
+_KINDS = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
 _STATUSES = {
     401: ErrorKind.PERMISSION,
     403: ErrorKind.PERMISSION,

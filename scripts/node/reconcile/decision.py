@@ -287,12 +287,6 @@ class Case:
         return f"{self.power} {out}".strip()
 
     @property
-    def deletes(self) -> bool:
-        """Return whether the deletion of its instance is under way. A creation that hangs does not count: it must not
-        keep an instance that nobody needs."""
-        return self.pending is not None and self.pending.kind == "delete"
-
-    @property
     def requested(self) -> bool:
         """Return whether a request for its instance is under way, or has just failed."""
         return self.pending is not None or self.world.retry.get(self.name, 0) > self.now
@@ -325,25 +319,19 @@ class Case:
         """The node's reason, without the text that Slurm appends at ResumeTimeout."""
         return _TIMEOUT.sub("", self.node.reason)
 
+    def is_drained_for(self, *reasons: str) -> bool:
+        """Return whether the node is drained, and its reason begins with one of these."""
+        return "DRAIN" in self.states and self.reason.startswith(reasons)
+
     @property
     def sick(self) -> bool:
         """Return whether a health check has drained the node."""
-        return "DRAIN" in self.states and self.reason.startswith(HEALTH)
+        return self.is_drained_for(HEALTH)
 
     @property
     def new(self) -> bool:
         """Return whether the node waits for its new machine, or until that is checked."""
-        return "DRAIN" in self.states and self.reason.startswith(NEW)
-
-    @property
-    def twice_started(self) -> bool:
-        """Return whether Slurm has drained the node because it started a job twice."""
-        return "DRAIN" in self.states and self.node.by == "slurm" and self.reason == DUPLICATE
-
-    @property
-    def maintained(self) -> bool:
-        """Return whether the loop has drained the node to have its host maintained."""
-        return "DRAIN" in self.states and self.reason.startswith((MAINTAINED, FAULTY))
+        return self.is_drained_for(NEW)
 
     @property
     def faulty(self) -> bool:
@@ -374,11 +362,6 @@ class Case:
     @property
     def busy(self) -> bool:
         return bool(self.node.jobs or self.states & {"ALLOCATED", "MIXED", "COMPLETING"})
-
-    @property
-    def idle(self) -> bool:
-        """Return whether the node has no job, none is planned for it, and it is in no reservation."""
-        return not self.busy and not self.states & {"PLANNED", "RESERVED"}
 
     @property
     def templates(self) -> list[ReconcileTemplate]:
@@ -453,10 +436,6 @@ class Case:
         return self.within_day(self.repair.last) and self.health.slow > self.repair.last
 
     @property
-    def check_failed(self) -> bool:
-        return self.checked and self.health.failed
-
-    @property
     def unmeasured(self) -> bool:
         """Return whether its checks pass, and its NCCL test with another node had no result in the last hour."""
         since = max(self.repair.last, self.now - UNMEASURED_SECONDS)
@@ -475,11 +454,6 @@ class Case:
 
     def within_day(self, time: float) -> bool:
         return self.now - time < DAY
-
-    @property
-    def reportable(self) -> bool:
-        is_refused = self.repair.refused or self.within_day(self.repair.report)
-        return self.instance.machine_type.startswith(REPORTABLE) and not is_refused
 
     @property
     def nodes_of_nodeset(self) -> list[Node]:
@@ -535,8 +509,10 @@ class Rule:
     def applies(self, case: Case) -> bool:
         if not self.instance.holds(case) or not self.node.holds(case):
             return False
-        # For every row: the loop deletes only instances that it has made, and sends one request for each.
-        if self.do is Do.DELETE and (not case.instance.made_by_loop or case.deletes):
+        # For every row: the loop deletes only instances that it has made, and sends one request for each. A pending
+        # creation, which may hang, does not keep it from that.
+        is_deleted = case.pending is not None and case.pending.kind == "delete"
+        if self.do is Do.DELETE and (not case.instance.made_by_loop or is_deleted):
             return False
         return all(condition.holds(case) for condition in self.when)
 
@@ -561,13 +537,14 @@ FALLS_ASLEEP = When("POWERING_DOWN", lambda c: c.power == "POWERING_DOWN")
 ASLEEP_DOWN = When("POWERED_DOWN, DOWN", lambda c: c.power == "POWERED_DOWN" and c.down)
 UP, DOWN = When("in service", lambda c: c.up), When("DOWN", lambda c: c.down and c.power == "up")
 IS_NEW, SICK = When(f"DRAIN `{NEW}`", lambda c: c.new), When("drained by a health check", lambda c: c.sick)
-MAINTAINS = When("drained for the maintenance of its host", lambda c: c.maintained)
+MAINTAINS = When("drained for the maintenance of its host", lambda c: c.is_drained_for(MAINTAINED, FAULTY))
 # Others.
 ELASTIC, STATIC = When("elastic", lambda c: c.node.elastic), When("not elastic", lambda c: not c.node.elastic)
 MADE = When("made by the loop", lambda c: c.instance.made_by_loop)
 NOT_HELD = When("by the loop or by Slurm", lambda c: not c.held_by_others)
 TWICE, ORPHANED = When("seen twice", lambda c: c.age.passes >= 2), _lasts("90 s", ORPHAN_SECONDS)
-JOBLESS, IDLE = When("without jobs", lambda c: not c.busy), When("idle", lambda c: c.idle)
+JOBLESS = When("without jobs", lambda c: not c.busy)
+IDLE = When("idle", lambda c: not c.busy and not c.states & {"PLANNED", "RESERVED"})
 NOT_PENDING = When("nothing is under way", lambda c: c.pending is None)
 WAY = When("a way of the nodeset may be tried", lambda c: c.next_template is not None)
 NO_WAY = When("every way has failed and cools down", lambda c: c.next_template is None)
@@ -586,8 +563,8 @@ RULES: tuple[Rule, ...] = (
     Rule("reboots", ANY, When("REBOOT_*", lambda c: any(s.startswith("REBOOT") for s in c.states)), (), Do.NOTHING),
     Rule("maintenance", ANY, When("in a MAINT reservation", lambda c: "MAINTENANCE" in c.states), (), Do.NOTHING),
     Rule("power-down-waits", ANY, When("POWER_DOWN", lambda c: c.power == "POWER_DOWN"), (), Do.NOTHING),
-    Rule("twice-started", ON, When(f"DRAIN `{DUPLICATE}` by Slurm", lambda c: c.twice_started), (JOBLESS, TWICE),
-         Do.RESUME),
+    Rule("twice-started", ON, When(f"DRAIN `{DUPLICATE}` by Slurm", lambda c: "DRAIN" in c.states
+         and c.node.by == "slurm" and c.reason == DUPLICATE), (JOBLESS, TWICE), Do.RESUME),
     Rule("others", ANY, When("DOWN, DRAIN or FAIL", lambda c: bool(c.states & {"DOWN", "DRAIN", "FAIL"})),
          (When("by a person, by `up`, or a drain by Slurm", lambda c: c.held_by_others),), Do.NOTHING),
     # Maintenance of a host, done while its node is idle.
@@ -603,7 +580,8 @@ RULES: tuple[Rule, ...] = (
     Rule("new-create", NONE, IS_NEW,
          (WAY, When("no request is under way or has just failed", lambda c: not c.requested)), Do.CREATE),
     Rule("new-sound", ON, IS_NEW, (When("two health checks have passed since", lambda c: c.sound),), Do.RESUME),
-    Rule("new-sick", ON, IS_NEW, (When("a health check has failed since", lambda c: c.check_failed),), Do.ALERT),
+    Rule("new-sick", ON, IS_NEW,
+         (When("a health check has failed since", lambda c: c.checked and c.health.failed),), Do.ALERT),
     Rule("new-ended", STOPPED, IS_NEW, (ELASTIC, MADE), Do.DELETE, counts=True),
     Rule("new-waits", ANY, IS_NEW, (ELSE,), Do.NOTHING),
     # No instance.
@@ -670,7 +648,8 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.over_budget),), Do.ALERT),
     Rule("sick-reboot", ON, SICK, (NOT_REBOOTED,), Do.RESET, counts=True),
     Rule("sick-report", ON, SICK, (When("rebooted, the machine type can move to another host",
-         lambda c: c.reportable),), Do.REPORT, counts=True),
+         lambda c: c.instance.machine_type.startswith(REPORTABLE) and not c.repair.refused
+         and not c.within_day(c.repair.report)),), Do.REPORT, counts=True),
     Rule("sick-replace", ON, SICK, (REPLACEABLE,), Do.REPLACE, reason=NEW, counts=True),
     Rule("sick-person", ON, SICK, (ELSE,), Do.ALERT),
     # Others that run.

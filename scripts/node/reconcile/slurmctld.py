@@ -15,8 +15,6 @@ from system.host import read_json, run
 
 MAX_CHECK_SECONDS = 3600  # a record's checks count as no longer than this
 YOUNG_SECONDS = 60  # after slurmctld's start, in which its nodes may not have registered yet
-END = "hpc-until-"  # begins the names of reservations from the end of a machine on
-END_MINUTES = 60
 
 
 class Slurm:
@@ -59,10 +57,8 @@ class Slurm:
         scheduler.hasten(jobs)
 
     def keep_ends(self, ends: Mapping[str, float]) -> None:
-        """Reserve each node from the end of its machine on, so that no job is placed past it, and delete the
-        reservations of other ends."""
-        wanted = {f"{END}{name}": (name, end, END_MINUTES) for name, end in ends.items()}
-        reservations.keep(wanted, lambda name: name.startswith(END))
+        """Reserve each node from the end of its machine on, so that no job is placed past it."""
+        reservations.keep_ends("hpc-until-", ends)
 
     def measure(self, name: str) -> str:
         """Begin the measurement of a node, after which it is resumed. Return what the node waits for; empty where the

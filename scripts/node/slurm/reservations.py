@@ -12,6 +12,7 @@ from slurm import output
 from system.host import log, run
 
 SPARE = "hpc-spare-"
+END_MINUTES = 60  # by then the machine is deleted, and the reservation ends by itself
 OUT = frozenset({"DOWN", "DRAIN", "FAIL"})
 """States of nodes that are out of service."""
 
@@ -34,8 +35,15 @@ def keep(wanted: Mapping[str, tuple[str, float, int]], owned: Callable[[str], bo
     for name, start in sorted(starts.items()):
         if existing.get(name) != start:
             node, _, minutes = wanted[name]
-            _create(name, start, minutes, [node])
+            _create(name, [node], start, minutes)
             log(f"{node} is reserved from {start} on: jobs that would run longer do not start there")
+
+
+def keep_ends(prefix: str, ends: Mapping[str, float]) -> None:
+    """Reserve each node from the end of its machine on. Delete other reservations whose names begin with `prefix`.
+    Raises SetupError."""
+    wanted = {f"{prefix}{node}": (node, end, END_MINUTES) for node, end in ends.items()}
+    keep(wanted, lambda name: name.startswith(prefix))
 
 
 @contextmanager
@@ -43,7 +51,7 @@ def while_open(name: str, nodes: Iterable[str], *, minutes: int, users: Iterable
     """Reserve nodes for these users in this context. If this process is killed, the reservation ends after `minutes`.
     Raises SetupError."""
     delete(name, accept=(0, 1))
-    _create(name, "now", minutes, nodes, users)
+    _create(name, nodes, "now", minutes, users=users)
     try:
         yield
     finally:
@@ -63,9 +71,7 @@ def keep_spares(wanted: Mapping[str, Spares], states: Mapping[str, Collection[st
         log(f"{name} is not held back as a spare any more: jobs may have it")
     for name in sorted(chosen - held):
         # Without the flag MAINT, the reconcile loop repairs the node as any other.
-        span = ("StartTime=now", "Duration=UNLIMITED")
-        run("scontrol", "create", "reservation", f"ReservationName={SPARE}{name}", *span, "Users=root",
-            f"Nodes={name}", "Flags=IGNORE_JOBS")  # fmt: skip
+        _create(f"{SPARE}{name}", [name], "now", "UNLIMITED", flags="IGNORE_JOBS")
         log(f"{name} is held back as a spare: no job starts there")
 
 
@@ -95,11 +101,19 @@ def _starts() -> dict[str, str]:
     return {row["ReservationName"]: row.get("StartTime", "") for row in rows if "ReservationName" in row}
 
 
-def _create(name: str, start: str, minutes: int, nodes: Iterable[str], users: Iterable[str] = ("root",)) -> None:
+def _create(
+    name: str,
+    nodes: Iterable[str],
+    start: str,
+    duration: int | str,
+    *,
+    users: Iterable[str] = ("root",),
     # The flags of slurm-gcp's dws-eol: jobs that run go on until the machine is deleted.
-    users_and_nodes = (f"Users={','.join(sorted(users))}", f"Nodes={','.join(nodes)}", "Flags=MAINT,IGNORE_JOBS")
-    span = (f"StartTime={start}", f"Duration={minutes}")
-    run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *users_and_nodes)
+    flags: str = "MAINT,IGNORE_JOBS",
+) -> None:
+    span = (f"StartTime={start}", f"Duration={duration}")
+    for_whom = (f"Users={','.join(sorted(users))}", f"Nodes={','.join(nodes)}", f"Flags={flags}")
+    run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *for_whom)
 
 
 def delete(name: str, *, accept: tuple[int, ...] = (0,)) -> None:
