@@ -39,17 +39,17 @@ def devices(folder: Path, *minors: int) -> None:
         (gpu / "information").write_text(f"Model: \t\t NVIDIA H100\nDevice Minor: \t {minor}\nGPU Excluded:\t No\n")
 
 
-def test_numbers_of_slurm_become_those_of_dcgm_by_bus_id(run, tmp_path: Path):
+def test_gpu_numbers_of_slurm_become_those_of_dcgm(run, tmp_path: Path):
     devices(tmp_path, 3, 2, 1, 0)
     assert run("prolog", "7", "0,1") == {"3": "7\n", "2": "7\n"}
     assert run("prolog", "8", "3") == {"3": "7\n", "2": "7\n", "0": "8\n"}
 
 
-def test_without_the_driver_they_are_the_same(run):
+def test_without_the_driver_the_numbers_are_the_same(run):
     assert run("prolog", "7", "0,1") == {"0": "7\n", "1": "7\n"}
 
 
-def test_two_jobs_of_one_gpu_are_two_lines_and_a_requeued_one_is_one(run):
+def test_a_gpu_has_a_line_for_each_of_its_jobs(run):
     run("prolog", "7", "0")
     run("prolog", "8", "0")
     assert run("prolog", "7", "0") == {"0": "7\n8\n"}
@@ -59,14 +59,14 @@ def test_two_jobs_of_one_gpu_are_two_lines_and_a_requeued_one_is_one(run):
     assert run("epilog", "8", "0") == {"0": ""}
 
 
-def test_a_job_without_gpus_and_a_call_by_hand_leave_nothing(run, tmp_path: Path):
+def test_a_job_without_gpus_writes_nothing(run, tmp_path: Path):
     assert run("prolog", "7") == {}
     assert run("epilog", "7") == {}
     assert run("prolog", "../x", "0") == {}
     assert not (tmp_path / "map").exists()
 
 
-def test_a_job_whose_epilog_never_ran_goes_when_it_is_old_and_has_no_process(run, tmp_path: Path):
+def test_an_old_job_without_a_process_is_removed(run, tmp_path: Path):
     for job in ("7", "8", "9"):
         run("prolog", job, "0")
     for job in ("7", "8"):

@@ -81,19 +81,19 @@ def test_a_job_without_a_process_on_any_of_its_nodes_ends_after_slurmctlds_own_t
     assert cluster.slept == [90, *[lost_jobs.SECOND_CHECK_SECONDS] * bool(ended)]
 
 
-def test_what_is_there_at_the_second_look_lives(cluster):
+def test_a_job_with_a_process_at_the_second_check_is_kept(cluster):
     cluster.meanwhile = lambda: cluster.alive.update(n0="7 8 .")
     lost_jobs.end_missing_jobs()
     assert cluster.ended == []
 
 
-def test_what_ended_or_began_meanwhile_is_slurmctlds_own(cluster):
+def test_jobs_that_ended_or_began_meanwhile_are_not_ended(cluster):
     cluster.meanwhile = lambda: (cluster.jobs.pop("7"), cluster.jobs.update({"11": ("n0",)}))
     lost_jobs.end_missing_jobs()
     assert cluster.ended == []
 
 
-def test_a_part_of_a_heterogeneous_job_is_left_alone(cluster, monkeypatch):
+def test_a_component_of_a_heterogeneous_job_is_not_ended(cluster, monkeypatch):
     monkeypatch.setattr(
         lost_jobs, "run", lambda *words, **_: f"12 {OLD} n0 11+1\n" if "squeue" in words else cluster.run(*words)
     )
@@ -128,6 +128,6 @@ BEFORE, BOOT, AFTER = "2026-01-02T03:04:05", "2026-01-02T03:04:06", "2026-01-02T
         (BEFORE, {"n2": BOOT}, False),
     ],
 )
-def test_a_job_from_before_a_boot_of_any_of_its_nodes_has_ended_and_no_other(began, boots, ended):
+def test_jobs_that_began_before_a_boot_of_a_node_of_theirs(began, boots, ended):
     job = Job("7", began, ("n0", "n1"))
     assert began_before_boot([job], boots) == [job] * ended

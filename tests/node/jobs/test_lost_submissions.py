@@ -67,7 +67,7 @@ class Controller:
         return f"NEXT_JOB_ID             = {self.next}\n" if words[0] == "scontrol" else self.squeue
 
     def named(self) -> list[dict[str, object]]:
-        return [{key: value for key, value in one.items() if key != "time"} for one in lost.observe()]
+        return [{key: value for key, value in note.items() if key != "time"} for note in lost.observe()]
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_only_jobs_that_slurmctld_does_not_have_are_submitted_again(controller: 
     assert len(controller.submitted) == 2
 
 
-def test_each_gets_its_own_number_where_slurmctld_has_not_given_it_to_another(controller: Controller):
+def test_each_job_keeps_its_number_unless_another_job_has_it(controller: Controller):
     """4 had ended, 5 was of srun; 6 had started; 8 depends on it."""
     needs: dict[int, Any] = {8: {"dependency": "afterok:6,afterany:2"}, 9: {"dependency": "afterok:7"}}
     for number in (6, 7, 8, 9):
@@ -118,12 +118,12 @@ def test_each_gets_its_own_number_where_slurmctld_has_not_given_it_to_another(co
     controller.next = 4
     lost.submit_again()
     assert controller.submitted == ["7 {}", "9 {7: 7}", "6 {7: 7, 9: 9} other", "8 {7: 7, 9: 9, 6: 10}"]
-    assert [(one["job"], one["again"]) for one in controller.named()] == [(7, 7), (9, 9), (6, 10), (8, 11)]
+    assert [(note["job"], note["again"]) for note in controller.named()] == [(7, 7), (9, 9), (6, 10), (8, 11)]
     files = sorted(path.name for path in controller.state.glob("hash.*/*"))
     assert files == ["job.10", "job.11", "job.7", "job.9"], "nothing stays reserved"
 
 
-def test_old_files_are_not_kept(controller: Controller):
+def test_files_from_before_the_window_are_not_kept(controller: Controller):
     path = controller.job(7)
     (controller.state / "job_state").touch()
     before = time.time() - lost.MARGIN - 5
@@ -133,7 +133,7 @@ def test_old_files_are_not_kept(controller: Controller):
     assert [path.name.split(".")[1] for path in (controller.state / "hpc-kept").glob("job.*")] == ["8"]
 
 
-def test_a_run_that_was_killed_after_its_sbatch_is_gone_on_with(controller: Controller):
+def test_a_job_that_a_killed_run_submitted_is_not_submitted_twice(controller: Controller):
     controller.job(7, name="n")
     controller.restart(7)
     controller.job(12, identity="i7")  # what that run has submitted
@@ -143,7 +143,7 @@ def test_a_run_that_was_killed_after_its_sbatch_is_gone_on_with(controller: Cont
     assert controller.named() == [{"job": 7, "user": "alice", "name": "n", "again": 12}]
 
 
-def test_what_waits_for_a_slurmctld_that_ended_is_submitted_after_its_next_start(controller: Controller):
+def test_a_job_is_submitted_after_the_next_start_if_slurmctld_ends(controller: Controller):
     controller.job(7, name="refused")
     controller.restart(7)
     controller.up = False
@@ -152,7 +152,7 @@ def test_what_waits_for_a_slurmctld_that_ended_is_submitted_after_its_next_start
     assert controller.named() == []
     controller.up = True
     lost.submit_again()
-    assert [one["why"] for one in controller.named()] == ["Invalid qos specification"]
+    assert [note["why"] for note in controller.named()] == ["Invalid qos specification"]
 
 
 @pytest.mark.parametrize(
@@ -164,18 +164,18 @@ def test_what_waits_for_a_slurmctld_that_ended_is_submitted_after_its_next_start
         ({"name": "refused"}, "Invalid qos specification"),
     ],
 )
-def test_what_is_not_submitted_again_is_named_with_the_reason(
+def test_a_job_that_is_not_submitted_again_is_named_with_the_reason(
     controller: Controller, fields: dict[str, Any], why: str, capsys: pytest.CaptureFixture[str]
 ):
     controller.job(7, mail_type=1, mail_user="a@b.c", **fields)
     controller.restart(7)
     lost.submit_again()
-    assert [one["why"] for one in controller.named()] == [why]
+    assert [note["why"] for note in controller.named()] == [why]
     assert f"not submitted again: {why}" in capsys.readouterr().out
     assert all("Lost, not submitted again" in subject for _, subject, _ in controller.mails)
 
 
-def test_what_slurmctld_refuses_until_it_has_slurmdbds_associations_is_tried_again(
+def test_a_refused_job_is_tried_again_until_slurmctld_has_the_associations(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(lost, "ASSOCIATIONS_SECONDS", 60)
@@ -186,10 +186,10 @@ def test_what_slurmctld_refuses_until_it_has_slurmdbds_associations_is_tried_aga
     controller.restart(7, 8)
     lost.submit_again()
     assert controller.submitted == ["7 {}"] * 3 + ["8 {7: 50}"]
-    assert [(one["job"], one["again"]) for one in controller.named()] == [(7, 50), (8, 51)]
+    assert [(note["job"], note["again"]) for note in controller.named()] == [(7, 50), (8, 51)]
 
 
-def test_a_user_with_mail_is_told_the_new_number(controller: Controller):
+def test_a_user_gets_the_new_number_by_mail(controller: Controller):
     controller.job(7, mail_type=1, name="train")
     controller.restart(7)
     lost.submit_again()
@@ -211,4 +211,4 @@ def test_jobs_of_srun_and_salloc_are_named_from_the_log_and_started_ones_get_ano
     controller.restart(7)
     lost.submit_again()
     assert controller.submitted == ["7 {} other"]
-    assert [(one["job"], "again" in one) for one in controller.named()] == [(20, False), (7, True)]
+    assert [(note["job"], "again" in note) for note in controller.named()] == [(20, False), (7, True)]

@@ -19,5 +19,5 @@ from jobs import probe
         ([], ""),
     ],
 )
-def test_a_job_is_tried_where_a_node_is_free(states: list[str], trial: str) -> None:
+def test_a_job_runs_on_an_idle_node_or_is_checked(states: list[str], trial: str) -> None:
     assert probe._trial(states) == trial

@@ -49,7 +49,7 @@ OWN = {"slurm_mux", "slurm_prolog", "slurm_epilog", "etc/slurm_mux.conf", "etc/h
 
 
 class TestStaging:
-    def test_it_is_all_there_and_can_be_started(self, tree):
+    def test_all_files_and_links_exist_and_are_executable(self, tree):
         prologs.stage(payload("10-a", "20-b"))
         assert files(tree) == OWN | {
             "scripts/10-a",
@@ -61,19 +61,19 @@ class TestStaging:
         assert all((tree / name).stat().st_mode & 0o777 == 0o755 for name in ("slurm_prolog", "scripts/10-a"))
         assert "cluster=lab\n" in (tree / "etc/slurm_mux.conf").read_text()
 
-    def test_again_changes_nothing(self, tree, capsys):
+    def test_a_second_run_changes_nothing(self, tree, capsys):
         prologs.stage(payload("10-a"))
         capsys.readouterr()
         prologs.stage(payload("10-a"))
         assert capsys.readouterr().out == ""
 
-    def test_what_the_stack_no_longer_names_goes_with_its_empty_folder(self, tree):
+    def test_removed_scripts_are_deleted_with_empty_folders(self, tree):
         prologs.stage(payload("10-a"))
         prologs.stage(payload("10-a", links={"epilog_slurmd.d/10-a.epilog_slurmd": "../scripts/10-a"}))
         assert files(tree) == OWN | {"scripts/10-a", "epilog_slurmd.d/10-a.epilog_slurmd"}
         assert not (tree / "prolog_slurmd.d").exists()
 
-    def test_nothing_is_replaced_when_one_script_is_none(self, tree):
+    def test_nothing_is_replaced_if_one_text_is_not_a_script(self, tree):
         prologs.stage(payload("10-a"))
         wrong = payload("10-a", "20-b")
         wrong["scripts"]["10-a"]["lines"] = ["#!/bin/sh", "echo new"]
@@ -84,7 +84,7 @@ class TestStaging:
         assert "<!DOCTYPE html>" in str(caught.value)
         assert (tree / "scripts/10-a").read_text() == "#!/bin/sh\necho 10-a\n"
 
-    def test_a_killed_run_leaves_nothing_that_nobody_owns(self, tree, monkeypatch):
+    def test_files_of_a_killed_run_are_recorded(self, tree, monkeypatch):
         def killed(*_):
             raise KeyboardInterrupt
 
@@ -104,14 +104,14 @@ class TestOthers:
         prologs.remove()
         assert files(tree) == {"prolog_slurmd.d/mine.prolog_slurmd"}
 
-    def test_none_is_overwritten(self, tree):
+    def test_a_file_of_others_is_not_overwritten(self, tree):
         (tree / "scripts").mkdir(parents=True)
         (tree / "scripts/10-a").write_text("#!/bin/sh\n# mine\n")
         with pytest.raises(SetupError, match=r"not made by this program.*scripts/10-a"):
             prologs.stage(payload("10-a"))
         assert files(tree) == {"scripts/10-a"}
 
-    def test_the_very_same_is_as_good_as_ours(self, tree):
+    def test_an_identical_file_is_accepted(self, tree):
         prologs.stage(payload("10-a"))
         (tree / "etc/hpc.json").unlink()
         prologs.stage(payload("10-a"))
@@ -124,7 +124,7 @@ class TestRxdm:
         links = {path: target for path, target in staged["links"].items() if target == "../scripts/rxdm"}
         rxdm.converge({"known": {}, "links": links, "sha256": staged["rxdm"]["sha256"]})
 
-    def test_it_is_staged_beside_the_one_that_runs(self, tree):
+    def test_a_new_version_is_staged_beside_the_one_that_runs(self, tree):
         """Jobs may start between staging and judging: they get the version before, or none."""
         self.converge(payload(rxdm_text=RXDM))
         patched = (tree / "scripts/rxdm").read_text()
@@ -133,12 +133,12 @@ class TestRxdm:
         assert (tree / "scripts/rxdm").read_text() == patched
         assert (tree / "scripts/rxdm.staged").read_text() == newer
 
-    def test_a_link_to_nothing_is_never_made(self, tree):
+    def test_no_link_leads_to_nothing(self, tree):
         prologs.stage(payload("10-a", rxdm_text=RXDM))
         assert [path for path in tree.rglob("*") if path.is_symlink() and not path.exists()] == []
         assert not list(tree.glob("partition-*/*"))
 
-    def test_what_is_patched_already_is_not_staged_again(self, tree, capsys):
+    def test_a_patched_version_is_not_staged_again(self, tree, capsys):
         self.converge(payload(rxdm_text=RXDM))
         capsys.readouterr()
         prologs.stage(payload(rxdm_text=RXDM))
@@ -147,14 +147,14 @@ class TestRxdm:
         prologs.stage(payload(rxdm_text=RXDM))
         assert not (tree / "scripts/rxdm.staged").exists()
 
-    def test_without_it_in_the_stack_nothing_of_it_is_left(self, tree):
+    def test_rxdm_is_removed_with_its_section_of_the_stack_file(self, tree):
         self.converge(payload("10-a", rxdm_text=RXDM))
         prologs.stage(payload("10-a"))
         assert files(tree) == OWN | {"scripts/10-a", "prolog_slurmd.d/10-a.prolog_slurmd"}
         rxdm.undo()
 
 
-class TestSeen:
+class TestObserve:
     def test_links_scripts_and_files_of_others(self, tree):
         prologs.stage(payload("10-a"))
         (tree / "scripts/theirs").write_text("x")
@@ -166,13 +166,13 @@ class TestSeen:
         assert seen["scripts/theirs"] == digest(b"x")
         assert "prolog_slurmd.d/lost.prolog_slurmd" not in seen
 
-    def test_rxdm_as_it_was_put_in_place_or_not(self, tree):
+    def test_a_changed_rxdm_is_reported(self, tree):
         TestRxdm().converge(payload(rxdm_text=RXDM))
         assert prologs.observe()["scripts/rxdm"] == prologs.rxdm_record()["after"]
         (tree / "scripts/rxdm").write_text("#!/bin/sh\n")
         assert prologs.observe()["scripts/rxdm"] == "changed"
 
-    def test_a_script_of_ours_that_nobody_may_run(self, tree):
+    def test_a_script_without_execute_permission_is_reported(self, tree):
         prologs.stage(payload("10-a"))
         (tree / "scripts/10-a").chmod(0o644)
         assert prologs.observe()["scripts/10-a"] == "not executable"
@@ -246,7 +246,7 @@ def source(url: str, data: bytes = SCRIPT) -> dict[str, str]:
     return {"url": url, "sha256": digest(data)}
 
 
-def test_it_is_downloaded_once_and_redirects_are_followed(server, tmp_path):
+def test_a_script_is_downloaded_once_and_redirects_are_followed(server, tmp_path):
     there = tmp_path / "script"
     assert obtain("a", source(f"{server}/moved"), there) == SCRIPT
     there.write_bytes(SCRIPT)
@@ -264,13 +264,13 @@ def test_it_is_downloaded_once_and_redirects_are_followed(server, tmp_path):
         ("large", SCRIPT, "larger than 4 MiB", 1),
     ],
 )
-def test_what_is_no_script_is_refused_and_only_a_busy_server_asked_again(server, tmp_path, page, data, why, *, asked):
+def test_a_page_is_refused_and_only_a_busy_server_asked_again(server, tmp_path, page, data, why, *, asked):
     with pytest.raises(SetupError, match=why):
         obtain("a", source(f"{server}/{page}", data), tmp_path / "script")
     assert _Server.asked == [f"/{page}"] * asked
 
 
-def test_another_content_shows_itself(server, tmp_path):
+def test_the_error_for_another_hash_has_the_first_line(server, tmp_path):
     with pytest.raises(SetupError) as caught:
         obtain("a", source(f"{server}/page"), tmp_path / "script")
     said = str(caught.value)
@@ -280,7 +280,7 @@ def test_another_content_shows_itself(server, tmp_path):
     assert "first line:      <!DOCTYPE html>" in said
 
 
-def test_a_network_without_a_way_out_is_said(server, tmp_path):
+def test_the_error_without_a_network_has_a_remedy(server, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(SetupError, match=r"refused\. The controller must reach it; .* name it as `file`"):
@@ -301,20 +301,20 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return prologs.ENVIRONMENT
 
 
-def test_it_is_written_as_commands_that_use_it_write_it(file: Path):
+def test_env_sh_has_the_mode_that_other_commands_give_it(file: Path):
     prologs.keep_environment(["# one", "export A=1"])
     assert file.read_text() == "# one\nexport A=1\n"
     # scripts/jobs/put.py gives *.sh this mode, and would change the file of another.
     assert file.stat().st_mode & 0o777 == 0o755
 
 
-def test_what_an_earlier_up_did_not_bring_stays(file: Path):
+def test_env_sh_stays_if_the_input_has_no_lines(file: Path):
     prologs.keep_environment(["export A=1"])
     prologs.keep_environment([])
     assert file.read_text() == "export A=1\n"
 
 
-def test_it_is_not_written_where_others_can_put_another_in_its_place(file: Path):
+def test_env_sh_is_not_written_into_a_folder_that_others_can_write_to(file: Path):
     file.parent.mkdir(parents=True)
     file.parent.chmod(0o777)
     with pytest.raises(SetupError, match="may be written by others"):

@@ -52,8 +52,8 @@ def live(tree) -> str:
     return (tree / "scripts/rxdm").read_text()
 
 
-class TestVerdicts:
-    def test_one_for_debian_only_is_patched(self, tree, capsys):
+class TestOutcomes:
+    def test_a_version_for_debian_only_is_patched(self, tree, capsys):
         stage(tree, ORIGINAL)
         converge()
         assert live(tree) == GOOD
@@ -67,14 +67,14 @@ class TestVerdicts:
         converge()
         assert (tree / "scripts/rxdm").stat().st_ino == before, "again changes nothing"
 
-    def test_one_that_is_right_stays_as_it_is(self, tree):
+    def test_a_right_version_is_not_changed(self, tree):
         stage(tree, GOOD)
         converge(of=GOOD)
         assert live(tree) == GOOD
         assert not (tree / "scripts/rxdm.orig").exists()
         assert prologs.rxdm_record()["outcome"] == "ok"
 
-    def test_one_that_is_known_to_be_right_need_not_be_understood(self, tree):
+    def test_a_known_version_is_not_checked_by_its_text(self, tree):
         stage(tree, STRANGE)
         converge({sha(STRANGE): "ok"}, of=STRANGE)
         assert live(tree) == STRANGE
@@ -82,7 +82,7 @@ class TestVerdicts:
     @pytest.mark.parametrize(
         ("text", "known"), [(STRANGE, {}), (GOOD, {sha(GOOD): "refuse"}), (STRANGE, {sha(STRANGE): "patch"})]
     )
-    def test_any_other_is_refused_by_its_hash_and_runs_nowhere(self, tree, text, known):
+    def test_any_other_version_is_refused_with_its_hash(self, tree, text, known):
         stage(tree, ORIGINAL)
         converge()
         stage(tree, text)
@@ -103,7 +103,7 @@ class TestVerdicts:
         ],
         ids=["not understood", "not readable", "another version", "nothing staged"],
     )
-    def test_a_first_one_that_is_refused_is_neither_put_in_place_nor_linked(self, tree, staged, wanted, why):
+    def test_a_refused_version_is_neither_installed_nor_linked(self, tree, staged, wanted, why):
         if staged:
             stage(tree, staged)
         with pytest.raises(SetupError, match=why):
@@ -111,7 +111,7 @@ class TestVerdicts:
         assert {path.name for path in (tree / "scripts").iterdir()} <= {"rxdm.staged"}
         assert not (tree / "partition-a3-prolog_slurmd.d").exists()
 
-    def test_one_that_does_not_do_its_work_when_tried_is_refused(self, tree, monkeypatch):
+    def test_a_version_that_fails_its_trial_is_refused(self, tree, monkeypatch):
         monkeypatch.setattr(rxdm, "trial_failure", lambda text: "it writes no profile" if text == GOOD else "")
         stage(tree, ORIGINAL)
         with pytest.raises(SetupError, match="it writes no profile"):
@@ -121,7 +121,7 @@ class TestVerdicts:
         assert live(tree) == GOOD, "what is known by its hash need not be tried"
 
 
-class TestRepeating:
+class TestReplace:
     def test_mode_and_link_stay(self, tree):
         (tree / "elsewhere").write_text("#!/bin/sh\n")
         (tree / "elsewhere").chmod(0o700)
@@ -133,7 +133,7 @@ class TestRepeating:
         assert (tree / "elsewhere").stat().st_mode & 0o777 == 0o700
 
     @pytest.mark.parametrize("again", ["the same content", "another"])
-    def test_a_mode_that_lets_nobody_run_it_is_mended(self, tree, again):
+    def test_a_mode_without_execute_permission_is_corrected(self, tree, again):
         stage(tree, ORIGINAL)
         converge()
         (tree / "scripts/rxdm").chmod(0o644)
@@ -172,7 +172,7 @@ class TestVersionsThatFollowEachOther:
         monkeypatch.setattr(mounts, "mount_all", lambda _: None)
         return Stack()
 
-    def test_one_that_is_refused_does_not_stand_in_the_way(self, tree, stack):
+    def test_a_refused_version_does_not_block_the_next(self, tree, stack):
         stack.up(ORIGINAL)
         with pytest.raises(SetupError, match="bash cannot read it"):
             stack.up(BROKEN)
@@ -185,7 +185,7 @@ class TestVersionsThatFollowEachOther:
 
     @pytest.mark.parametrize("second", [OTHER, GOOD, BROKEN])
     @pytest.mark.parametrize("first", [ORIGINAL, GOOD + "# first\n"])
-    def test_a_write_that_fails_anywhere_costs_nothing(self, tree, stack, monkeypatch, first, second):
+    def test_after_a_failed_write_either_version_can_be_installed(self, tree, stack, monkeypatch, first, second):
         """Every file operation of the second `up` fails once; then the first version, or the second, is asked for."""
         names = [(os, "fdopen"), (type(tree), "replace"), (type(tree), "unlink"), (type(tree), "symlink_to")]
         whole = {right(first), right(second)}
@@ -226,7 +226,7 @@ class TestVersionsThatFollowEachOther:
             assert live(tree) == right(second)
 
 
-class TestUndoing:
+class TestUndo:
     @pytest.mark.parametrize("copy", [True, False])
     def test_the_original_comes_back_also_without_its_copy_and_can_be_patched_again(self, tree, copy):
         stage(tree, ORIGINAL)
@@ -240,19 +240,19 @@ class TestUndoing:
         converge()
         assert live(tree) == GOOD
 
-    def test_nothing_there_is_fine(self, tree):
+    def test_undo_without_files_does_nothing(self, tree):
         (tree / "scripts").rmdir()
         rxdm.undo()
         assert list(tree.iterdir()) == []
 
-    def test_what_somebody_changed_since_is_left_alone(self, tree):
+    def test_undo_leaves_a_file_that_somebody_changed(self, tree):
         stage(tree, ORIGINAL)
         converge()
         (tree / "scripts/rxdm").write_text("#!/bin/sh\n# mine\n")
         rxdm.undo()
         assert live(tree) == "#!/bin/sh\n# mine\n"
 
-    def test_what_was_right_stays(self, tree):
+    def test_undo_leaves_a_version_that_was_right(self, tree):
         stage(tree, GOOD)
         converge(of=GOOD)
         rxdm.undo()
@@ -275,7 +275,7 @@ def script(check: str, before: str = "", after: str = "", indent: str = "\t") ->
     return f"#!/bin/bash\n{before}{indent}if {check}; then\n{indent}\techo export\n{indent}fi\n{after}"
 
 
-class TestJudging:
+class TestClassify:
     @pytest.mark.parametrize(
         ("check", "outcome"),
         [
@@ -309,13 +309,13 @@ class TestJudging:
             "",
         ],
     )
-    def test_whatever_else_is_left_alone(self, text):
+    def test_other_texts_are_unknown(self, text):
         assert classify(text)[0] == UNKNOWN
 
-    def test_comments_about_systems_do_not_count(self):
+    def test_comments_are_ignored(self):
         assert classify(script(DEBIAN, before="# os-release says debian\n\t# lsb_release too\n"))[0] == PATCH
 
-    def test_the_check_that_is_tried_can_start_nothing_else(self, tmp_path):
+    def test_a_check_that_runs_other_programs_is_never_tried(self, tmp_path):
         """What is not understood is never given to bash."""
         mark = tmp_path / "mark"
         for inside in (
@@ -328,8 +328,8 @@ class TestJudging:
         assert not mark.exists()
 
 
-class TestPatching:
-    def test_the_check_then_holds_on_both_systems_and_no_other(self):
+class TestPatch:
+    def test_failures_of_checks(self):
         assert check_failure(script(PATCHED)) == ""
         assert check_failure(script(UPSTREAM)) == ""
         assert check_failure(script(DEBIAN)) == "its check is false on Ubuntu 22.04"
@@ -337,7 +337,7 @@ class TestPatching:
         assert check_failure(script('grep -q "ID" /etc/os-release')) == "its check is true on Rocky Linux 8.10"
         assert check_failure("#!/bin/sh\n") == "it has 0 checks"
 
-    def test_only_that_line_changes(self):
+    def test_the_patch_changes_one_line(self):
         changed = [
             (old, new)
             for old, new in zip(STAND_IN.splitlines(), patch_check(STAND_IN).splitlines(), strict=True)
@@ -345,12 +345,12 @@ class TestPatching:
         ]
         assert [new.strip() for _, new in changed] == [f"if {PATCHED}; then"]
 
-    def test_the_stand_in_is_like_the_versions_for_debian_only(self):
+    def test_the_stand_in_is_patched(self):
         assert classify(STAND_IN)[0] == PATCH
         assert check_failure(patch_check(STAND_IN)) == ""
 
     @given(before=LINES, after=LINES, indent=INDENTS)
-    def test_anything_around_it_stays_and_comes_back(self, before, after, indent):
+    def test_patch_and_unpatch_keep_the_rest_of_the_text(self, before, after, indent):
         text = script(DEBIAN, before, after, indent)
         patched = patch_check(text)
         assert unpatch_check(patched) == text
@@ -359,20 +359,20 @@ class TestPatching:
         assert unpatch_check(text) == text
 
     @given(before=LINES, after=LINES, check=st.sampled_from([UPSTREAM, PATCHED, GUIDES]))
-    def test_what_is_right_is_right_in_any_surroundings(self, before, after, check):
+    def test_a_right_check_is_found_in_any_text(self, before, after, check):
         assert classify(script(check, before, after))[0] == OK
 
     @given(text=st.text())
-    def test_no_text_is_too_strange_to_be_judged(self, text):
+    def test_any_text_without_a_check_is_unknown(self, text):
         assume("os-release" not in text)
         assert classify(text) == (UNKNOWN, "it asks for no operating system")
 
-    def test_a_long_line_of_words_takes_no_time(self):
+    def test_a_long_line_is_parsed_without_backtracking(self):
         """Each word of a check can be read in one way only, so that a line that fails at its end fails at once."""
         assert classify(script("|| " * 3000 + "x /etc/os-release"))[0] == UNKNOWN
 
 
-def test_systems_are_what_these_systems_say():
+def test_systems_match_the_catalog():
     """Against the catalog's own fields of Ubuntu, which machines of a rehearsal present."""
     from cluster.catalog import SYSTEMS  # noqa: PLC0415 - scripts/node itself must not know of it
 

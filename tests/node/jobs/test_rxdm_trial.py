@@ -38,11 +38,11 @@ def prolog(check: str = PATCHED, body: str = BODY) -> str:
     return WORK.replace("{check}", check).replace("{body}", body)
 
 
-def test_one_that_does_its_work_is_right():
+def test_a_prolog_that_does_its_work_passes():
     assert rxdm.trial_failure(prolog()) == ""
 
 
-def test_the_stand_in_of_rehearsals_is_right_once_it_is_patched():
+def test_the_stand_in_of_rehearsals_passes_after_the_patch():
     text = (ROOT / "lab/slurm/rxdm.sh").read_text()
     assert "without NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY" in rxdm.trial_failure(text)
     assert rxdm.trial_failure(patch_check(text)) == ""
@@ -73,17 +73,17 @@ def test_the_stand_in_of_rehearsals_is_right_once_it_is_patched():
         "words",
     ],
 )
-def test_what_it_does_counts_and_not_what_its_text_looks_like(text, why):
+def test_a_prolog_that_does_not_do_its_work_fails(text, why):
     assert why in rxdm.trial_failure(text)
 
 
-def test_checks_that_look_right_are_not_enough():
+def test_texts_that_fail_the_trial_pass_the_check():
     """Why it is tried at all: the text of each of these is judged right."""
     assert classify(prolog(body="true"))[0] == "ok"
     assert classify(f"#!/bin/bash\ncat >/dev/null <<'EOF'\n{prolog()}EOF\n")[0] == "ok"
 
 
-def test_this_machine_is_out_of_its_reach(tmp_path):
+def test_a_trial_does_not_change_this_machine(tmp_path):
     mark = tmp_path / "mark"
     tool = Path("/usr/bin/env").resolve()
     text = prolog(body=f"{BODY}; touch {mark} /usr/bin/hpc-mark; rm -f {tool}; kill -9 -1; exit 0")
@@ -93,7 +93,7 @@ def test_this_machine_is_out_of_its_reach(tmp_path):
     assert tool.exists()
 
 
-def test_nothing_is_left_of_a_run(monkeypatch):
+def test_a_trial_leaves_no_mounts_files_or_processes(monkeypatch):
     def left() -> tuple[str, list[Path]]:
         mounted = Path("/proc/self/mounts").read_text()
         return ("hpc-trial" in mounted and mounted) or "", [*Path("/tmp").glob("hpc-trial-*")]  # noqa: S108

@@ -12,7 +12,7 @@ from tests.cluster.stacks import ROOT
 
 
 class Tree:
-    """A tree as scripts/node/jobs/prologs.py makes it, with scripts that say their name and exit as told."""
+    """A tree as scripts/node/jobs/prologs.py makes it, with scripts that print their name and exit with a code."""
 
     def __init__(self, path) -> None:
         self.path = path
@@ -72,11 +72,11 @@ class TestOrder:
         assert tree.run(kind, LANG="en_US.UTF-8").returncode == 0
         assert tree.ran(kind) == places(kind)
 
-    def test_nothing_to_run_is_fine(self, tree):
+    def test_no_script_is_no_error(self, tree):
         assert tree.run().returncode == 0
         assert tree.log() == ""
 
-    def test_neither_other_partitions_nor_other_kinds_nor_other_files(self, tree):
+    def test_scripts_of_other_partitions_nodesets_and_kinds_do_not_run(self, tree):
         for place in (
             "partition-other-prolog_slurmd.d/a.prolog_slurmd",
             "nodeset-cpu-prolog_slurmd.d/a.prolog_slurmd",
@@ -92,21 +92,21 @@ class TestOrder:
         ("node", "nodeset"),
         [("lab-gpu-0", "gpu"), ("lab-gpu-large-12", "gpu-large"), ("lab-2-3", "2"), ("lab-controller", "shared")],
     )
-    def test_a_nodes_name_says_its_nodeset(self, tree, node, nodeset):
+    def test_the_nodeset_is_in_the_nodes_name(self, tree, node, nodeset):
         for name in ("gpu", "gpu-large", "2", "shared"):
             tree.add(f"nodeset-{name}-prolog_slurmd.d/a.prolog_slurmd", "")
         tree.run(node=node)
         assert tree.ran() == [f"nodeset-{nodeset}-prolog_slurmd.d/a.prolog_slurmd"]
 
     @pytest.mark.parametrize("node", ["other-gpu-0", "lab-gpu", "gpu-0"])
-    def test_a_stranger_has_none(self, tree, node):
+    def test_a_node_of_another_cluster_has_no_nodeset(self, tree, node):
         tree.add("nodeset-gpu-prolog_slurmd.d/a.prolog_slurmd", "")
         assert tree.run(node=node).returncode == 0
         assert tree.ran() == []
 
 
 class TestFailures:
-    def test_the_first_that_fails_ends_a_prolog(self, tree):
+    def test_a_prolog_ends_at_the_first_failure(self, tree):
         first, second, *_ = places("prolog")
         tree.add(first, "exit 3")
         tree.add(second, "")
@@ -115,7 +115,7 @@ class TestFailures:
         assert tree.ran() == [first]
         assert "job=7 10-first: failed, exit code 3; see" in done.stderr, "slurmd's own log has it"
 
-    def test_all_of_an_epilog_run_and_the_first_failure_is_told(self, tree):
+    def test_an_epilog_runs_all_scripts_and_returns_the_first_failure(self, tree):
         codes = dict(zip(places("epilog"), [0, 4, 5, 0, 0, 6, 0, 0, 0], strict=True))
         for place, code in codes.items():
             tree.add(place, f"exit {code}")
@@ -124,7 +124,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("kind", ["prolog", "epilog"])
     @pytest.mark.parametrize("lost", ["link to nothing", "not executable", "a folder"])
-    def test_what_cannot_be_run_is_skipped_and_told(self, tree, kind, lost):
+    def test_a_script_that_cannot_run_is_skipped_and_logged(self, tree, kind, lost):
         tree.add(f"{kind}_slurmd.d/b.{kind}_slurmd", "")
         script = tree.path / f"{kind}_slurmd.d/a.{kind}_slurmd"
         if lost == "link to nothing":
@@ -139,13 +139,13 @@ class TestFailures:
         assert f"a: cannot be run, as {script} is not executable or a link to nothing\n" in tree.log(kind)
         assert "a: skipped, exit code 0" in tree.log(kind)
 
-    def test_half_a_tree_is_a_failure_with_words(self, tree):
+    def test_a_missing_configuration_is_an_error(self, tree):
         tree.conf("")
         done = tree.run()
         assert done.returncode == 1
         assert "etc/slurm_mux.conf cannot be read" in done.stderr
 
-    def test_it_is_started_by_its_links_only(self, tree):
+    def test_it_runs_by_its_links_only(self, tree):
         done = subprocess.run([str(tree.path / "slurm_mux")], capture_output=True, text=True, check=False)
         assert (done.returncode, "slurm_prolog or slurm_epilog" in done.stderr) == (2, True)
 
@@ -164,44 +164,44 @@ class TestRxdm:
         mux.write_text(mux.read_text().replace("profile=/var/lib/tcpxo/lib64/", f"profile={tree.path}/"))
         return profile
 
-    def test_a_profile_that_is_written_is_fine(self, tree, profile):
+    def test_a_written_profile_passes(self, tree, profile):
         tree.add(self.PLACE, f"echo '{self.EXPORT}' > {profile}")
         assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 0
 
     @pytest.mark.parametrize("body", ["exit 0", "echo 'export NCCL_SOCKET_IFNAME=eth0' > {profile}"])
-    def test_none_fails_jobs_on_several_nodes_and_says_why(self, tree, profile, body):
+    def test_a_missing_profile_fails_jobs_on_several_nodes(self, tree, profile, body):
         tree.add(self.PLACE, body.format(profile=profile))
         assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 1
         assert f"rxdm: did not write {profile}, so NCCL would use plain TCP" in tree.log()
         assert "rxdm: failed, exit code 1" in tree.log()
 
-    def test_one_of_an_earlier_job_does_not_count(self, tree, profile):
+    def test_the_profile_of_an_earlier_job_does_not_count(self, tree, profile):
         profile.write_text(f"{self.EXPORT}\n")
         os.utime(profile, (time.time() - 60, time.time() - 60))
         tree.add(self.PLACE, "exit 0")
         assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 1
 
-    def test_one_that_cannot_be_run_does_not_pass_as_done(self, tree, profile):
+    def test_an_rxdm_that_cannot_run_fails_jobs_on_several_nodes(self, tree, profile):
         tree.add(self.PLACE, "")
         (tree.path / self.PLACE).chmod(0o644)
         assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 1
         assert tree.run(SLURM_JOB_NUM_NODES="1").returncode == 0
 
-    def test_a_job_on_one_node_and_an_epilog_need_none(self, tree, profile):
+    def test_a_job_on_one_node_and_an_epilog_need_no_profile(self, tree, profile):
         tree.add(self.PLACE, "exit 0")
         tree.add(self.PLACE.replace("prolog", "epilog"), "exit 0")
         assert tree.run(SLURM_JOB_NUM_NODES="1").returncode == 0
         assert tree.run("epilog", SLURM_JOB_NUM_NODES="2").returncode == 0
 
 
-class TestWhatScriptsGet:
-    def test_the_context_a_path_and_no_input(self, tree):
+class TestEnvironment:
+    def test_scripts_get_a_context_a_path_and_no_input(self, tree):
         tree.add("epilog_slurmd.d/a.epilog_slurmd", 'echo "context=$SLURM_SCRIPT_CONTEXT"; env | grep ^PATH=; cat')
         tree.run("epilog", PATH=f"{os.environ['PATH']}:.")
         assert "context=epilog_slurmd\n" in tree.log("epilog")
         assert "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n" in tree.log("epilog")
 
-    def test_a_job_does_not_wait_for_what_a_script_left_running(self, tree):
+    def test_a_job_does_not_wait_for_processes_that_a_script_left(self, tree):
         tree.add("prolog_slurmd.d/a.prolog_slurmd", f"sleep 300 & echo $! > {tree.path}/left")
         began = time.monotonic()
         assert tree.run().returncode == 0
@@ -210,7 +210,7 @@ class TestWhatScriptsGet:
 
 
 class TestLog:
-    def test_time_job_script_and_exit_code_stand_around_what_it_printed(self, tree):
+    def test_the_log_has_time_job_script_and_exit_code(self, tree):
         tree.add("prolog_slurmd.d/a.prolog_slurmd", "echo to the other >&2; exit 9")
         tree.run(SLURM_JOB_USER="alice")
         stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} job=7 slurm_prolog"
@@ -221,19 +221,19 @@ class TestLog:
             tree.log(),
         )
 
-    def test_jobs_follow_each_other(self, tree):
+    def test_the_log_is_appended_to(self, tree):
         tree.add("prolog_slurmd.d/a.prolog_slurmd", "")
         tree.run(SLURM_JOB_ID="1")
         tree.run(SLURM_JOB_ID="2")
         assert re.findall(r"job=(\d) slurm_prolog a: ended, exit code 0", tree.log()) == ["1", "2"]
 
-    def test_it_is_for_root_and_scripts_keep_their_umask(self, tree):
+    def test_the_log_is_for_root_and_scripts_keep_their_umask(self, tree):
         tree.add("prolog_slurmd.d/a.prolog_slurmd", f"touch {tree.path}/made")
         tree.run()
         assert (tree.logs / "prolog.log").stat().st_mode & 0o777 == 0o600
         assert (tree.path / "made").stat().st_mode & 0o777 == 0o666 & ~umask()
 
-    def test_a_script_runs_though_nothing_can_be_logged(self, tree):
+    def test_scripts_run_though_the_log_can_not_be_written(self, tree):
         """A node whose disk is full keeps working; the journal has what was said."""
         tree.logs.write_text("a file in the place of the folder")
         tree.add("prolog_slurmd.d/a.prolog_slurmd", f"touch {tree.path}/mark; exit 3")

@@ -44,7 +44,7 @@ def test_files_are_named_after_their_images(image: str, name: str):
         (1, "srun: error: Task launch failed\n", "exit code 1: srun: error: Task launch failed"),
     ],
 )
-def test_the_reason_is_the_nodes_own(code: int, err: str, text: str):
+def test_reasons_of_failed_jobs(code: int, err: str, text: str):
     assert warm_up.why(code, err) == text
 
 
@@ -72,7 +72,7 @@ class TestRun:
         run.run()
         return run
 
-    def test_a_node_that_is_off_is_neither_started_nor_missed(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_node_that_is_off_is_neither_started_nor_reported(self, monkeypatch: pytest.MonkeyPatch):
         run = self.run(monkeypatch, {"n-0": "idle", "n-1": "idle~", "n-2": "allocated#"})
         assert all("n-1" not in nodes and "n-2" not in nodes for nodes, _ in self.jobs)
         assert not {"n-1", "n-2"} & (set(run.missed) | run.wanted)
@@ -87,7 +87,7 @@ class TestRun:
         assert "node n-2: ready after 0 s (3 of 3)" in capsys.readouterr().out
 
     @pytest.mark.parametrize("code", [0, 1])
-    def test_one_node_downloads_and_sends_to_those_that_lack_it(self, monkeypatch: pytest.MonkeyPatch, code: int):
+    def test_one_node_downloads_images_and_sends_them_to_others(self, monkeypatch: pytest.MonkeyPatch, code: int):
         """Where sending fails again, the others download too."""
         run = warm_up.Run({"images": ["alpine"], "partitions": [{**PART, "rxdm": False}], "seconds": 60})
         there: set[str] = {"n-0"} if code == 0 else set()
@@ -111,13 +111,13 @@ class TestRun:
         assert sorted(downloads) == (["n-0", "n-1", "n-2"] if code else [])
         assert sorted(run.ready) == THREE
 
-    def test_nodes_that_take_no_jobs_are_left_alone(self, monkeypatch: pytest.MonkeyPatch):
+    def test_nodes_that_take_no_jobs_are_reported(self, monkeypatch: pytest.MonkeyPatch):
         run = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle*"})
         assert run.missed.keys() == {"n-0", "n-1", "n-2"}
         assert run.missed["n-1"] == "drained"
         assert "no other node is free" in run.missed["n-0"]
 
-    def test_one_that_has_seen_rxdm_is_a_partner_and_not_asked_again(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_node_that_has_run_rxdm_is_a_partner_and_does_not_run_it_again(self, monkeypatch: pytest.MonkeyPatch):
         warm = (0, "warm-up: rxdm\nwarm-up: ready\n", "")
         run = self.run(monkeypatch, dict.fromkeys(THREE, "mixed"), n0=warm, n1=warm)
         assert [nodes for nodes, words in self.jobs if words == ["--rxdm"]] == [["n-2", "n-0"]]
@@ -126,7 +126,7 @@ class TestRun:
         assert not [nodes for nodes, words in self.jobs if words == ["--rxdm"]]
         assert len(again.ready) == 3
 
-    def test_a_node_that_nobody_asked_to_warm_helps_and_is_not_counted(
+    def test_a_node_that_is_not_to_be_warmed_is_a_partner_and_not_counted(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ):
         monkeypatch.setitem(PART, "nodes", ["n-0"])
@@ -143,7 +143,7 @@ class TestRun:
 
 
 @pytest.mark.parametrize(("longest", "minutes"), [(None, 32), (15, 15), (60, 32)])
-def test_a_job_asks_for_no_longer_than_its_partition_allows(
+def test_a_job_has_no_longer_time_limit_than_its_partition(
     monkeypatch: pytest.MonkeyPatch, longest: int | None, minutes: int
 ):
     asked: list[list[str]] = []
@@ -202,7 +202,7 @@ class TestBody:
         assert len((node / "asked").read_text().splitlines()) == 2
         assert sorted(path.name for path in (node / "images").iterdir()) == [".lock", "alpine.sqsh", there.name]
 
-    def test_a_download_that_broke_off_leaves_nothing_that_passes_for_an_image(self, node: Path):
+    def test_a_failed_download_leaves_no_image(self, node: Path):
         (node / "broken").touch()
         assert self.warm(node, "alpine=alpine").returncode == 1
         assert [path.name for path in (node / "images").iterdir()] == [".lock"]
@@ -211,7 +211,7 @@ class TestBody:
         assert self.warm(node, "alpine=alpine").returncode == 0
         assert (node / "images" / "alpine.sqsh").read_text() == "docker://alpine\n"
 
-    def test_looking_downloads_nothing(self, node: Path):
+    def test_look_downloads_nothing(self, node: Path):
         assert self.warm(node, "--look", "alpine=alpine").stdout == "warm-up: lacks alpine\n"
         assert not (node / "asked").exists()
         self.warm(node, "alpine=alpine")

@@ -296,7 +296,7 @@ class Cluster:
         return {row["name"]: row["status"] for row in self.resources()}
 
     def resources(self) -> list[dict[str, Any]]:
-        return [one.resource for one in self.fake.world.machines.values()]
+        return [machine.resource for machine in self.fake.world.machines.values()]
 
     def end(self, name: str, status: str = "") -> None:
         """A machine ends behind everybody's back."""

@@ -45,7 +45,7 @@ def insert(client: ComputeEngine, *names: str, template: str = SPOT, request: st
 
 
 class TestInsert:
-    def test_one_has_the_labels_by_which_it_is_found_and_deleted(self, client, fake):
+    def test_an_instance_has_the_labels_by_which_it_is_listed_and_deleted(self, client, fake):
         insert(client, "c-gpu-0")
         (found,) = client.instances().instances
         assert (found.name, found.zone, found.machine_type) == ("c-gpu-0", "us-central1-a", "a3-highgpu-8g")
@@ -60,13 +60,13 @@ class TestInsert:
         }
         assert fake.calls[0].headers["Authorization"] == "Bearer secret"
 
-    def test_a_request_that_is_sent_again_makes_no_second_one(self, client, fake):
+    def test_a_repeated_request_creates_no_second_instance(self, client, fake):
         assert insert(client, "c-gpu-0").name == insert(client, "c-gpu-0").name
         with pytest.raises(CloudError) as raised:
             insert(client, "c-gpu-0", request="another")
         assert raised.value.kind is ErrorKind.EXISTS
 
-    def test_many_come_all_or_none(self, client, fake):
+    def test_of_several_instances_all_are_created_or_none(self, client, fake):
         fake.capacity["gpu-spot"] = 3
         operation = insert(client, "c-gpu-0", "c-gpu-1", "c-gpu-2", "c-gpu-3")
         client.instances()
@@ -81,9 +81,9 @@ class TestInsert:
         assert client.instances().instances == ()
         insert(client, "c-gpu-0", "c-gpu-1", "c-gpu-2", request="less")
         client.instances()
-        assert [one.status for one in client.instances().instances] == ["RUNNING"] * 3
+        assert [instance.status for instance in client.instances().instances] == ["RUNNING"] * 3
 
-    def test_a_template_that_is_gone_is_no_missing_instance(self, client):
+    def test_a_deleted_template_is_not_reported_as_a_missing_instance(self, client):
         with pytest.raises(CloudError) as raised:
             insert(client, "c-gpu-0", template="projects/p/global/instanceTemplates/old")
         assert raised.value.kind is ErrorKind.TEMPLATE_GONE
@@ -98,41 +98,41 @@ class TestInsert:
 
 
 class TestList:
-    def test_pages_are_read_to_the_end(self, client, fake, monkeypatch):
+    def test_all_pages_of_the_list_are_read(self, client, fake, monkeypatch):
         for number in range(5):
             insert(client, f"c-gpu-{number}", request=str(number))
         monkeypatch.setattr("reconcile.compute_engine.PAGE_SIZE", 2)
         found = client.instances()
         assert (len(found.instances), found.partial) == (5, "")
 
-    def test_instances_of_other_clusters_are_not_seen(self, client, fake):
+    def test_instances_of_other_clusters_are_not_listed(self, client, fake):
         insert(client, "c-gpu-0")
         next(iter(fake.world.machines.values())).resource["labels"]["hpc-cluster"] = "another"
         assert client.instances().instances == ()
 
-    def test_a_zone_that_does_not_answer_makes_it_partial(self, client, fake):
+    def test_the_list_is_partial_if_the_clusters_zone_does_not_answer(self, client, fake):
         insert(client, "c-gpu-0")
         fake.unreachable = ["zones/us-central1-a"]
         found = client.instances()
         assert found.instances == ()
         assert found.partial == "zones/us-central1-a does not answer"
 
-    def test_a_zone_elsewhere_that_does_not_answer_makes_nothing_partial(self, client, fake):
+    def test_the_list_is_complete_if_another_zone_does_not_answer(self, client, fake):
         insert(client, "c-gpu-0")
         fake.unreachable = ["zones/europe-west4-b"]
         found = client.instances()
-        assert ([one.name for one in found.instances], found.partial) == (["c-gpu-0"], "")
+        assert ([instance.name for instance in found.instances], found.partial) == (["c-gpu-0"], "")
 
 
 class TestOthers:
-    def test_deleting_what_is_gone_is_no_error(self, client, fake):
+    def test_deleting_a_missing_instance_is_no_error(self, client, fake):
         insert(client, "c-gpu-0")
         assert client.delete("c-gpu-0", request="d") is not None
         client.instances()
         assert client.get("c-gpu-0") is None
         assert client.delete("c-gpu-0", request="e") is None
 
-    def test_guest_attributes_and_the_serial_log(self, client, fake):
+    def test_the_guest_attribute_and_the_serial_log_are_read(self, client, fake):
         fake.consoles["c-gpu-0"] = "panic"
         insert(client, "c-gpu-0")
         assert client.guest_attribute("c-gpu-0") == ""
@@ -140,7 +140,7 @@ class TestOthers:
         assert client.guest_attribute("c-gpu-0") == "failed: no key"
         assert client.serial_log("c-gpu-0") == "panic"
 
-    def test_a_host_is_reported_where_that_is_possible(self, client, fake):
+    def test_a_host_is_reported_or_the_refusal_raised(self, client, fake):
         insert(client, "c-gpu-0")
         client.instances()
         before = client.instances().instances[0].host
@@ -195,11 +195,11 @@ class TestErrors:
             ("", "", 500, ErrorKind.TRANSIENT),
         ],
     )  # fmt: skip
-    def test_by_reason_and_code(self, code, message, status, kind):
+    def test_the_kind_follows_from_reason_code_and_status(self, code, message, status, kind):
         assert kind_of(code, message, status) is kind
 
     @pytest.mark.parametrize("fault", [RefusalError(503, "backendError", "later"), DroppedConnectionError()])
-    def test_no_answer_is_transient_and_never_an_empty_list(self, client, fake, fault):
+    def test_a_missing_answer_is_a_transient_error(self, client, fake, fault):
         def fails(_number: int, _call: Call) -> None:
             raise fault
 
@@ -208,7 +208,7 @@ class TestErrors:
             client.instances()
         assert raised.value.kind is ErrorKind.TRANSIENT
 
-    def test_a_token_file_that_is_missing_is_named(self, client, tmp_path):
+    def test_a_missing_token_file_is_named(self, client, tmp_path):
         (tmp_path / "token").unlink()
         with pytest.raises(CloudError, match="token"):
             client.instances()
@@ -222,6 +222,6 @@ def test_each_answer_shows_how_far_this_machines_clock_is_ahead(client, monkeypa
     assert abs(client.skew - 10_000) < PATIENCE
 
 
-def test_times_have_a_zone():
+def test_times_are_read_with_their_zone():
     assert _epoch("2026-11-22T08:00:00.123-08:00") == _epoch("2026-11-22T16:00:00Z") > 0
     assert _epoch("") == 0

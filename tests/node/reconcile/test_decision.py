@@ -265,7 +265,7 @@ CASES += [
     (
         "down-long",
         replace(
-            MANY_DOWN, nodes={n: one if n in TWO else replace(one, by="bob") for n, one in MANY_DOWN.nodes.items()}
+            MANY_DOWN, nodes={n: node if n in TWO else replace(node, by="bob") for n, node in MANY_DOWN.nodes.items()}
         ),
     ),
     # The loop was away until a minute ago.
@@ -277,7 +277,7 @@ CASES += [
 
 
 @pytest.mark.parametrize(("rule", "found"), CASES, ids=[f"{rule}-{number}" for number, (rule, _) in enumerate(CASES)])
-def test_a_rule_by_its_case(rule: str, found: World) -> None:
+def test_the_first_rule_of_each_case(rule: str, found: World) -> None:
     assert first_rule(Case(found, NAME)).id == rule
 
 
@@ -328,7 +328,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 @given(worlds(), st.integers(0, 3))
-def test_what_no_world_leads_to(found: World, left: int) -> None:
+def test_invariants_of_decisions(found: World, left: int) -> None:
     actions, node = decide(found), found.nodes.get(NAME)
     names = [name for action in actions for name in action.nodes]
     assert len(names) == len(set(names)), "a name has one action"
@@ -347,10 +347,10 @@ def test_what_no_world_leads_to(found: World, left: int) -> None:
             assert any(state == "DOWN" or state.startswith("POWER") for state in node.states), "it is not in service"
     done, kept = restrain(actions, found, remaining=left)
     assert sum(decision.BY_ID[action.rule].counts and action.do is not Do.ALERT for action in done) <= left
-    assert sorted(map(str, [*done, *(action for one in kept for action in one.actions)])) == sorted(map(str, actions))
+    assert sorted(map(str, [*done, *(action for held in kept for action in held.actions)])) == sorted(map(str, actions))
 
 
-class TestTogether:
+class TestActions:
     def test_nodes_of_a_job_are_one_request_and_others_are_not(self):
         # A smaller job on one of the nodes comes along.
         jobs = {"c-gpu-0": ("3", "1"), "c-gpu-1": ("1",), "c-gpu-2": ("2",)}
@@ -369,7 +369,7 @@ class TestTogether:
             NOW, nodes, {n: (Instance(n, "z", "RUNNING", labels=old),) for n in names}, settings(8)["nodesets"], 0.25
         )
         done, held = restrain(decide(found), found, remaining=100)
-        assert (len(done), [len(one.actions) for one in held]) == (2, [6])
+        assert (len(done), [len(row.actions) for row in held]) == (2, [6])
         nodes["c-gpu-7"] = replace(nodes["c-gpu-7"], states=frozenset({"IDLE", "POWERING_DOWN"}))
         found = replace(found, nodes=nodes, instances={n: found.instances[n] for n in names[:7]})
         assert len([action for action in restrain(decide(found), found, remaining=100)[0] if action.do is Do.ASAP]) == 1
@@ -386,13 +386,13 @@ class TestTogether:
         assert ([action.rule for action in done if NAME in action.nodes], held) == (["fault-elastic"], [])
 
 
-def test_what_lasted_until_a_clock_was_set_back_lasts_from_then_on():
+def test_a_state_that_lasted_before_the_clock_was_set_back_lasts_since_then():
     before = state_ages({}, world(ASLEEP, "RUNNING"))
     (seen,) = state_ages(before, replace(world(ASLEEP, "RUNNING"), now=NOW - DAY)).values()
     assert (seen.since, seen.power_since, seen.passes) == (NOW - DAY, NOW - DAY, 2)
 
 
-def test_how_long_a_state_has_lasted():
+def test_ages_of_states_over_three_passes():
     first = world(UP, "RUNNING")
     seen = state_ages({}, first)
     assert (seen[NAME].passes, seen[NAME].since) == (1, NOW)

@@ -32,12 +32,12 @@ def journal(cluster: Cluster, rule: str) -> list[list[str]]:
     return [row["nodes"] for row in cluster.journal() if row["rule"] == rule]
 
 
-def test_the_machines_of_a_job_wait_together_and_come_at_once(cluster):
+def test_the_machines_of_a_job_wait_in_one_request_and_are_created_together(cluster):
     cluster.slurm.submit("1", 4, 600)
     cluster.run(HOUR)
     names = [f"c-gpu-{number}" for number in range(4)]
     (group,) = cluster.fake.groups.values()
-    assert [one["name"] for one in group["request"]["instances"]] == names
+    assert [row["name"] for row in group["request"]["instances"]] == names
     assert group["request"]["requestedRunDuration"] == {"seconds": "86400"}
     assert group["resource"]["name"].startswith("c-gpu-flex-")
     assert cluster.instances == {}
@@ -55,7 +55,7 @@ def test_the_machines_of_a_job_wait_together_and_come_at_once(cluster):
 
 
 @pytest.mark.parametrize("seconds", [HOUR, 3 * HOUR])
-def test_an_empty_list_of_groups_costs_no_place_in_the_queue_and_no_machine(cluster, monkeypatch, seconds):
+def test_an_empty_list_of_groups_deletes_neither_requests_nor_machines(cluster, monkeypatch, seconds):
     cluster.slurm.submit("1", 4, 6 * HOUR)
     cluster.run(seconds, step=10)
     groups, there = list(cluster.fake.groups), dict(cluster.instances)
@@ -72,7 +72,7 @@ def test_an_empty_list_of_groups_costs_no_place_in_the_queue_and_no_machine(clus
     assert bool(there) is bool(cluster.slurm.jobs["1"].began) is (seconds > 2 * HOUR)
 
 
-def test_idle_machines_leave_their_group_which_ends_with_the_last(cluster):
+def test_idle_machines_are_deleted_one_by_one_and_the_group_with_the_last(cluster):
     cluster.fake.queue_seconds = 0
     cluster.slurm.submit("1", 3, 60)
     cluster.slurm.submit("2", 1, 2000)
@@ -88,7 +88,7 @@ def test_idle_machines_leave_their_group_which_ends_with_the_last(cluster):
     assert requests(cluster, "DELETE", *cluster.slurm.nodes_) == 0
 
 
-def test_a_node_comes_again_in_another_group(cluster):
+def test_a_node_gets_its_next_machine_in_another_group(cluster):
     cluster.fake.queue_seconds = 0
     cluster.slurm.submit("1", 2, 60)
     cluster.run(1500)
@@ -100,7 +100,7 @@ def test_a_node_comes_again_in_another_group(cluster):
     assert (cluster.instances, cluster.fake.groups) == ({}, {})
 
 
-def test_the_request_of_a_job_that_is_cancelled_is_deleted(cluster):
+def test_the_request_of_a_cancelled_job_is_deleted(cluster):
     cluster.slurm.submit("1", 2, 600)
     cluster.run(600)
     assert len(cluster.fake.groups) == 1
@@ -127,7 +127,7 @@ def test_no_job_is_placed_past_the_end_of_machines(cluster):
     assert cluster.slurm.ends == {}
 
 
-def test_machines_that_google_deletes_at_their_end_leave_slurm_as_others(cluster):
+def test_a_job_is_requeued_when_google_deletes_its_machines_at_their_end(cluster):
     cluster.settings["nodesets"]["gpu"]["templates"][0]["run_seconds"] = 1800
     cluster.restart()
     cluster.fake.queue_seconds = 0
@@ -138,20 +138,20 @@ def test_machines_that_google_deletes_at_their_end_leave_slurm_as_others(cluster
     assert len(cluster.instances) == 2, "the job was requeued, and asks again"
 
 
-def test_a_request_that_fails_is_one_without_capacity(cluster):
+def test_a_failed_request_counts_as_no_capacity(cluster):
     cluster.fake.queue_seconds = 60
     cluster.failing = "ZONE_RESOURCE_POOL_EXHAUSTED"
     cluster.slurm.submit("1", 2, 60)
     cluster.run(200)
     assert "no capacity for gpu as flex" in cluster.slurm.jobs["1"].comment
     assert cluster.fake.groups == {}
-    assert {one.minutes for one in cluster.loop.record.cooling.values()} == {10}
+    assert {cooling.minutes for cooling in cluster.loop.record.cooling.values()} == {10}
     cluster.failing = ""
     cluster.run(1200)
     assert cluster.slurm.jobs["1"].done
 
 
-def test_flex_start_comes_after_ways_that_have_none(tmp_path):
+def test_flex_start_is_tried_after_ways_without_capacity(tmp_path):
     cluster = flexible(tmp_path, SPOT)
     cluster.fake.capacity["t-spot"] = 1
     cluster.fake.queue_seconds = 600
@@ -165,7 +165,7 @@ def test_flex_start_comes_after_ways_that_have_none(tmp_path):
     assert labels == {"c-gpu-0": "t-spot", "c-gpu-1": None, "c-gpu-2": None}
 
 
-def test_groups_refer_to_the_template_that_is_now_so_that_the_old_one_can_be_deleted(cluster):
+def test_groups_are_changed_to_a_new_template_so_that_the_old_one_can_be_deleted(cluster):
     cluster.slurm.submit("1", 1, 600)
     cluster.run(60)
     cluster.settings["nodesets"]["gpu"]["templates"][0]["template"] = "projects/p/global/instanceTemplates/t-flex-2"
@@ -178,7 +178,7 @@ def test_groups_refer_to_the_template_that_is_now_so_that_the_old_one_can_be_del
 
 
 @pytest.mark.parametrize("kills", range(1, 9))
-def test_a_loop_that_is_killed_asks_once_and_leaves_nothing(tmp_path, kills):
+def test_a_killed_loop_requests_machines_once_and_deletes_them_all(tmp_path, kills):
     cluster = flexible(tmp_path)
     cluster.fake.queue_seconds = 300
     cluster.kill_at = {len(cluster.fake.calls) + 3 * kills, len(cluster.fake.calls) + 5 * kills}
@@ -190,7 +190,7 @@ def test_a_loop_that_is_killed_asks_once_and_leaves_nothing(tmp_path, kills):
     assert (cluster.instances, cluster.fake.groups) == ({}, {})
 
 
-def test_groups_of_others_are_left_alone(cluster):
+def test_groups_that_are_not_the_clusters_are_not_deleted(cluster):
     cluster.slurm.submit("1", 1, 600)
     cluster.run(30)
     path, group = next(iter(cluster.fake.groups.items()))
@@ -205,7 +205,7 @@ def test_groups_of_others_are_left_alone(cluster):
     assert sorted(cluster.fake.groups) == [f"{path}{number}" for number in range(4)]
 
 
-def test_reservations_of_ends_are_the_loops_own(monkeypatch):
+def test_only_the_loops_own_reservations_are_replaced(monkeypatch):
     kept = []
     monkeypatch.setattr(reservations, "keep", lambda wanted, owned: kept.append((wanted, owned)))
     Slurm().keep_ends({"c-gpu-0": 1000.0})
@@ -215,7 +215,7 @@ def test_reservations_of_ends_are_the_loops_own(monkeypatch):
     assert [owned(name) for name in ("hpc-until-c-gpu-1", "hpc-end-c-gpu-2", "maintenance")] == [True, False, False]
 
 
-def test_advice_names_the_group_that_would_be_deleted_and_leaves_it(cluster):
+def test_mode_advise_names_a_failed_group_and_does_not_delete_it(cluster):
     cluster.fake.queue_seconds = 60
     cluster.failing = "ZONE_RESOURCE_POOL_EXHAUSTED"
     cluster.slurm.submit("1", 2, 60)

@@ -32,7 +32,7 @@ def fill(monkeypatch: pytest.MonkeyPatch, number: int = errno.ENOSPC) -> None:
     monkeypatch.setattr(loop.Loop, "_append", fails)
 
 
-def test_another_image_reaches_machines_when_their_jobs_have_ended_a_part_at_a_time(tmp_path):
+def test_machines_get_another_image_after_their_jobs_a_part_at_a_time(tmp_path):
     cluster = Cluster(tmp_path, max_unavailable=0.25)
     for number in range(8):
         cluster.slurm.submit(str(number), 1, 300 + 60 * (number % 3))
@@ -51,7 +51,7 @@ def test_another_image_reaches_machines_when_their_jobs_have_ended_a_part_at_a_t
         cluster.run(30)
         machines = cluster.resources()
         assert {row["labels"]["hpc-template"] for row in machines if row["id"] not in old} <= {"t-new"}
-        leaving = [one for one in cluster.slurm.nodes_.values() if one.states & {"POWER_DOWN", "POWERING_DOWN"}]
+        leaving = [node for node in cluster.slurm.nodes_.values() if node.states & {"POWER_DOWN", "POWERING_DOWN"}]
         waiting = [job for job in cluster.slurm.jobs.values() if not job.nodes and not job.done]
         assert len(leaving) <= 2 or not waiting
         assert cluster.now < 1_800_010_000
@@ -59,8 +59,8 @@ def test_another_image_reaches_machines_when_their_jobs_have_ended_a_part_at_a_t
     assert {row["labels"]["hpc-template"] for row in cluster.resources()} == {"t-new"}
 
 
-class TestComeAndGo:
-    def test_nodes_of_a_job_come_together_and_go_when_they_are_idle(self, cluster):
+class TestMachines:
+    def test_machines_of_a_job_are_created_together_and_deleted_when_idle(self, cluster):
         cluster.slurm.submit("1", 4, 60)
         cluster.run(180)
         assert cluster.slurm.jobs["1"].done
@@ -72,7 +72,7 @@ class TestComeAndGo:
         assert cluster.instances == {}
         assert all(states(cluster, name) == {"IDLE", "POWERED_DOWN"} for name in cluster.slurm.nodes_)
 
-    def test_a_machine_that_only_the_list_lacks_stays_in_service(self, cluster):
+    def test_a_machine_that_is_missing_only_in_the_list_stays_in_service(self, cluster):
         cluster.slurm.submit("1", 1, 600)
         cluster.run(120)
         # As one whose label somebody has removed.
@@ -82,7 +82,7 @@ class TestComeAndGo:
         assert cluster.loop.record.actions == []
 
     @pytest.mark.parametrize(("status", "why"), [("TERMINATED", "its machine stops"), ("", "its machine is gone")])
-    def test_a_machine_that_is_lost_gives_its_job_to_a_free_node_within_90_s(self, cluster, status, why):
+    def test_the_job_of_a_lost_machine_begins_on_a_free_node_within_90_s(self, cluster, status, why):
         """With the loop's pace at rest, and a slurmctld that holds requeued jobs back for 121 s."""
         cluster.slurm.submit("1", 1, 600)
         cluster.slurm.submit("2", 1, 5)
@@ -94,19 +94,19 @@ class TestComeAndGo:
         assert cluster.slurm.jobs["1"].comment.endswith(f" from c-gpu-0: {why}")
         assert "TERMINATED" not in cluster.instances.values()
 
-    def test_an_instance_that_nobody_needs_is_deleted(self, cluster):
+    def test_an_instance_without_a_node_that_needs_it_is_deleted(self, cluster):
         cluster.loop.cloud.insert(["c-gpu-5"], template="x/t-spot", nodeset="gpu", request="lost")
         cluster.loop.cloud.insert(["c-old-1"], template="x/t-spot", nodeset="old", request="older")
         cluster.run(200)
         assert cluster.instances == {}
 
-    def test_an_instance_that_the_loop_has_not_made_is_left_alone(self, cluster):
+    def test_an_instance_that_the_loop_has_not_made_is_not_deleted(self, cluster):
         cluster.loop.cloud.insert(["c-old-1"], template="x/t-spot", nodeset="old", request="r")
         next(iter(cluster.fake.world.machines.values())).resource["labels"].pop("hpc-made-by")
         cluster.run(400)
         assert list(cluster.instances) == ["c-old-1"]
 
-    def test_a_machine_that_does_not_boot_is_replaced_and_its_log_kept(self, cluster, tmp_path):
+    def test_a_machine_that_does_not_boot_is_replaced_and_its_serial_log_kept(self, cluster, tmp_path):
         cluster.boot_seconds = lambda: 10_000
         cluster.fake.consoles["c-gpu-0"] = "no root file system"
         cluster.slurm.submit("1", 1, 60)
@@ -120,11 +120,11 @@ class TestComeAndGo:
         assert cluster.slurm.jobs["1"].done
 
 
-class TestRepaired:
+class TestMeasurement:
     @pytest.mark.parametrize(
         ("mode", "resumed"), [("", True), (UNDER_WAY, False), (NO_PARTNER, False), ("refused", False)]
     )
-    def test_a_repaired_node_returns_by_its_measurement_where_there_is_one(self, cluster, monkeypatch, mode, resumed):
+    def test_a_repaired_node_is_resumed_at_once_or_by_its_measurement(self, cluster, monkeypatch, mode, resumed):
         cluster.slurm.submit("1", 1, 60)
         cluster.run(150)
         node = cluster.slurm.nodes_["c-gpu-0"]
@@ -147,8 +147,8 @@ class TestRepaired:
         assert set(waits) == ({"c-gpu-0"} if mode == NO_PARTNER else set())
 
 
-class TestRestartedSlurmctld:
-    def test_a_machine_that_booted_before_is_asked_to_register_until_it_has(self, cluster, tmp_path, monkeypatch):
+class TestRegister:
+    def test_a_machine_that_booted_before_the_request_registers_again(self, cluster, tmp_path, monkeypatch):
         monkeypatch.setattr(cluster_state, "REPORTS", tmp_path / "nodes")
         monkeypatch.setattr(cluster_state, "REGISTER", tmp_path / "register")
         cluster.deaf = {"c-gpu-1"}
@@ -174,14 +174,16 @@ class TestRestartedSlurmctld:
 
 
 class TestCapacity:
-    def test_the_next_way_is_tried_at_once(self, cluster):
+    def test_without_capacity_the_next_way_is_tried_at_once(self, cluster):
         cluster.fake.capacity["t-spot"] = 0
         cluster.slurm.submit("1", 2, 60)
         cluster.run(200)
         assert cluster.slurm.jobs["1"].done
-        assert {one.resource["labels"]["hpc-template"] for one in cluster.fake.world.machines.values()} == {"t-demand"}
+        assert {machine.resource["labels"]["hpc-template"] for machine in cluster.fake.world.machines.values()} == {
+            "t-demand"
+        }
 
-    def test_without_any_the_job_says_why_and_runs_when_there_is_some(self, cluster):
+    def test_a_job_without_capacity_has_the_reason_in_its_comment_and_runs_later(self, cluster):
         cluster.fake.capacity |= {"t-spot": 0, "t-demand": 1}
         cluster.slurm.submit("1", 2, 60)
         cluster.run(120)
@@ -206,10 +208,10 @@ class TestCapacity:
         minutes = set()
         for _ in range(200):
             cluster.run(60, step=20)
-            minutes |= {one.minutes for one in cluster.loop.record.cooling.values()}
+            minutes |= {cooling.minutes for cooling in cluster.loop.record.cooling.values()}
         assert minutes == {10, 20, 40, 60}
 
-    def test_a_permission_that_google_takes_minutes_to_give_costs_no_hour(self, cluster):
+    def test_a_missing_permission_is_tried_again_after_ten_minutes(self, cluster):
         def refuse(_number, call):
             if call.method == "POST":
                 raise RefusalError(403, "forbidden", "Required 'compute.instances.create' permission")
@@ -217,15 +219,15 @@ class TestCapacity:
         cluster.fake.before = refuse
         cluster.slurm.submit("1", 1, 60)
         cluster.run(120)
-        assert {one.minutes for one in cluster.loop.record.cooling.values()} == {10}
+        assert {cooling.minutes for cooling in cluster.loop.record.cooling.values()} == {10}
         cluster.fake.before = lambda _number, _call: None
         cluster.run(1200)
         assert cluster.slurm.jobs["1"].done
 
-    def test_reasons_of_the_loop_are_known_again_as_scontrol_takes_them(self):
+    def test_scontrol_takes_the_loops_reasons_unchanged(self):
         assert [reason for reason in LOOP_REASONS if plain(reason) != reason] == []
 
-    def test_a_brake_is_lifted(self, cluster):
+    def test_lift_ends_cool_downs(self, cluster):
         cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
         cluster.slurm.submit("1", 1, 60)
         cluster.run(300)
@@ -244,7 +246,7 @@ class TestBrakes:
             assert cluster.instances == {}
             assert [row["mode"] for row in cluster.journal()] == (["advise"] if mode == "advise" else [])
 
-    def test_a_pause_stops_writes_and_is_shown(self, cluster):
+    def test_a_pause_stops_actions_and_is_in_the_status(self, cluster):
         cluster.folder.mkdir(exist_ok=True)
         (cluster.folder / "paused").touch()
         cluster.slurm.submit("1", 1, 60)
@@ -253,7 +255,7 @@ class TestBrakes:
         (brake,) = json.loads((cluster.folder / "status.json").read_text())["brakes"]
         assert brake["todo"] == "hpc-reconcile unpause"
 
-    def test_actions_of_an_hour_are_counted_and_what_slurm_asks_for_is_not(self, tmp_path):
+    def test_actions_per_hour_are_limited_except_those_that_slurm_requests(self, tmp_path):
         cluster = Cluster(tmp_path, actions_per_hour=2)
         cluster.slurm.submit("1", 8, 10_000)
         cluster.run(150)
@@ -265,13 +267,13 @@ class TestBrakes:
         (brake,) = json.loads((tmp_path / "status.json").read_text())["brakes"]
         assert (brake["brake"], brake["todo"]) == ("actions_per_hour", "hpc-reconcile lift")
 
-    def test_while_up_changes_nodes_nothing_is_done(self, cluster):
+    def test_a_locked_pass_does_nothing(self, cluster):
         cluster.slurm.submit("1", 1, 60)
         cluster.slurm.step()
         cluster.loop.run_pass(locked=True)
         assert cluster.instances == {}
 
-    def test_nothing_is_set_down_while_slurmctld_is_young(self, cluster):
+    def test_no_node_is_set_down_after_a_start_of_slurmctld(self, cluster):
         cluster.slurm.submit("1", 1, 600)
         cluster.run(120)
         cluster.slurm.started = cluster.now
@@ -281,7 +283,7 @@ class TestBrakes:
 
 
 class TestOthers:
-    def test_nodes_that_a_person_holds_are_never_touched(self, cluster):
+    def test_nodes_that_a_person_holds_are_not_changed(self, cluster):
         cluster.slurm.submit("1", 3, 10_000)
         cluster.run(150)
         for name, more in (("c-gpu-0", {"DRAIN"}), ("c-gpu-1", {"REBOOT_ISSUED"}), ("c-gpu-2", {"MAINTENANCE"})):
@@ -294,7 +296,7 @@ class TestOthers:
         cluster.run(200)
         assert not [name for _, name in cluster.acted() if name in cluster.slurm.untouchable and _ != "create"]
 
-    def test_a_reason_of_the_loop_is_not_a_persons(self, cluster):
+    def test_a_node_with_a_reason_of_the_loop_is_recovered(self, cluster):
         node = cluster.slurm.nodes_["c-gpu-0"]
         node.states |= {"DOWN"}
         node.reason, node.by = "hpc: its machine is gone : ResumeTimeout reached", "root"
@@ -303,7 +305,7 @@ class TestOthers:
 
 
 class TestCost:
-    def test_nodes_that_do_not_change_cost_one_request_and_no_write(self, tmp_path):
+    def test_a_pass_without_changes_sends_one_request_and_writes_nothing(self, tmp_path):
         cluster = Cluster(tmp_path, count=200)
         cluster.slurm.submit("1", 200, 10_000)
         cluster.run(120)
@@ -315,7 +317,7 @@ class TestCost:
         assert (tmp_path / "record.json").stat().st_ino == before.st_ino
 
     @pytest.mark.parametrize("used", [0.01, 0.2, 1.0])
-    def test_at_rest_the_loop_takes_less_than_a_fiftieth_of_a_core(self, used):
+    def test_an_idle_loop_uses_less_than_two_percent_of_a_core(self, used):
         assert used / service.pause_seconds(used, busy=False) < 0.02
 
     def test_nodes_that_come_and_go_do_not_wait_for_long(self):
@@ -323,7 +325,7 @@ class TestCost:
         assert service.pause_seconds(1.0, busy=True) == 10
 
 
-class TestBadNights:
+class TestOutages:
     """What a loop without a person must not take for the end of machines."""
 
     @pytest.fixture
@@ -340,7 +342,7 @@ class TestBadNights:
         cluster.slurm.registered.clear()
 
     @pytest.mark.parametrize("heard", [True, False])
-    def test_an_empty_list_is_not_the_end_of_machines(self, busy, monkeypatch, heard):
+    def test_an_empty_list_deletes_no_machine(self, busy, monkeypatch, heard):
         if not heard:  # the network between the controller and its nodes is cut as well
             self.cut(busy)
             busy.run(700)
@@ -353,7 +355,7 @@ class TestBadNights:
         assert [row["id"] for row in busy.resources()] == there
         assert bool(busy.slurm.jobs["1"].began) is heard
 
-    def test_machines_are_not_lost_for_a_network_that_is_cut(self, busy):
+    def test_a_network_partition_deletes_no_machine(self, busy):
         self.cut(busy)
         busy.run(3600)
         assert len(busy.instances) == 8
@@ -365,7 +367,7 @@ class TestBadNights:
         busy.run(300)
         assert busy.slurm.jobs["1"].began
 
-    def test_machines_that_boot_while_the_controller_is_away_have_their_time(self, cluster):
+    def test_the_boot_timeout_begins_again_after_the_controller_was_off(self, cluster):
         cluster.boot_seconds = lambda: 200
         cluster.slurm.submit("1", 8, 60)
         cluster.run(60)
@@ -379,7 +381,7 @@ class TestBadNights:
         assert cluster.slurm.jobs["1"].done
         assert "boot-failed" not in {rule for rule, _ in cluster.acted()}
 
-    def test_a_clock_that_is_set_back_does_not_stop_the_loop(self, cluster):
+    def test_the_loop_goes_on_after_the_clock_was_set_back(self, cluster):
         cluster.loop.cloud.insert(["c-gpu-5"], template="x/t-spot", nodeset="gpu", request="lost")
         cluster.run(60)
         cluster.now -= 30 * 86400
@@ -388,14 +390,14 @@ class TestBadNights:
         cluster.run(150)
         assert cluster.instances == {}
 
-    def test_nothing_is_deleted_by_a_clock_that_is_not_the_clouds(self, busy):
+    def test_no_machine_is_deleted_while_the_clock_differs_from_the_clouds(self, busy):
         busy.loop.cloud.skew = 300.0
         busy.slurm.jobs["1"].seconds = 0
         busy.run(900)
         assert len(busy.instances) == 8
         assert "300 s ahead" in json.loads((busy.folder / "status.json").read_text())["why"]
 
-    def test_a_deletion_that_is_refused_is_asked_for_ever_less_often(self, cluster, monkeypatch):
+    def test_a_refused_deletion_is_retried_less_and_less_often(self, cluster, monkeypatch):
         cluster.loop.cloud.insert(["c-gpu-5"], template="x/t-spot", nodeset="gpu", request="lost")
         refused = CloudError(ErrorKind.PERMISSION, "forbidden", "")
 
@@ -410,19 +412,19 @@ class TestBadNights:
         cluster.run(300)
         assert cluster.instances == {}
 
-    def test_a_slurmctld_without_nodes_does_not_make_all_machines_orphans(self, busy, monkeypatch):
+    def test_a_slurmctld_without_nodes_deletes_no_machine(self, busy, monkeypatch):
         monkeypatch.setattr(busy.slurm, "nodes", lambda: ({}, {}))
         busy.run(300)
         assert len(busy.instances) == 8
 
-    def test_a_request_may_fail_after_its_node_has_left_the_stack(self, cluster):
+    def test_the_failed_request_of_a_removed_node_is_forgotten(self, cluster):
         cluster.loop.record.pending["c-gpu-9"] = Pending("create", "op-1", cluster.now, "spot")
         failed = CloudError(ErrorKind.STOCK_OUT, "STOCKOUT", "")
         cluster.loop.cloud.operation = lambda name: Operation(name, done=True, error=failed)
         cluster.run(10)
         assert cluster.loop.record.pending == {}
 
-    def test_a_controller_whose_disk_was_taken_from_it_does_nothing(self, busy, monkeypatch):
+    def test_a_controller_that_lost_its_state_disk_does_nothing(self, busy, monkeypatch):
         """Another one has it now, and other jobs on the machines."""
         fill(monkeypatch, errno.EIO)
         for node in busy.slurm.nodes_.values():
@@ -433,7 +435,7 @@ class TestBadNights:
                 busy.run(300)
         assert len(busy.instances) == 8
 
-    def test_a_full_disk_keeps_no_machine_from_its_job(self, cluster, monkeypatch):
+    def test_machines_are_created_for_jobs_though_the_disk_is_full(self, cluster, monkeypatch):
         fill(monkeypatch)
         cluster.slurm.submit("1", 4, 60)
         cluster.run(180)
@@ -444,7 +446,7 @@ class TestBadNights:
 
 class TestFaults:
     @pytest.mark.parametrize("seed", range(2))
-    def test_a_thousand_faults_leave_nothing_behind(self, tmp_path, seed):
+    def test_after_a_thousand_faults_all_jobs_end_and_no_machine_remains(self, tmp_path, seed):
         cluster = Cluster(tmp_path, seed=seed, count=6)
         if seed:  # with requests of flex start for what spot has not
             cluster.settings["nodesets"]["gpu"]["templates"] = [SPOT, FLEX]
@@ -487,7 +489,7 @@ class TestMaintenance:
     def asked(self, cluster: Cluster) -> list[str]:
         return [call.path.split("/")[-2] for call in cluster.fake.calls if call.path.endswith("/performMaintenance")]
 
-    def test_static_nodes_are_maintained_one_after_the_other_while_they_are_idle(self, static):
+    def test_hosts_of_static_nodes_are_maintained_one_by_one_while_idle(self, static):
         static.slurm.submit("1", 1, 300)
         static.run(30)
         assert states(static) == {"ALLOCATED"}
@@ -501,7 +503,7 @@ class TestMaintenance:
         assert all(states(static, name) == {"IDLE"} for name in static.instances)
         assert static.slurm.jobs["1"].done
 
-    def test_a_node_returns_if_its_maintenance_can_not_be_begun(self, static, monkeypatch):
+    def test_a_node_is_resumed_if_the_maintenance_can_not_begin(self, static, monkeypatch):
         def refuse(*_: object) -> None:
             raise RefusalError(400, "invalid", "not now")
 
@@ -557,7 +559,7 @@ class TestRepair:
         path.write_text(json.dumps({**record, "repair": ["gpu-lost"] if failed else []}))
         os.utime(path, (cluster.now, cluster.now))
 
-    def test_repairs_of_months_are_in_the_journal_however_much_else_is(self, sick, monkeypatch):
+    def test_the_journal_keeps_lines_of_repairs_when_it_is_rotated(self, sick, monkeypatch):
         sick.run(60)
         monkeypatch.setattr(loop, "JOURNAL_BYTES", 2000)
         for _ in range(100):
@@ -567,7 +569,7 @@ class TestRepair:
         assert len(lines) < 5000
         assert '"action": "reset"' in lines
 
-    def test_a_reboot_that_can_not_be_recorded_is_not_done(self, sick):
+    def test_a_reboot_that_can_not_be_recorded_is_postponed(self, sick):
         with pytest.MonkeyPatch.context() as patch:
             fill(patch)
             sick.run(60)
@@ -575,14 +577,14 @@ class TestRepair:
         sick.run(60)
         assert len([call for call in sick.fake.calls if call.path.endswith("/reset")]) == 1
 
-    def test_a_reboot_that_helps_is_enough(self, sick):
+    def test_a_node_whose_checks_pass_after_the_reboot_is_resumed(self, sick):
         sick.run(60)
         assert [rule for rule, name in sick.acted() if name == "c-gpu-0"][-1] == "sick-reboot"
         self.check(sick, failed=False)
         sick.run(30)
         assert "DRAIN" not in states(sick)
 
-    def test_a_machine_that_stays_bad_is_replaced_and_its_next_one_is_checked_first(self, sick, tmp_path):
+    def test_a_machine_that_stays_faulty_is_replaced_and_the_next_one_checked_first(self, sick, tmp_path):
         first = sick.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-0"].resource["id"]
         sick.run(60)
         self.check(sick, failed=True)
@@ -610,7 +612,7 @@ class TestRepair:
         # Refused once, it is not asked again.
         assert steps == ["sick-reboot", "sick-report", "sick-replace"]
 
-    def test_a_machine_that_comes_back_on_the_host_that_was_given_up_gets_no_job(self, sick):
+    def test_a_machine_created_on_a_host_that_was_given_up_gets_no_job(self, sick):
         path = "projects/p/zones/us-central1-a/instances/c-gpu-0"
         bad = sick.fake.host = sick.fake.world.machines[path].resource["resourceStatus"]["physicalHost"]
         sick.run(60)
@@ -622,8 +624,8 @@ class TestRepair:
         # Three of each way; no check had to find the fault again, and other nodes' new machines are not spared.
         assert deleted == ["c-gpu-0"] * 6
         assert "c-gpu-0" not in sick.instances
-        assert {one.minutes for one in sick.loop.record.cooling.values()} == {60}
-        (why, *_) = (one.reason for one in sick.loop.record.cooling.values())
+        assert {cooling.minutes for cooling in sick.loop.record.cooling.values()} == {60}
+        (why, *_) = (cooling.reason for cooling in sick.loop.record.cooling.values())
         assert why.endswith(
             f"(its machines come back on {bad}, which was given up. c-gpu-0: hpc-health: gpu-lost: GPU 3 is lost)"
         )
@@ -635,7 +637,7 @@ class TestRepair:
         sick.run(30)
         assert "DRAIN" not in states(sick)
 
-    def test_a_booting_node_is_not_left_on_such_a_host_and_one_that_was_away_is_trusted(self, sick):
+    def test_a_host_that_was_given_up_is_avoided_for_a_week(self, sick):
         sick.loop.record.hosts["/b/s/h"] = decision.BadHost(sick.now, "c-gpu-9: lost")
         sick.run(1200)
         sick.fake.host = "/b/s/h"
@@ -667,7 +669,7 @@ class TestRepair:
         )  # fmt: skip
         assert row["seconds"] == {"detect": 23, "drain": 60, "mend": 60, "return": 3}
 
-    def test_jobs_end_first(self, sick):
+    def test_a_sick_node_is_repaired_after_its_jobs(self, sick):
         sick.slurm.submit("2", 1, 10_000)
         node = sick.slurm.nodes_["c-gpu-0"]
         node.states = (node.states - {"IDLE"}) | {"ALLOCATED"}

@@ -36,7 +36,7 @@ def test_a_program_of_slurmctld_leaves_a_request_and_always_succeeds(tmp_path, c
     assert list((tmp_path / "requests").iterdir()) == []
 
 
-def test_requests_that_are_no_files_are_only_deleted(tmp_path, cluster):
+def test_requests_that_are_not_regular_files_are_deleted_unread(tmp_path, cluster):
     secret = tmp_path / "secret"
     secret.write_text("resume c-gpu-0\n")
     place = tmp_path / "requests"
@@ -48,7 +48,7 @@ def test_requests_that_are_no_files_are_only_deleted(tmp_path, cluster):
     assert list(place.iterdir()) == []
 
 
-def test_a_person_lifts_brakes(tmp_path, cluster):
+def test_the_request_lift_forgets_actions_and_hosts(tmp_path, cluster):
     cluster.loop.record.actions = [cluster.now]
     cluster.loop.record.hosts["/b/s/h"] = BadHost(cluster.now, "c-gpu-9: lost")
     place = tmp_path / "requests"
@@ -58,7 +58,7 @@ def test_a_person_lifts_brakes(tmp_path, cluster):
     assert (cluster.loop.record.actions, cluster.loop.record.hosts) == ([], {})
 
 
-def test_its_instances_go_with_it_and_no_others(cluster):
+def test_removal_deletes_the_loops_instances_and_no_others(cluster):
     cluster.slurm.submit("1", 3, 10_000)
     cluster.run(120)
     cluster.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-1"].resource["labels"].pop(
@@ -70,7 +70,7 @@ def test_its_instances_go_with_it_and_no_others(cluster):
     assert list(cluster.instances) == ["c-gpu-1"]
 
 
-def test_it_leaves_no_file_behind(tmp_path, cluster, monkeypatch):
+def test_removal_deletes_all_files(tmp_path, cluster, monkeypatch):
     there = tmp_path / "there"
     for module, name in (
         *((service, name) for name in ("COMMAND", "UNIT", "PROGRAMS")),
@@ -92,14 +92,14 @@ def test_it_leaves_no_file_behind(tmp_path, cluster, monkeypatch):
     assert [path for path in there.rglob("*") if path.is_file()] == []
 
 
-def test_a_partial_list_does_not_pass_for_the_end(cluster):
+def test_removal_fails_on_a_partial_list(cluster):
     cluster.faults = 1.0
     cluster.random.choice = lambda _: "partial"
     with pytest.raises(SetupError, match="run `up` again"):
         service.delete_instances(cluster.loop.cloud)
 
 
-def test_up_keeps_the_loop_from_acting(tmp_path, monkeypatch):
+def test_hold_loop_takes_the_loops_lock(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "LOCK", tmp_path / "run" / "lock")
     with service.hold_loop(), (tmp_path / "run" / "lock").open("w") as lock:
         assert not take_lock(lock)
@@ -107,7 +107,7 @@ def test_up_keeps_the_loop_from_acting(tmp_path, monkeypatch):
         assert take_lock(lock)
 
 
-def test_slurm_conf_names_the_programs():
+def test_slurm_conf_has_the_paths_of_the_programs():
 
     assert [str(service.PROGRAMS / kind) for kind in (*service.KINDS, service.AWAIT_NODES)] == [
         paths.RESUME,
@@ -157,7 +157,7 @@ class TestWaitForNodes:
         (tmp_path / "squeue.txt").write_text("c-gpu-[4-5]\n")
         assert run() == 0
 
-    def test_it_ends_before_slurmctld_takes_it_for_failed(self, tmp_path, run):
+    def test_it_ends_before_prolog_epilog_timeout(self, tmp_path, run):
         (tmp_path / "sinfo.txt").write_text("2\n")
         (tmp_path / "squeue.txt").write_text("c-gpu-[0-1]\n")
         assert run() == 20 + (100 - 20 - 20 + 2) // 3

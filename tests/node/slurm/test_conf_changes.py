@@ -22,13 +22,13 @@ def with_change(name: str, old: str, new: str) -> dict[str, str]:
 MORE_NODES = with_change("slurm.conf", "[0-1]", "[0-2]")
 
 
-def test_lines_of_lua_have_their_order_and_comments_of_their_own():
+def test_every_change_of_job_submit_lua_needs_a_restart():
     old = {**OLD, "job_submit.lua": "a()\nb()\n#x\n"}
     for text in ("b()\na()\n#x\n", "a()\nb()\n"):
         assert conf_changes.need(old, {**old, "job_submit.lua": text}) is Need.RESTART
 
 
-def test_another_topology_needs_no_restart():
+def test_a_changed_topology_needs_a_reconfigure_and_a_new_one_a_restart():
     old = {**OLD, "topology.conf": "SwitchName=a Nodes=n-0\n"}
     assert conf_changes.need(old, {**OLD, "topology.conf": "SwitchName=b Nodes=n-0\n"}) is Need.RECONFIGURE
     assert conf_changes.need(OLD, old) is Need.RESTART
@@ -53,10 +53,10 @@ class TestNeed:
             ({**OLD, "job_submit.lua": "return 0\n"}, Need.RESTART),
         ],
     )
-    def test_is_the_mildest_that_works(self, new, need):
+    def test_the_least_disruptive_action_is_chosen(self, new, need):
         assert conf_changes.need(OLD, new) is need
 
-    def test_of_a_first_run_is_a_start(self):
+    def test_a_first_run_needs_a_start(self):
         assert conf_changes.need({}, OLD) is Need.RESTART
 
 
@@ -72,7 +72,7 @@ class TestSlurmdEpoch:
             with_change("cgroup.conf", "ConstrainDevices=yes", "ConstrainDevices=no"),
         ],
     )
-    def test_differs_when_slurmd_must_start_anew(self, new):
+    def test_it_differs_if_slurmd_must_restart(self, new):
         assert conf_changes.slurmd_epoch(new) != conf_changes.slurmd_epoch(OLD)
 
     @pytest.mark.parametrize(
@@ -85,5 +85,5 @@ class TestSlurmdEpoch:
             {**OLD, "job_submit.lua": "return 0\n"},
         ],
     )
-    def test_stays_when_only_others_are_concerned(self, new):
+    def test_it_stays_for_other_changes(self, new):
         assert conf_changes.slurmd_epoch(new) == conf_changes.slurmd_epoch(OLD)

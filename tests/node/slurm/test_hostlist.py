@@ -13,12 +13,12 @@ NAMES = st.lists(st.one_of(NUMBERED, st.sampled_from(["login", "dev-controller",
 
 
 @given(NAMES)
-def test_expanding_what_was_compressed_gives_the_same_names_in_the_same_order(names):
+def test_a_compressed_list_expands_to_the_same_names_in_order(names):
     assert hostlist.expand(hostlist.compress(names)) == names
 
 
 @given(st.integers(0, 5000), st.integers(1, 5000))
-def test_a_run_of_numbers_is_one_range(first, count):
+def test_consecutive_numbers_are_one_range(first, count):
     names = [f"dev-cpu-{number}" for number in range(first, first + count)]
     expected = f"dev-cpu-{first}" if count == 1 else f"dev-cpu-[{first}-{first + count - 1}]"
     assert hostlist.compress(names) == expected
@@ -36,20 +36,20 @@ def test_a_run_of_numbers_is_one_range(first, count):
         (["10.77.2.254", "10.77.2.255", "10.77.3.0"], "10.77.2.[254-255],10.77.3.0"),
     ],
 )
-def test_written_as_slurm_reads_it(names, written):
+def test_compressed_lists(names, written):
     assert hostlist.compress(names) == written
 
 
-def test_several_brackets_make_their_product_with_the_last_counting_fastest():
+def test_several_brackets_are_combined_and_the_last_varies_fastest():
     assert hostlist.expand("r[0-1]n[1,3],x") == ["r0n1", "r0n3", "r1n1", "r1n3", "x"]
 
 
-def test_no_range_is_longer_than_slurm_takes():
+def test_no_range_is_longer_than_slurm_allows():
     names = [f"n{number}" for number in range(hostlist.LARGEST_RANGE + 5)]
     assert hostlist.compress(names) == "n[0-65535,65536-65540]"
 
 
 @pytest.mark.parametrize("wrong", ["n[1-", "n1]", "n[[1]]", "n[a-b]", "n[3-1]", "n[]", "a,,b", "n[0-65536]"])
-def test_what_is_no_host_list_is_refused_by_name(wrong):
+def test_an_invalid_host_list_is_refused(wrong):
     with pytest.raises(ValueError, match="host list"):
         hostlist.expand(wrong)

@@ -53,7 +53,7 @@ def asked(
     return ask
 
 
-def test_every_reason_of_slurm_has_words() -> None:
+def test_every_reason_of_slurm_is_explained() -> None:
     names = REASONS.read_text().split()
     assert len(names) > 200
     assert [name for name in names if not job_report.explain(name)] == []
@@ -152,7 +152,7 @@ def test_the_document_has_what_it_used() -> None:
 
 
 @pytest.mark.parametrize("given_id", ["", "x", "7;id", "7_", "7_[1-2]", "$(id)", "-7", "7.0", "99999999999"])
-def test_what_is_no_number_is_not_asked_for(given_id: str) -> None:
+def test_an_invalid_job_id_runs_no_script(given_id: str) -> None:
     def nobody(script: str) -> str:
         raise AssertionError(script)
 
@@ -160,13 +160,13 @@ def test_what_is_no_number_is_not_asked_for(given_id: str) -> None:
         report(given_id, nobody)
 
 
-def test_a_job_that_nobody_has() -> None:
+def test_an_unknown_job_is_an_error() -> None:
     with pytest.raises(JobError, match="neither slurmctld nor the database has a job 7"):
         report("7", asked(records=""))
 
 
 @given(name=st.text(), comment=st.text())
-def test_no_name_makes_a_row_or_reaches_the_terminal(name: str, comment: str) -> None:
+def test_a_users_text_makes_no_row_and_is_escaped(name: str, comment: str) -> None:
     row = {**RUN, "JobName": name, "AdminComment": comment}
     document = report("7", asked(row), now=NOW)
     assert document["jobs"][0]["name"] == name
@@ -174,7 +174,7 @@ def test_no_name_makes_a_row_or_reaches_the_terminal(name: str, comment: str) ->
 
 
 @given(st.integers(0, 10**7), st.integers(0, 999))
-def test_times_of_processors_are_read_as_slurm_prints_them(seconds: int, thousandths: int) -> None:
+def test_cpu_times_are_parsed_as_slurm_prints_them(seconds: int, thousandths: int) -> None:
     days, rest = divmod(seconds, 86400)
     clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
     assert output.cpu_seconds(f"{days}-{clock}" if days else clock) == seconds

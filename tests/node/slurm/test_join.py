@@ -30,7 +30,7 @@ class TestMissing:
     @pytest.mark.parametrize(
         "state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+DRAIN Reason=bad fan", "ALLOCATED+COMPLETING"]
     )
-    def test_a_working_or_deliberately_drained_node_is_there(self, state):
+    def test_a_working_or_deliberately_drained_node_has_joined(self, state):
         found = scheduler.parse_nodes(f"NodeName=n State={state}")
         assert join.missing(["n"], found, {"n": CONFIGURED}, "new") == {}
 
@@ -60,25 +60,25 @@ class TestMissing:
             ("DOWN+DRAIN+REBOOT_ISSUED Reason=new kernel [root@2026]", CONFIGURED, "it reboots: new kernel"),
         ],
     )
-    def test_any_other_is_not_and_it_says_why(self, state, report, why):
+    def test_any_other_node_has_not_joined_with_the_reason(self, state, report, why):
         found = scheduler.parse_nodes(f"NodeName=n State={state}")
         assert join.missing(["n"], found, {"n": report} if report else {}, "new") == {"n": why}
 
-    def test_one_with_another_munge_key_is_waited_for(self):
+    def test_a_node_with_another_munge_key_is_waited_for(self):
         found = scheduler.parse_nodes("NodeName=n State=IDLE")
         why = join.missing(["n"], found, {"n": {**CONFIGURED, "munge": "old"}}, "new", key="now")
         assert why == {"n": "it runs with another MUNGE key than the controller, and changes to it when it gets it"}
         for report in ({**CONFIGURED, "munge": "now"}, CONFIGURED):
             assert join.missing(["n"], found, {"n": report}, "new", key="now") == {}
 
-    def test_a_node_that_slurmctld_does_not_know(self):
+    def test_a_node_that_slurmctld_does_not_have_is_missing(self):
         assert join.missing(["n"], {}, {}, "new") == {"n": "slurmctld does not know it"}
 
 
 class TestHostKeys:
     @pytest.fixture
-    def told(self, tmp_path, monkeypatch):
-        """A board of the test's own, and an `ssh` that shows what it was given to know the machine by."""
+    def cluster_folder(self, tmp_path, monkeypatch):
+        """A cluster state of the test, and an `ssh` that prints the host key it gets."""
         for name, path in (("FOLDER", tmp_path), ("REPORTS", tmp_path / "nodes"), ("HOST_KEY", tmp_path / "key.pub")):
             monkeypatch.setattr(cluster_state, name, path)
         key = tmp_path / "cluster"
@@ -93,25 +93,27 @@ class TestHostKeys:
         monkeypatch.setattr(cluster_state.socket, "gethostname", lambda: "dev-cpu-0")
         return tmp_path
 
-    def test_a_node_tells_its_own_without_the_comment(self, told):
-        (told / "key.pub").write_text("ssh-ed25519 AAAA root@dev-cpu-0\n")
+    def test_a_node_reports_its_host_key_without_the_comment(self, cluster_folder):
+        (cluster_folder / "key.pub").write_text("ssh-ed25519 AAAA root@dev-cpu-0\n")
         cluster_state.report("configured", "new")
         assert cluster_state.host_keys() == {"dev-cpu-0": "ssh-ed25519 AAAA"}
 
-    def test_one_that_has_none_yet_and_an_older_report_tell_none(self, told):
+    def test_a_report_without_a_host_key_is_left_out(self, cluster_folder):
         cluster_state.report("configured", "new")
-        (told / "nodes/dev-cpu-1.json").write_text(json.dumps(CONFIGURED))
+        (cluster_folder / "nodes/dev-cpu-1.json").write_text(json.dumps(CONFIGURED))
         assert cluster_state.host_keys() == {}
 
-    @pytest.mark.parametrize(("pinned", "known"), [("", "ssh-ed25519 TOLD"), ("ssh-ed25519 MINE", "ssh-ed25519 MINE")])
-    def test_the_logs_of_a_node_are_fetched_by_the_pinned_key_or_else_the_one_it_told(self, told, pinned, known):
-        (told / "key.pub").write_text("ssh-ed25519 TOLD\n")
+    @pytest.mark.parametrize(
+        ("pinned", "known"), [("", "ssh-ed25519 REPORTED"), ("ssh-ed25519 MINE", "ssh-ed25519 MINE")]
+    )
+    def test_the_logs_of_a_node_are_read_with_its_pinned_or_reported_host_key(self, cluster_folder, pinned, known):
+        (cluster_folder / "key.pub").write_text("ssh-ed25519 REPORTED\n")
         cluster_state.report("failed", "", "no key")
         assert join.tail({"name": "dev-cpu-0", "address": "10.0.0.9", "host_key": pinned}) == f"10.0.0.9 {known}"
 
-    def test_a_machine_without_ssh_says_so(self, told, monkeypatch):
-        monkeypatch.setenv("PATH", str(told))
+    def test_logs_can_not_be_read_without_ssh(self, cluster_folder, monkeypatch):
+        monkeypatch.setenv("PATH", str(cluster_folder))
         assert "there is no ssh" in join.tail({"name": "dev-cpu-0", "address": "a", "host_key": "ssh-ed25519 MINE"})
 
-    def test_without_any_key_nobody_logs_in(self, told):
+    def test_logs_can_not_be_read_without_a_host_key(self, cluster_folder):
         assert "its host key is not known" in join.tail({"name": "dev-cpu-0", "address": "a", "host_key": ""})

@@ -34,12 +34,12 @@ def states(nodes: dict[str, str]) -> dict[str, set[str]]:
         ({}, ("c",), 0, set()),
     ],
 )
-def test_which_nodes_are_held(changed, held, count, chosen):
+def test_which_nodes_are_chosen_as_spares(changed, held, count, chosen):
     assert reservations.choose_spares(states(NODES | changed), held, count) == chosen
 
 
 @given(st.lists(st.sampled_from(STATES), max_size=6), st.sets(st.integers(0, 5)), st.integers(0, 6))
-def test_never_more_than_asked_for_only_sound_ones_and_a_second_pass_changes_nothing(given_states, held, count):
+def test_spares_are_working_nodes_up_to_the_count_and_stay_in_the_next_pass(given_states, held, count):
     nodes = states({str(number): text for number, text in enumerate(given_states)})
     chosen = reservations.choose_spares(nodes, {str(number) for number in held}, count)
     assert len(chosen) <= count
@@ -47,7 +47,7 @@ def test_never_more_than_asked_for_only_sound_ones_and_a_second_pass_changes_not
     assert reservations.choose_spares(nodes, chosen, count) == chosen
 
 
-def test_reservations_follow_the_nodes_and_others_stay(monkeypatch: pytest.MonkeyPatch):
+def test_reservations_of_spares_follow_the_nodes_and_others_stay(monkeypatch: pytest.MonkeyPatch):
     there = {"hpc-spare-a", "hpc-spare-gone", "hpc-end-a", "maintenance"}
 
     def scontrol(_scontrol: str, verb: str, *words: str, **_: object) -> str:

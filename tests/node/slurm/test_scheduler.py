@@ -17,7 +17,7 @@ def test_states_in_which_a_node_takes_or_runs_jobs():
     assert having(StateMeaning.UP, StateMeaning.BUSY) == scheduler.WORKING
 
 
-def test_states_in_which_it_does_not():
+def test_states_in_which_a_node_takes_no_jobs():
     # A node that is off, or boots, is not broken to who asks for its state, but takes no job yet.
     assert having(StateMeaning.DOWN, StateMeaning.HELD) | OFF | BOOTING | {"REBOOT_ISSUED"} == scheduler.BROKEN
     assert having(StateMeaning.ASLEEP) > OFF | BOOTING | {"REBOOT_ISSUED"}
@@ -25,12 +25,12 @@ def test_states_in_which_it_does_not():
 
 
 @pytest.mark.parametrize("text", ["IDLE", "IDLE*", "DOWN*+DRAIN", "MIXED+REBOOT_REQUESTED", "IDLE+CLOUD+POWERED_DOWN"])
-def test_scontrol_is_read_alike(text: str):
+def test_node_states_are_parsed_as_in_hpc(text: str):
     assert scheduler.parse_nodes(f"NodeName=n State={text}")["n"]["states"] == parse(text)
 
 
 @pytest.mark.parametrize(("now", "raises"), [("IDLE", False), ("DOWN", True), ("IDLE+DRAIN", True)])
-def test_a_node_that_came_back_by_itself_is_not_resumed(monkeypatch: pytest.MonkeyPatch, now: str, raises: bool):
+def test_a_refused_resume_is_an_error_of_a_node_out_of_service(monkeypatch: pytest.MonkeyPatch, now: str, raises: bool):
     def scontrol(*command: str) -> str:
         if "update" in command:
             raise SetupError("slurm_update error: Invalid node state specified")
@@ -58,24 +58,26 @@ def test_a_slurmctld_that_restarts_is_asked_again(monkeypatch: pytest.MonkeyPatc
     assert [job.number for job in scheduler.all_jobs()] == ["7"]
 
 
-def test_a_requeued_job_begins_when_nothing_of_it_is_left_and_no_other_is_changed(monkeypatch: pytest.MonkeyPatch):
+def test_requeued_jobs_begin_after_their_end_on_the_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+):
     answers = iter(["7|COMPLETING\n8|RUNNING\n9|COMPLETING\n", "7|PENDING\n9|COMPLETING\n", "9|PENDING\n", ""])
-    asked: list[str] = []
+    updates: list[str] = []
 
     def run(*command: str, **_: object) -> str:
-        asked.append(command[2] if command[0] == "scontrol" else "")
+        updates.append(command[2] if command[0] == "scontrol" else "")
         return next(answers) if command[0] == "squeue" else ""
 
     monkeypatch.setattr(scheduler, "run", run)
     monkeypatch.setattr(scheduler.time, "sleep", lambda _: None)
     scheduler.begin(["7", "8", "9", "10"])
-    assert [one for one in asked if one] == ["JobId=7", "JobId=9"]
+    assert [update for update in updates if update] == ["JobId=7", "JobId=9"]
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("Connection reset by peer", -1), ("Unable to contact slurm controller", 30)]
 )
-def test_one_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch, text: str, seconds: int):
+def test_a_slurmctld_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch, text: str, seconds: int):
     def squeue(*command: str) -> str:
         raise SetupError(text)
 

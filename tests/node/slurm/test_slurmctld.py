@@ -33,12 +33,12 @@ def controller(tmp_path, monkeypatch):
     return files
 
 
-def test_its_files_have_the_stacks_hash(controller):
+def test_the_hash_of_the_files_is_the_stacks(controller):
     assert slurmctld.digest() == digest(controller)
 
 
 @pytest.mark.parametrize("name", ["slurm.conf", "slurmdbd.conf", "gres.conf"])
-def test_a_changed_file_has_another(controller, name):
+def test_a_changed_file_has_another_hash(controller, name):
     (slurmctld.ETC / name).write_text("# by hand\n")
     assert slurmctld.digest() != digest(controller)
 
@@ -51,7 +51,7 @@ def test_another_clusters_name_is_refused_by_all_but_a_new_controller(controller
     slurmctld.refuse_other_name("prod")
 
 
-class TestBack:
+class TestRestoreOnFailure:
     """Files with which slurmctld does not come up give way to those before them."""
 
     @pytest.fixture
@@ -76,7 +76,7 @@ class TestBack:
             slurmctld.write_files(files)
             slurmctld.wait_for_slurmctld()
 
-    def test_they_are_put_back_and_it_is_said(self, controller, machine):
+    def test_the_files_of_before_are_restored(self, controller, machine):
         before = {path.name: path.read_text() for path in slurmctld.ETC.iterdir()}
         files = {**slurmctld.applied(), "slurm.conf": "PriorityType=priority/nonsense\n", "gres.conf": "new\n"}
         with pytest.raises(SetupError, match=r"(?s)ends as soon as.*The edit did not take effect"):
@@ -89,35 +89,35 @@ class TestBack:
         assert (slurmctld.ETC / "slurm.conf").read_text() == "KillWait=31\n"
         assert machine == []
 
-    def test_a_fault_that_no_edit_brought_is_told_as_it_is(self, controller, machine):
+    def test_an_error_without_a_change_is_raised_unchanged(self, controller, machine):
         bad = {**slurmctld.applied(), "slurm.conf": "PriorityType=priority/nonsense\n"}
         slurmctld.APPLIED.write_text(json.dumps(bad))
-        with pytest.raises(SetupError) as told:
+        with pytest.raises(SetupError) as error:
             self.change(bad)
-        assert str(told.value) == "slurmctld ends as soon as it has started"
+        assert str(error.value) == "slurmctld ends as soon as it has started"
         assert machine == []
 
-    def test_where_the_old_ones_fail_as_well_both_are_told(self, controller, machine):
+    def test_both_errors_are_raised_if_the_old_files_fail_too(self, controller, machine):
         old = {**slurmctld.applied(), "slurm.conf": "also=nonsense\n"}
         slurmctld.APPLIED.write_text(json.dumps(old))
         with pytest.raises(SetupError, match=r"(?s)ends as soon as.*before it does not come up either"):
             self.change({**old, "slurm.conf": "PriorityType=priority/nonsense\n"})
 
-    def test_the_first_files_have_none_before_them(self, controller, machine):
+    def test_nothing_is_restored_on_a_new_controller(self, controller, machine):
         slurmctld.APPLIED.unlink()
-        with pytest.raises(SetupError) as told:
+        with pytest.raises(SetupError) as error:
             self.change({"slurm.conf": "nonsense\n"})
-        assert str(told.value) == "slurmctld ends as soon as it has started"
+        assert str(error.value) == "slurmctld ends as soon as it has started"
 
 
-def test_a_damaged_record_is_what_the_set_up_was_told_last(controller, monkeypatch):
-    told = {"files": {"slurm.conf": ["ClusterName=dev"], "slurmdbd.conf": ["DbdHost=x"]}}
-    monkeypatch.setattr(slurmctld.phase_state, "last_input", lambda _: told)
+def test_a_damaged_record_is_replaced_by_the_last_input(controller, monkeypatch):
+    last_input = {"files": {"slurm.conf": ["ClusterName=dev"], "slurmdbd.conf": ["DbdHost=x"]}}
+    monkeypatch.setattr(slurmctld.phase_state, "last_input", lambda _: last_input)
     slurmctld.APPLIED.write_text('{"slurm.conf": "Clus')
     assert slurmctld.applied() == {"slurm.conf": "ClusterName=dev\n"}
 
 
-def test_a_stack_file_may_name_no_program_that_its_unit_does_not_execute():
+def test_stack_files_may_not_name_programs_in_folders_that_the_unit_does_not_execute():
     rows = dict(line.split("=", 1) for line in slurmctld.CONFINED.splitlines())
     folders = {path.lstrip("-") for name in ("NoExecPaths", "InaccessiblePaths") for path in rows[name].split()}
     assert rows["ProtectHome"] == "yes"  # systemd.exec(5): these three
@@ -127,7 +127,7 @@ def test_a_stack_file_may_name_no_program_that_its_unit_does_not_execute():
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A machine with slurmrestd, a delivered key and running daemons; what systemd was told, in order."""
+    """A machine with slurmrestd, a delivered key and running daemons; the commands to systemd, in order."""
     (tmp_path / "slurmrestd").touch()
     (tmp_path / "delivered").write_text("key\n")
     monkeypatch.setattr(slurmctld, "SLURMRESTD", str(tmp_path / "slurmrestd"))
@@ -136,21 +136,21 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(host, "STARTED", tmp_path / "started")
     monkeypatch.setattr(slurmctld, "write", lambda path, text, **_: path.write_bytes(text))
     monkeypatch.setattr(slurmctld, "succeeds", lambda *_: True)
-    told: list[str] = []
-    monkeypatch.setattr(slurmctld, "run", lambda *command: told.append(" ".join(command[1:])))
-    monkeypatch.setattr(slurmctld, "unread_units", lambda: told.append("unread units"))
-    monkeypatch.setattr(slurmctld, "stop_services", lambda name: told.append(f"stopped {name}"))
-    return told
+    commands: list[str] = []
+    monkeypatch.setattr(slurmctld, "run", lambda *command: commands.append(" ".join(command[1:])))
+    monkeypatch.setattr(slurmctld, "unread_units", lambda: commands.append("unread units"))
+    monkeypatch.setattr(slurmctld, "stop_services", lambda name: commands.append(f"stopped {name}"))
+    return commands
 
 
-def test_daemons_that_run_are_ended_for_a_key_and_for_no_other_reason(machine: list[str]):
+def test_running_daemons_are_stopped_for_a_new_key_only(machine: list[str]):
     slurmctld.keep_token_key()
     assert machine == ["stop slurmctld", "stop slurmdbd"]
     slurmctld.keep_token_key()
     assert machine == ["stop slurmctld", "stop slurmdbd"]
 
 
-def test_a_kill_between_daemons_and_key_is_made_good(
+def test_a_kill_between_the_stop_and_the_key_is_completed(
     machine: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as killed:
@@ -165,7 +165,7 @@ def test_a_kill_between_daemons_and_key_is_made_good(
 @pytest.mark.parametrize(
     ("gone", "why"), [("slurmrestd", "there is no slurmrestd"), ("delivered", "no key for tokens")]
 )
-def test_nothing_is_changed_where_something_is_missing(machine: list[str], tmp_path: Path, gone: str, why: str):
+def test_without_slurmrestd_or_a_key_nothing_is_changed(machine: list[str], tmp_path: Path, gone: str, why: str):
     (tmp_path / gone).unlink()
     with pytest.raises(SetupError, match=why):
         slurmctld.keep_token_key()
@@ -173,7 +173,7 @@ def test_nothing_is_changed_where_something_is_missing(machine: list[str], tmp_p
     assert not (tmp_path / "key").exists()
 
 
-def test_undoing_leaves_nothing_and_may_be_run_again(machine: list[str], tmp_path: Path):
+def test_removing_slurmrestd_leaves_no_file_and_is_idempotent(machine: list[str], tmp_path: Path):
     slurmctld.keep_token_key()
     (tmp_path / "unit").write_text(slurmctld.slurmrestd_unit("10.0.0.2"))
     machine.clear()
@@ -184,7 +184,7 @@ def test_undoing_leaves_nothing_and_may_be_run_again(machine: list[str], tmp_pat
     assert machine == ["stopped slurmrestd", "unread units", "stopped slurmrestd"]
 
 
-def test_it_listens_on_one_address_and_takes_tokens_alone():
+def test_slurmrestd_listens_on_one_address_and_requires_tokens():
     (line,) = [line for line in slurmctld.slurmrestd_unit("10.0.0.2").splitlines() if line.startswith("ExecStart=")]
     assert line == "ExecStart=/usr/sbin/slurmrestd -a rest_auth/jwt 10.0.0.2:6820"
 
@@ -209,18 +209,18 @@ def with_plugin(root: Path, library: str) -> Path:
     return root
 
 
-def test_a_machine_without_the_plugin_says_so(tmp_path: Path):
+def test_a_machine_without_the_plugin_is_an_error(tmp_path: Path):
     with pytest.raises(SetupError, match=r"no job_submit_lua\.so"):
         slurmctld.check_job_submit(GOOD, tmp_path)
 
 
-def test_where_the_library_is_not_there_slurmctld_is_left_to_tell(tmp_path: Path):
+def test_without_a_lua_library_rules_are_not_checked(tmp_path: Path):
     slurmctld.check_job_submit("no lua", with_plugin(tmp_path, "liblua0.0.so.0"))
 
 
 @pytest.mark.skipif(not LIBRARIES, reason="this machine has no Lua; the clusters of tests/e2e have")
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_grammar_is_told_with_its_line(tmp_path: Path, library: str):
+def test_a_syntax_error_has_its_line(tmp_path: Path, library: str):
     root = with_plugin(tmp_path, library)
     slurmctld.check_job_submit(GOOD, root)
     with pytest.raises(SetupError, match=r"slurm.job_submit_lua: job_submit_site.lua:2: "):
@@ -260,7 +260,7 @@ def test_addresses_are_sent_to(send, address: str):
 @pytest.mark.parametrize(
     "address", ["", "--x", "-s", "|id", "a|id", "/etc/x", "a,/etc/x", "a,-s", "a,", "+x", "a b", "a\nb", "$(id)", "é"]
 )
-def test_anything_else_is_not(send, address: str):
+def test_other_addresses_get_no_mail(send, address: str):
     assert send("s", address) == ""
 
 

@@ -7,7 +7,7 @@ from slurm import slurmd
 DEBIAN = "include /etc/slurm/plugstack.conf.d/*.conf\n"
 
 
-def test_a_pattern_of_no_file_is_left_out_once(tmp_path: Path):
+def test_an_include_without_files_is_removed(tmp_path: Path):
     (tmp_path / "plugstack.conf").write_text(DEBIAN)
     (tmp_path / "plugstack.conf.d").mkdir()
     assert slurmd.drop_empty_include(tmp_path)
@@ -23,7 +23,7 @@ def test_an_operators_plugins_stay(tmp_path: Path):
     assert (tmp_path / "plugstack.conf").read_text() == DEBIAN
 
 
-def test_what_else_it_says_stays(tmp_path: Path):
+def test_other_lines_stay(tmp_path: Path):
     text = f"required /usr/local/lib/slurm/spank_pyxis.so\n{DEBIAN}"
     (tmp_path / "plugstack.conf").write_text(text)
     assert not slurmd.drop_empty_include(tmp_path)

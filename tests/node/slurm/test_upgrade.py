@@ -114,14 +114,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return made
 
 
-def test_a_release_takes_over(machine: Machine):
+def test_a_new_release_takes_over(machine: Machine):
     machine.set_up()
     assert machine.is_of == {NEW}
     machine.set_up()
 
 
 @pytest.mark.parametrize("who", ["slurmdbd", "slurmctld"])
-def test_what_a_release_half_converted_is_put_back(machine: Machine, who: str):
+def test_a_failed_conversion_is_restored(machine: Machine, who: str):
     machine.refuses = who
     for _ in range(2):
         with pytest.raises(SetupError, match=rf"(?s){who} ends.*are again as Slurm {OLD} left them"):
@@ -168,7 +168,7 @@ def test_a_release_that_slurm_does_not_allow_changes_nothing(machine: Machine, l
     assert machine.is_of == {OLD}
 
 
-def test_a_state_without_a_record_is_kept_as_well(machine: Machine):
+def test_a_state_without_a_record_is_copied_too(machine: Machine):
     upgrade.RECORD.unlink()
     machine.refuses = "slurmctld"
     with pytest.raises(SetupError, match="as Slurm of an unknown release left them"):
@@ -184,7 +184,7 @@ NodeName=n3 State=IDLE+CLOUD+POWERED_DOWN Version=24.11.5
 """
 
 
-def test_files_for_a_release_wait_for_the_last_node_before_it(monkeypatch: pytest.MonkeyPatch):
+def test_nodes_of_an_older_release_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(upgrade, "listens", lambda _: True)
     monkeypatch.setattr(upgrade, "installed", lambda: "26.05")
     monkeypatch.setattr(slurmctld, "applied", lambda: {"slurm.conf": ""})
