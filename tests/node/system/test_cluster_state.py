@@ -1,4 +1,4 @@
-"""Machines wait for the controller's orders, and not for a controller whose set-up has failed."""
+"""Machines wait for the config version, but not for a controller whose set-up has failed."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from system.host import SetupError
 
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
-    """A board of the test's own, on which the controller `c` and another machine write."""
+    """A cluster state in a folder of the test, on the controller `c`."""
     (tmp_path / "nodes").mkdir()
     for name, path in (("FOLDER", ""), ("CONFIG", "cluster.json"), ("REPORTS", "nodes"), ("HOST_KEY", "key")):
         monkeypatch.setattr(cluster_state, name, tmp_path / path)
@@ -29,14 +29,14 @@ def later(seconds, act):
     return timer
 
 
-def test_orders_end_the_wait(place):
-    # In one step, as the controller puts them up.
+def test_a_config_version_ends_the_wait(place):
+    # Atomically, as the controller writes it.
     (place / "new").write_text('{"digest": "d"}')
     later(0.2, lambda: (place / "new").replace(place / "cluster.json"))
     assert cluster_state.wait_for_config(seconds=300, controller="c") == {"digest": "d"}
 
 
-def test_a_failure_ends_it_with_its_reason():
+def test_a_failure_of_the_controller_ends_the_wait():
     later(0.2, lambda: cluster_state.report_failure("configure: /home is read-only"))
     began = time.monotonic()
     with pytest.raises(SetupError, match=r"the set-up of c failed.*: configure: /home is read-only"):
@@ -44,32 +44,32 @@ def test_a_failure_ends_it_with_its_reason():
     assert time.monotonic() - began < 300
 
 
-def test_one_of_another_time_does_not_where_it_is_withdrawn(place):
+def test_a_withdrawn_failure_does_not_end_the_wait(place):
     cluster_state.report_failure("configure: an old story")
     later(0.2, cluster_state.withdraw_failure)
     later(1, lambda: (place / "cluster.json").write_text("{}"))
     assert cluster_state.wait_for_config(seconds=300, controller="c") == {}
 
 
-def test_nothing_else_is_withdrawn():
+def test_only_failures_are_withdrawn():
     cluster_state.report("configured", "d")
     cluster_state.withdraw_failure()
     assert cluster_state.reports()["c"].get("state") == "configured"
 
 
-def test_a_node_waits_on():
+def test_a_node_ignores_failures():
     cluster_state.report_failure("configure: x")
     with pytest.raises(SetupError, match="did not come within 1 s"):
         cluster_state.wait_for_config(seconds=1)
 
 
-def test_where_there_is_no_board_nothing_is_told(place, monkeypatch):
+def test_without_a_cluster_state_nothing_is_reported(place, monkeypatch):
     monkeypatch.setattr(cluster_state, "FOLDER", place / "a/b/c")
     cluster_state.report_failure("x")
     assert cluster_state.reports() == {}
 
 
-def test_orders_that_cannot_be_read_say_what_to_do(place):
+def test_an_unreadable_config_version_is_an_error(place):
     (place / "cluster.json").write_text("{")
     with pytest.raises(SetupError, match="drift STACK --mend"):
         cluster_state.wait_for_config(seconds=1)

@@ -1,4 +1,4 @@
-"""enroot's files go where users can write, on every kind of machine; docker tells users what to use instead."""
+"""Users can write to enroot's folders on every kind of machine; docker prints what to use instead."""
 
 import os
 import re
@@ -36,7 +36,7 @@ env | grep ^ENROOT_ || :
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """A machine with enroot as its image installs it, without local SSDs; what was called there."""
+    """A machine with enroot and without local SSDs; return the commands that ran."""
     called: list[tuple[str, ...]] = []
     for name in ("ENROOT", "TMPFILES", "ON_SSD", "NVCRLOGIN", "DOCKER", "WRAPPER"):
         monkeypatch.setattr(containers, name, tmp_path / name.lower())
@@ -56,7 +56,7 @@ def give_ssd(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounts, "is_mounted", lambda path: path == "/mnt/localssd")
 
 
-def seen(folder: Path, **variables: str) -> dict[str, str]:
+def settings_of(folder: Path, **variables: str) -> dict[str, str]:
     """The settings that enroot has for alice."""
     script = READ.replace("${UID}", "2001")
     values = {"HOME": "/home/alice", "PATH": os.environ["PATH"], **variables}
@@ -68,9 +68,9 @@ def seen(folder: Path, **variables: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in done.stdout.splitlines())
 
 
-def test_a_machine_without_ssds_has_paths_that_users_can_make(machine: list[tuple[str, ...]], tmp_path: Path):
+def test_users_can_write_to_the_paths_without_ssds(machine: list[tuple[str, ...]], tmp_path: Path):
     assert containers.converge([ALICE, BOB])
-    assert seen(tmp_path / "enroot", XDG_RUNTIME_DIR="/run/user/2001") == {
+    assert settings_of(tmp_path / "enroot", XDG_RUNTIME_DIR="/run/user/2001") == {
         **WRITABLE,
         "ENROOT_CONFIG_PATH": "/home/alice/.enroot",
         "ENROOT_RUNTIME_PATH": "/run/enroot/2001",
@@ -78,8 +78,8 @@ def test_a_machine_without_ssds_has_paths_that_users_can_make(machine: list[tupl
         "ENROOT_TEMP_PATH": "/var/tmp",  # noqa: S108
     }
     # Slurm gives every job this one.
-    assert seen(tmp_path / "enroot", TMPDIR="/tmp")["ENROOT_TEMP_PATH"] == "/var/tmp"  # noqa: S108
-    assert seen(tmp_path / "enroot", ENROOT_TEMP_PATH="/scratch")["ENROOT_TEMP_PATH"] == "/scratch"
+    assert settings_of(tmp_path / "enroot", TMPDIR="/tmp")["ENROOT_TEMP_PATH"] == "/var/tmp"  # noqa: S108
+    assert settings_of(tmp_path / "enroot", ENROOT_TEMP_PATH="/scratch")["ENROOT_TEMP_PATH"] == "/scratch"
     assert machine == [("systemd-tmpfiles", "--create", str(tmp_path / "tmpfiles"))]
     assert (tmp_path / "tmpfiles").read_text().splitlines()[1:] == [
         "d /run/enroot 1777 root root -", "d /var/cache/enroot 1777 root root -",
@@ -96,41 +96,43 @@ def test_a_second_run_changes_nothing(machine: list[tuple[str, ...]]):
     assert len(machine) == 2
 
 
-def test_ssds_keep_what_they_have(machine: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_local_ssds_keep_their_settings(
+    machine: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     give_ssd(tmp_path / "enroot", monkeypatch)
     assert containers.converge([ALICE])
-    assert seen(tmp_path / "enroot") == {"ENROOT_CONFIG_PATH": "/home/alice/.enroot", **ON_SSD}
+    assert settings_of(tmp_path / "enroot") == {"ENROOT_CONFIG_PATH": "/home/alice/.enroot", **ON_SSD}
     assert "d /mnt/localssd/2001 0700 2001 2001 -" in (tmp_path / "on_ssd").read_text()
     assert machine[1:] == [("systemd-tmpfiles", "--create", str(tmp_path / "on_ssd"))]
 
 
-def test_containers_at_home_and_back(machine: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_data_of_containers_at_home(machine: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     give_ssd(tmp_path / "enroot", monkeypatch)
     assert containers.converge([ALICE], data="home")
     at_home = {"ENROOT_CONFIG_PATH": "/home/alice/.enroot", **ON_SSD}
-    assert seen(tmp_path / "enroot") == {**at_home, "ENROOT_DATA_PATH": "/home/alice/.local/share/enroot"}
+    assert settings_of(tmp_path / "enroot") == {**at_home, "ENROOT_DATA_PATH": "/home/alice/.local/share/enroot"}
     assert containers.converge([ALICE])
-    assert seen(tmp_path / "enroot") == at_home
+    assert settings_of(tmp_path / "enroot") == at_home
     assert len(machine) == 4
 
 
-def test_containers_on_the_node_and_back(
+def test_data_of_containers_on_the_node(
     machine: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     containers.converge([ALICE], data="node", login=True, node=False)
-    assert "ENROOT_DATA_PATH" not in seen(tmp_path / "enroot"), "only jobs need it"
+    assert "ENROOT_DATA_PATH" not in settings_of(tmp_path / "enroot"), "only jobs need it"
     assert containers.converge([ALICE], data="node")
-    assert seen(tmp_path / "enroot")["ENROOT_DATA_PATH"] == "/var/lib/enroot/2001"
+    assert settings_of(tmp_path / "enroot")["ENROOT_DATA_PATH"] == "/var/lib/enroot/2001"
     assert "d /var/lib/enroot/2001 0700 2001 2001 -" in (tmp_path / "tmpfiles").read_text()
     give_ssd(tmp_path / "enroot", monkeypatch)
-    assert seen(tmp_path / "enroot")["ENROOT_DATA_PATH"] == ON_SSD["ENROOT_DATA_PATH"]
+    assert settings_of(tmp_path / "enroot")["ENROOT_DATA_PATH"] == ON_SSD["ENROOT_DATA_PATH"]
     assert containers.converge([ALICE])
     assert "/var/lib" not in (tmp_path / "tmpfiles").read_text()
     assert not (tmp_path / "enroot/60-hpc-data.conf").exists()
     assert machine
 
 
-def test_machines_without_enroot_get_none_of_it(machine: list[tuple[str, ...]], tmp_path: Path):
+def test_machines_without_enroot_get_no_settings(machine: list[tuple[str, ...]], tmp_path: Path):
     (tmp_path / "enroot/10-hpc.conf").unlink()
     (tmp_path / "enroot").rmdir()
     assert not containers.converge([ALICE])
@@ -138,7 +140,7 @@ def test_machines_without_enroot_get_none_of_it(machine: list[tuple[str, ...]], 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_users_get_the_command_where_they_log_in(machine: list[tuple[str, ...]], tmp_path: Path):
+def test_login_machines_have_nvcrlogin(machine: list[tuple[str, ...]], tmp_path: Path):
     del machine
     containers.converge([ALICE])
     assert not (tmp_path / "nvcrlogin").exists()
@@ -148,7 +150,7 @@ def test_users_get_the_command_where_they_log_in(machine: list[tuple[str, ...]],
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="asks as root and as somebody else")
-def test_docker_works_for_root_and_tells_users_what_to_use(machine: list[tuple[str, ...]], tmp_path: Path):
+def test_docker_works_for_root_only(machine: list[tuple[str, ...]], tmp_path: Path):
     del machine
     (tmp_path / "docker").touch()
     assert containers.converge([ALICE])
@@ -168,7 +170,7 @@ def test_docker_works_for_root_and_tells_users_what_to_use(machine: list[tuple[s
     assert not (tmp_path / "wrapper").exists()
 
 
-def test_a_docker_of_the_site_stays(machine: list[tuple[str, ...]], tmp_path: Path):
+def test_another_docker_wrapper_stays(machine: list[tuple[str, ...]], tmp_path: Path):
     del machine
     (tmp_path / "docker").touch()
     (tmp_path / "wrapper").write_text('#!/bin/sh\nexec podman "$@"\n')

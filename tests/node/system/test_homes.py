@@ -1,4 +1,4 @@
-"""Root is led nowhere by what a user puts into their home, and one user's mischief is nobody else's trouble."""
+"""Homes and authorized_keys: root follows nothing that a user has put into a home, and other users are not affected."""
 
 import os
 import shutil
@@ -53,7 +53,7 @@ def belongings(place: Path) -> list[Path]:
 
 
 class TestOrdinary:
-    def test_a_home_is_its_owners_from_the_skeleton_with_the_keys(self, alice: Path):
+    def test_a_home_has_the_skeleton_and_the_keys(self, alice: Path):
         assert (alice / ".bashrc").read_text() == Path("/etc/skel/.bashrc").read_text()
         every = [alice, *alice.rglob("*")]
         assert {(path.lstat().st_uid, path.lstat().st_gid) for path in every} == {(ALICE, ALICE)}
@@ -61,16 +61,16 @@ class TestOrdinary:
         assert [stat.S_IMODE(path.stat().st_mode) for path in (alice, file.parent, file)] == [0o700, 0o700, 0o600]
         assert file.read_text() == OURS
 
-    def test_a_second_run_changes_nothing_and_starts_nothing(self, alice: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_second_run_starts_no_process(self, alice: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a process for nothing"))
         assert not converge()
 
-    def test_keys_of_her_own_stay_and_ours_go(self, alice: Path):
+    def test_the_users_own_keys_stay(self, alice: Path):
         as_alice("echo ssh-rsa mine >>.ssh/authorized_keys", alice)
         assert converge([])
         assert (alice / ".ssh" / "authorized_keys").read_text() == "ssh-rsa mine\n"
 
-    def test_bytes_that_are_no_text_stay(self, alice: Path):
+    def test_bytes_that_are_not_utf8_stay(self, alice: Path):
         as_alice(r"printf '# \377\376 caf\351\342\200\250x\r\n' >>.ssh/authorized_keys", alice)
         before = (alice / ".ssh" / "authorized_keys").read_bytes()
         assert not converge()
@@ -78,13 +78,13 @@ class TestOrdinary:
         assert converge()
         assert (alice / ".ssh" / "authorized_keys").read_bytes() == before
 
-    def test_modes_that_sshd_refuses_are_mended(self, alice: Path):
+    def test_modes_that_sshd_refuses_are_corrected(self, alice: Path):
         as_alice("chmod 777 .ssh; chmod 666 .ssh/authorized_keys", alice)
         assert converge()
         assert stat.S_IMODE((alice / ".ssh").stat().st_mode) == 0o700
         assert stat.S_IMODE((alice / ".ssh" / "authorized_keys").stat().st_mode) == 0o600
 
-    def test_what_a_killed_run_left_is_in_nobodys_way(self, place: Path):
+    def test_leftovers_of_a_killed_run_are_removed(self, place: Path):
         half = place / "home" / ".alice.hpc-new"
         half.mkdir()
         (half / "half").symlink_to(place / "secret")
@@ -96,19 +96,19 @@ class TestOrdinary:
         assert converge([])
         assert [path.name for path in (home / ".ssh").iterdir()] == ["authorized_keys"]
 
-    def test_who_has_neither_keys_nor_a_folder_gets_none(self, place: Path):
+    def test_without_keys_no_folder_is_created(self, place: Path):
         assert converge([])
         assert not (place / "home" / "alice" / ".ssh").exists()
         assert not converge([])
 
-    def test_a_home_elsewhere_is_a_home(self, place: Path, alice: Path):
+    def test_a_home_may_be_a_link_of_root(self, place: Path, alice: Path):
         alice.rename(place / "moved")
         alice.symlink_to(place / "moved")
         assert converge(["ssh-ed25519 BBBB"])
         assert "BBBB" in (place / "moved" / ".ssh" / "authorized_keys").read_text()
 
 
-MISCHIEF = {
+ATTACKS = {
     "a link to a secret": ("ln -sf {secret} .ssh/authorized_keys", "authorized_keys is a symbolic link"),
     "a link to nowhere": ("ln -sf /nowhere .ssh/authorized_keys", "authorized_keys is a symbolic link"),
     "a pipe": ("rm .ssh/authorized_keys; mkfifo .ssh/authorized_keys", "authorized_keys is a pipe"),
@@ -125,15 +125,15 @@ MISCHIEF = {
 }
 
 
-class TestMischief:
-    @pytest.mark.parametrize("kind", MISCHIEF)
-    def test_nothing_of_roots_is_read_given_away_or_waited_for(
+class TestAttacks:
+    @pytest.mark.parametrize("kind", ATTACKS)
+    def test_files_of_root_are_neither_read_nor_changed(
         self, kind: str, place: Path, alice: Path, capsys: pytest.CaptureFixture[str]
     ):
         secret, folder = place / "secret", place / "etc"
         folder.mkdir(mode=0o700)
         (folder / "authorized_keys").write_text("root's\n")
-        script, told = MISCHIEF[kind]
+        script, told = ATTACKS[kind]
         as_alice(script.format(secret=secret, folder=folder), alice)
         before = {path: path.stat() for path in (secret, folder, folder / "authorized_keys")}
         for keys in (["ssh-ed25519 BBBB"], [KEY]):
@@ -146,7 +146,7 @@ class TestMischief:
             assert "alice: " in said
             assert "./hpc drift" in said
 
-    def test_a_second_name_of_roots_file_is_not_copied(self, place: Path, alice: Path):
+    def test_a_hard_link_to_a_file_of_root_is_not_copied(self, place: Path, alice: Path):
         # Where the kernel lets her make one (fs.protected_hardlinks=0).
         (alice / ".ssh" / "authorized_keys").unlink()
         os.link(place / "secret", alice / ".ssh" / "authorized_keys")
@@ -162,12 +162,12 @@ class TestMischief:
         assert list(folder.iterdir()) == []
         assert "can't be written as that user: Permission denied" in capsys.readouterr().out
 
-    def test_a_home_that_is_a_link_to_nowhere_is_said(self, place: Path, capsys: pytest.CaptureFixture[str]):
+    def test_a_home_that_is_a_dangling_link_is_logged(self, place: Path, capsys: pytest.CaptureFixture[str]):
         (place / "home" / "alice").symlink_to("/nowhere")
         assert not converge()
         assert "can't be written as that user: No such file or directory" in capsys.readouterr().out
 
-    def test_what_is_there_changes_while_it_is_looked_at(self, place: Path, alice: Path):
+    def test_a_folder_may_change_at_any_moment(self, place: Path, alice: Path):
         """She swaps a folder of hers for a link to root's, as fast as she can."""
         folder = place / "etc"
         folder.mkdir(mode=0o700)
@@ -189,7 +189,7 @@ class TestMischief:
         assert (folder / "authorized_keys").read_text() == "root's\n"
         assert folder.stat().st_uid == (folder / "authorized_keys").stat().st_uid == 0
 
-    def test_what_her_process_says_is_bounded_and_does_nothing_to_a_terminal(
+    def test_output_of_the_users_process_is_bounded_and_printable(
         self, alice: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ):
         monkeypatch.setattr(homes, "_PROGRAM", "import sys; sys.stdout.write('\\x1b[2J\\n' * 99999); sys.exit(4)")
@@ -198,12 +198,14 @@ class TestMischief:
         assert "\x1b" not in said
         assert len(said) < 2000
 
-    def test_a_process_that_she_stops_is_not_waited_for(self, alice: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_process_that_does_not_end_times_out(self, alice: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(homes, "SECONDS", 0.2)
         monkeypatch.setattr(homes, "_PROGRAM", "import time; time.sleep(60)")
         assert not converge(["ssh-ed25519 BBBB"])
 
-    def test_it_runs_as_her_and_inherits_nothing(self, place: Path, alice: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_the_process_is_the_users_and_inherits_nothing(
+        self, place: Path, alice: Path, monkeypatch: pytest.MonkeyPatch
+    ):
         told = place / "told"
         told.touch()
         told.chmod(0o666)
@@ -220,7 +222,7 @@ class TestMischief:
         )  # 3 streams, and the list's own
 
 
-def test_a_look_reads_no_further_than_the_file(alice: Path, place: Path):
+def test_reading_follows_no_link(alice: Path, place: Path):
     assert authorized_keys.text(str(alice)) == OURS
     as_alice(f"ln -sf {place}/secret .ssh/authorized_keys", alice)
     with pytest.raises(authorized_keys.UnexpectedFileError, match="is a symbolic link"):

@@ -19,7 +19,7 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 
 
 class TestWrite:
-    def test_says_whether_it_changed_anything(self, tmp_path):
+    def test_returns_whether_it_changed_anything(self, tmp_path):
         path = tmp_path / "a" / "file"
         assert host.write(path, "x\n", owner=ME)
         before = path.stat().st_ino
@@ -28,12 +28,12 @@ class TestWrite:
         assert host.write(path, "x\n", mode=0o600, owner=ME)
         assert path.stat().st_mode & 0o777 == 0o600
 
-    def test_leaves_no_other_file_behind(self, tmp_path):
+    def test_leaves_no_temporary_file(self, tmp_path):
         host.write(tmp_path / "file", b"\x00", owner=ME)
         host.write(tmp_path / "file", b"\x01", owner=ME)
         assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
-    def test_replaces_a_link_by_a_file_and_leaves_its_target(self, tmp_path):
+    def test_replaces_a_link_and_not_its_target(self, tmp_path):
         (tmp_path / "target").write_text("kept")
         (tmp_path / "file").symlink_to("target")
         host.write(tmp_path / "file", "new", owner=ME)
@@ -42,7 +42,7 @@ class TestWrite:
 
 
 class TestLink:
-    def test_is_made_moved_and_left_alone(self, tmp_path):
+    def test_is_created_changed_and_left_alone(self, tmp_path):
         path = tmp_path / "link"
         assert host.link(path, "one")
         assert not host.link(path, "one")
@@ -51,27 +51,27 @@ class TestLink:
 
 
 class TestRun:
-    def test_a_failure_carries_the_command_and_the_end_of_its_output(self):
+    def test_a_failure_has_the_command_and_the_end_of_its_output(self):
         with pytest.raises(SetupError, match=r"`sh -c .*` failed with exit code 3:\nsaid why"):
             host.run("sh", "-c", "echo said why >&2; exit 3")
 
-    def test_a_missing_program_is_said_plainly(self):
+    def test_a_missing_program_is_named(self):
         with pytest.raises(SetupError, match="`no-such-program` is not installed"):
             host.run("no-such-program")
 
-    def test_it_never_waits_for_ever(self):
+    def test_it_has_a_timeout(self):
         with pytest.raises(SetupError, match="did not end within 0 s"):
             host.run("sleep", "5", timeout=0.05)
 
 
 class TestWait:
-    def test_names_what_did_not_come_and_where_to_look(self):
+    def test_an_error_has_the_subject_and_the_hint(self):
         with pytest.raises(SetupError, match="the moon did not come within 0 s; look up"):
             host.wait("the moon", lambda: False, seconds=0.05, interval=0.01, hint="look up")
 
 
-class TestFileSystemsThatCannotBeWritten:
-    def test_are_told_in_words_with_the_file_and_what_to_do(self, tmp_path, monkeypatch):
+class TestDescribeOsError:
+    def test_a_read_only_file_system_is_described(self, tmp_path, monkeypatch):
         def refuse(*_: object, **__: object) -> None:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "slurm.conf"))
 
@@ -82,13 +82,13 @@ class TestFileSystemsThatCannotBeWritten:
             f"{tmp_path}/slurm.conf: Read-only file system; mount its file system for writing"
         )
 
-    def test_other_errors_are_faults_of_ours(self):
+    def test_other_errors_have_no_description(self):
         assert host.describe_os_error(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) == ""
 
 
 @pytest.fixture
 def systemd(tmp_path, monkeypatch):
-    """A systemd in which every unit is in the state that the test puts here; what it was asked to do."""
+    """A systemd with the state of every unit, which the test sets, and its requests."""
     asked: list[tuple[str, ...]] = []
     state = {"ActiveState": "inactive", "UnitFileState": "enabled"}
 
@@ -111,7 +111,7 @@ def systemd(tmp_path, monkeypatch):
         ("disabled", False, []),
     ],
 )
-def test_enabled_as_wanted(now, wanted, asked, systemd):
+def test_units_are_enabled_and_disabled(now, wanted, asked, systemd):
     systemd[0]["UnitFileState"] = now
     assert host.service("slurmd", settings="", enabled=wanted)
     assert systemd[1] == [*asked, ("start", "slurmd")]
@@ -131,7 +131,7 @@ def test_enabled_as_wanted(now, wanted, asked, systemd):
         ("active", ["restart"]),
     ],
 )
-def test_started_once_with_what_is_there_now(state, verbs, systemd):
+def test_a_unit_is_started_once_per_settings(state, verbs, systemd):
     systemd[0]["ActiveState"] = state
     assert host.service("munge", settings="key")
     systemd[0]["ActiveState"] = "active"
@@ -139,7 +139,7 @@ def test_started_once_with_what_is_there_now(state, verbs, systemd):
     assert [verb for verb, *_ in systemd[1]] == verbs
 
 
-def test_systemd_reads_unit_files_once_before_a_start_and_after_a_kill(systemd, tmp_path, monkeypatch):
+def test_unit_files_are_reloaded_once_before_a_start_and_after_a_kill(systemd, tmp_path, monkeypatch):
     for _ in range(2):
         host.write_unit(tmp_path / "first", "[Unit]\n")
         host.write_unit(tmp_path / "second", "[Unit]\n")
@@ -172,18 +172,18 @@ def shared(root: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def test_the_shared_folders_are_below_it():
+def test_folders_that_are_protected_are_shared():
     assert all(host.SHARED in path.parents for path in (cluster_state.FOLDER, prologs.TREE))
 
 
-def test_what_is_roots_is_fine_also_where_nothing_is_yet(shared: Path, capsys: pytest.CaptureFixture[str]):
+def test_folders_of_root_and_missing_ones_are_accepted(shared: Path, capsys: pytest.CaptureFixture[str]):
     host.protect_shared(shared / "adm" / "hpc")
     (shared / "adm" / "hpc").mkdir(parents=True)
     host.protect_shared(shared / "adm" / "hpc")
     assert capsys.readouterr().out == ""
 
 
-def test_an_open_folder_gets_its_sticky_bit(shared: Path):
+def test_a_writable_folder_gets_the_sticky_bit(shared: Path):
     shared.chmod(0o777)
     (shared / "adm").mkdir()
     for path in shared.parents[:3]:
@@ -208,7 +208,7 @@ def theirs(path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("below", ["adm", "adm/hpc"])
-def test_what_others_may_have_written_is_not_believed(shared: Path, make, why: str, below: str):
+def test_folders_of_others_are_refused(shared: Path, make, why: str, below: str):
     (shared / below).parent.mkdir(exist_ok=True)
     make(shared / below)
     for ask in (host.require_root_only, host.protect_shared):
@@ -228,7 +228,7 @@ def state(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["etc", "nodes", "health", "jobs"])
-def test_a_link_in_the_cluster_state_leads_root_nowhere(shared: Path, state: Path, name: str):
+def test_root_follows_no_link_in_the_cluster_state(shared: Path, state: Path, name: str):
     """Root of a node can make one; what is no longer published there is removed by the controller's root."""
     state.mkdir(parents=True)
     precious = shared / "precious"
@@ -253,7 +253,7 @@ def reports(root: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield folder
 
 
-def test_reports_are_written_by_slurm_and_lead_nowhere(reports: Path, monkeypatch: pytest.MonkeyPatch):
+def test_reports_are_written_as_slurm_and_follow_no_link(reports: Path, monkeypatch: pytest.MonkeyPatch):
     """Slurm's user is `nobody` here."""
     monkeypatch.setattr(cluster_state, "OWNER", "nobody")
     precious = reports.with_name("precious")
@@ -270,7 +270,7 @@ def test_reports_are_written_by_slurm_and_lead_nowhere(reports: Path, monkeypatc
     assert [path.name for path in reports.iterdir()] == ["n.json"]
 
 
-def test_what_machines_report_is_read_from_regular_files_alone(reports: Path):
+def test_reports_are_read_from_regular_files_only(reports: Path):
     (reports / "good.json").write_text('{"state": "configured"}')
     (reports / "list.json").write_text("[1]")
     (reports / "link.json").symlink_to(reports / "good.json")

@@ -1,4 +1,4 @@
-"""A machine that installs at its first boot is waited for, with its own words."""
+"""The wait for a first boot that installs packages, and facts of the image."""
 
 import subprocess
 import time
@@ -17,11 +17,11 @@ def machine(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_machine_from_an_image_is_not_waited_for(machine):
+def test_a_baked_image_needs_no_wait(machine):
     installation.wait_until_installed(seconds=0)
 
 
-def test_it_is_waited_for_and_each_step_told_once(machine, monkeypatch, capsys):
+def test_each_step_is_logged_once(machine, monkeypatch, capsys):
     words = iter(["running 10-a", "running 10-a", "running 20-b", "done"])
 
     def pause(_: float) -> None:
@@ -36,7 +36,7 @@ def test_it_is_waited_for_and_each_step_told_once(machine, monkeypatch, capsys):
     ]
 
 
-def test_a_step_that_failed_is_named_with_the_end_of_the_log(machine):
+def test_a_failed_step_is_an_error_with_the_end_of_the_log(machine):
     (machine / "state").write_text("failed 20-b\n")
     (machine / "log").write_text("".join(f"line {n}\n" for n in range(50)))
     with pytest.raises(SetupError, match="failed to install 20-b") as told:
@@ -45,7 +45,7 @@ def test_a_step_that_failed_is_named_with_the_end_of_the_log(machine):
     assert "line 29\n" not in str(told.value)
 
 
-def test_one_that_cannot_even_begin_says_why(machine, capsys):
+def test_a_failed_start_up_script_is_logged(machine, capsys):
     (machine / "state").write_text("running boot\n")
     (machine / "boot").write_text("failed: no key\n")
     with pytest.raises(SetupError, match="still at `boot` after 0 s"):
@@ -54,18 +54,13 @@ def test_one_that_cannot_even_begin_says_why(machine, capsys):
 
 
 class TestImage:
-    def test_it_is_what_the_bake_wrote(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_image_reads_the_file_of_the_bake(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         step = (Path(__file__).parents[3] / "scripts/image/finish/92-image.sh").read_text()
         (tmp_path / "library").write_text(f'. "{Path(__file__).parents[3]}/scripts/image/library.sh"\n')
         monkeypatch.setattr(installation, "IMAGE", tmp_path / "image.json")
         step = step.replace("/etc/hpc/image.json", str(installation.IMAGE))
-        env = {
-            "HPC_LIBRARY": str(tmp_path / "library"),
-            "BAKE": "1",
-            "RECIPE": "2026-11",
-            "SNAPSHOT": "20261101T000000Z",
-            "KERNEL_DAY": "2026-10-30",
-        }
+        env = {"HPC_LIBRARY": str(tmp_path / "library"), "BAKE": "1", "RECIPE": "2026-11"}
+        env |= {"SNAPSHOT": "20261101T000000Z", "KERNEL_DAY": "2026-10-30"}
         began = int(time.time())
         subprocess.run(["bash", "-c", step], check=True, env=env, capture_output=True)
         found = installation.image()

@@ -1,4 +1,4 @@
-"""What a shell on a login machine starts with, and sshd's PAM stack with pam_slurm_adopt."""
+"""The profile of shells on login machines, and sshd's PAM stack with pam_slurm_adopt."""
 
 import subprocess
 from pathlib import Path
@@ -10,7 +10,7 @@ from system.host import SetupError
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize(("option", "told"), [("-i", "jobid,jobname"), ("-u", "none")])
-def test_columns_of_sacct_are_for_people_alone(tmp_path: Path, shell: str, option: str, told: str):
+def test_only_interactive_shells_have_other_columns_of_sacct(tmp_path: Path, shell: str, option: str, told: str):
     """Scripts and jobs count columns; a variable would reach them from the shell that starts them."""
     (tmp_path / "hpc.sh").write_text(login.PROFILE)
     (tmp_path / "sacct").write_text('#!/bin/sh\necho "${SACCT_FORMAT:-none}" "$@"\n')
@@ -52,7 +52,7 @@ def module(root: Path) -> None:
     path.touch()
 
 
-def test_it_comes_once_and_goes_without_a_trace(root: Path):
+def test_the_module_is_added_once_and_removed_completely(root: Path):
     module(root)
     assert login.set_pam_slurm_adopt(enabled=True, root=root)
     lines = (root / "etc/pam.d/sshd").read_text().splitlines()
@@ -66,13 +66,13 @@ def test_it_comes_once_and_goes_without_a_trace(root: Path):
     assert not login.set_pam_slurm_adopt(enabled=False, root=root)
 
 
-def test_nothing_changes_where_there_is_no_module(root: Path):
+def test_without_the_module_nothing_changes(root: Path):
     with pytest.raises(SetupError, match="there is no pam_slurm_adopt"):
         login.set_pam_slurm_adopt(enabled=True, root=root)
     assert (root / "etc/pam.d/sshd").read_text() == STACK
 
 
-def test_a_stack_that_is_not_understood_is_left_alone(root: Path):
+def test_an_unknown_stack_is_left_alone(root: Path):
     module(root)
     (root / "etc/pam.d/sshd").write_text("account required pam_permit.so\n")
     with pytest.raises(SetupError, match="does not include common-account"):
@@ -80,6 +80,6 @@ def test_a_stack_that_is_not_understood_is_left_alone(root: Path):
     assert (root / "etc/pam.d/sshd").read_text() == "account required pam_permit.so\n"
 
 
-def test_users_are_kept_out_by_sshd_unless_the_module_decides():
+def test_sshd_refuses_users_unless_they_are_allowed():
     assert "AllowUsers root\n" in login.sshd_settings(users=False)
     assert "AllowUsers" not in login.sshd_settings(users=True)

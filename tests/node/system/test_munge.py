@@ -1,4 +1,4 @@
-"""munged runs with the key that was delivered, whatever somebody put in its place in between."""
+"""munged runs with the delivered key, also after somebody has replaced it."""
 
 import pytest
 from system import host, munge
@@ -8,7 +8,7 @@ from components.slurm import keys
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine of which systemd, munge and file owners are left out; the units that were started, in order."""
+    """A machine without systemd, munge and file owners; return the started units, in order."""
     (tmp_path / "delivered").write_bytes(b"right")
     monkeypatch.setattr(munge, "log", lambda _: None)
     monkeypatch.setattr(munge, "DELIVERED", tmp_path / "delivered")
@@ -37,7 +37,7 @@ def test_a_second_run_starts_nothing(machine):
     assert machine == ["restart munge"]
 
 
-def test_another_key_is_replaced_and_munged_started_with_the_right_one(machine, tmp_path):
+def test_another_key_is_replaced_and_munged_restarted(machine, tmp_path):
     munge.start()
     (tmp_path / "munge.key").write_bytes(b"wrong")
     munge.start()
@@ -45,7 +45,7 @@ def test_another_key_is_replaced_and_munged_started_with_the_right_one(machine, 
     assert machine == ["restart munge", "restart munge"]
 
 
-def test_a_kill_between_key_and_start_is_made_good(machine, tmp_path, monkeypatch):
+def test_a_run_killed_between_key_and_start_is_completed(machine, tmp_path, monkeypatch):
     munge.start()
     (tmp_path / "munge.key").write_bytes(b"wrong")
     with monkeypatch.context() as killed:
@@ -56,7 +56,7 @@ def test_a_kill_between_key_and_start_is_made_good(machine, tmp_path, monkeypatc
     assert machine == ["restart munge", "restart munge"]
 
 
-def test_one_that_runs_and_does_not_authenticate_is_restarted(machine, monkeypatch):
+def test_a_munged_that_does_not_authenticate_is_restarted(machine, monkeypatch):
     munge.start()
     monkeypatch.setattr(munge, "authenticates", lambda: len(machine) > 1)
     assert munge.start()
@@ -64,7 +64,7 @@ def test_one_that_runs_and_does_not_authenticate_is_restarted(machine, monkeypat
     assert not munge.start()
 
 
-def test_one_that_does_not_authenticate_after_that_either_is_an_error(machine, monkeypatch):
+def test_a_munged_that_never_authenticates_is_an_error(machine, monkeypatch):
     munge.start()
 
     def refuse(*_: str, **__: object) -> str:
@@ -100,5 +100,5 @@ def test_a_node_changes_to_another_key_together_with_the_controller(machine, tmp
     assert machine == ["restart munge"] * (1 + restarts)
 
 
-def test_the_program_has_the_same_fingerprint():
+def test_node_and_program_compute_the_same_fingerprint():
     assert munge.fingerprint(b"key\n") == keys.fingerprint("key")

@@ -1,4 +1,4 @@
-"""Who may read secrets and who may log in is told as it is."""
+"""Modes of files with secrets, and keys that may log in as root, are reported."""
 
 import os
 import pwd
@@ -25,14 +25,14 @@ def keys(tmp_path, monkeypatch):
 
 
 class TestKeys:
-    def test_both_ends_know_a_key_by_the_same_word(self, keys, monkeypatch):
+    def test_node_and_program_compute_the_same_key_id(self, keys, monkeypatch):
         blob = (keys / "one.pub").read_text().split()[1]
         monkeypatch.setattr(protected_files.remote_node, "KEY", keys / "one")
         assert protected_files.cluster_key() == key_id((keys / "one").read_text()) == protected_files.key_id(blob)
         monkeypatch.setattr(protected_files.remote_node, "KEY", keys / "none")
         assert protected_files.cluster_key() == ""
 
-    def test_every_key_that_lets_root_in_is_told(self, keys):
+    def test_every_key_of_root_is_reported(self, keys):
         one, two = ((keys / f"{name}.pub").read_text() for name in ("one", "two"))
         (keys / "authorized_keys").write_text(f"# a comment\n\n{one}nonsense\nssh-ed25519\n")
         (keys / "authorized_keys2").write_text(f'from="10.0.0.1",command="echo a b" {two}#{one}')
@@ -42,7 +42,7 @@ class TestKeys:
         }
 
 
-def test_modes_that_differ_are_reported_and_given_back(tmp_path, monkeypatch):
+def test_wrong_modes_are_reported_and_restored(tmp_path, monkeypatch):
     key = tmp_path / "key"
     key.write_text("secret")
     key.chmod(0o600)

@@ -11,7 +11,7 @@ from system.host import SetupError
 
 @pytest.fixture
 def disk(tmp_path):
-    """An empty disk: a file, which all that looks at disks takes for one."""
+    """A file as an empty disk."""
     path = tmp_path / "disk"
     with path.open("wb") as file:
         file.truncate(16 << 20)
@@ -19,12 +19,12 @@ def disk(tmp_path):
 
 
 def kind(disk: Path) -> str:
-    """Return what is on it."""
-    found = subprocess.run(["blkid", "-p", "-s", "TYPE", "-o", "value", disk], capture_output=True, check=False)
-    return found.stdout.decode().strip()
+    """Return the type of its file system."""
+    done = subprocess.run(["blkid", "-p", "-s", "TYPE", "-o", "value", disk], capture_output=True, check=False)
+    return done.stdout.decode().strip()
 
 
-class TestPrepare:
+class TestFormat:
     def test_an_empty_disk_gets_a_file_system_once(self, disk, capsys):
         state_disk.format_if_empty(str(disk))
         assert kind(disk) == "ext4"
@@ -34,7 +34,7 @@ class TestPrepare:
         assert capsys.readouterr().out.splitlines() == [f"made an ext4 file system on {disk}"]
 
     @pytest.mark.parametrize("make", [["mkfs.ext3", "-q", "-F"], ["mkswap", "-q"]])
-    def test_anything_else_on_it_stays(self, disk, make):
+    def test_other_contents_stay(self, disk, make):
         subprocess.run([*make, str(disk)], check=True, capture_output=True)
         before = disk.read_bytes()
         with pytest.raises(SetupError, match=r"holds (ext3|swap), not an ext4 file system of ours, and is left alone"):
@@ -49,14 +49,14 @@ class TestPrepare:
         with pytest.raises(SetupError, match="holds dos partitions"):
             state_disk.format_if_empty(str(disk))
 
-    def test_a_disk_that_is_not_attached_is_told(self, tmp_path, monkeypatch):
+    def test_a_missing_disk_is_an_error(self, tmp_path, monkeypatch):
         monkeypatch.setattr(state_disk, "wait", lambda what, *_, **__: (_ for _ in ()).throw(SetupError(what)))
         with pytest.raises(SetupError, match="the state disk /dev/none"):
             state_disk.format_if_empty("/dev/none")
 
 
 @pytest.mark.parametrize(("blocks", "grown"), [((100, 100), False), ((100, 300), True)])
-def test_it_grows_with_its_disk(monkeypatch, capsys, blocks, grown):
+def test_the_file_system_grows_with_its_disk(monkeypatch, capsys, blocks, grown):
     sizes = iter(blocks)
     monkeypatch.setattr(state_disk.os, "statvfs", lambda _: SimpleNamespace(f_blocks=next(sizes)))
     asked: list[tuple[str, ...]] = []
@@ -73,7 +73,7 @@ def test_it_grows_with_its_disk(monkeypatch, capsys, blocks, grown):
         ("1.2.3.4@tcp:/s", "lustre", "_netdev", "1.2.3.4@tcp:/s /srv/state lustre _netdev,nofail 0 0", ",_netdev"),
     ],
 )
-def test_the_machine_boots_without_it_and_its_folders_come_with_it(source, kind, options, own, remote):
+def test_fstab_has_the_disk_and_its_folders_with_nofail(source, kind, options, own, remote):
     assert state_disk.state_lines(
         {"source": source, "fs_type": kind, "options": options, "folders": ["/var/lib/mysql"]}
     ) == [
@@ -83,7 +83,7 @@ def test_the_machine_boots_without_it_and_its_folders_come_with_it(source, kind,
     ]
 
 
-def test_nothing_happens_without_one(tmp_path, monkeypatch):
+def test_without_a_state_disk_nothing_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(mounts, "FSTAB", tmp_path / "fstab")
     state_disk.converge(None)
     assert list(tmp_path.iterdir()) == []
@@ -94,7 +94,7 @@ SHARED: state_disk.Exports = {"paths": ["/home", "/opt/apps"], "network": "10.0.
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine of which systemd and the NFS server are left out; what was asked of them."""
+    """A machine without systemd and an NFS server; return the requests to both."""
     asked: list[str] = []
     for name in ("EXPORTS", "EXPORTS_APPLIED", "NFS_CONF", "NFS_NEEDS"):
         monkeypatch.setattr(state_disk, name, tmp_path / name.lower())
@@ -112,7 +112,7 @@ def machine(tmp_path, monkeypatch):
     return asked
 
 
-def test_to_the_clusters_network_alone(machine):
+def test_folders_are_exported_to_the_clusters_network(machine):
     state_disk.share_folders(SHARED)
     assert state_disk.EXPORTS.read_text() == (
         "/home 10.0.0.0/20(rw,sync,no_subtree_check,root_squash,mountpoint)\n"
@@ -120,16 +120,11 @@ def test_to_the_clusters_network_alone(machine):
     )
     assert "RequiresMountsFor=/home /opt/apps" in state_disk.NFS_NEEDS.read_text()
     assert machine == ["nfs-server", "exportfs -r -a"]
-
-
-def test_a_second_run_tells_the_server_nothing(machine):
     state_disk.share_folders(SHARED)
-    del machine[:]
-    state_disk.share_folders(SHARED)
-    assert machine == ["nfs-server"]
+    assert machine[2:] == ["nfs-server"], "a second run applies nothing"
 
 
-def test_one_that_was_killed_in_between_is_made_good(machine, monkeypatch):
+def test_an_interrupted_export_is_completed(machine, monkeypatch):
     def killed(*command):
         if command[0] == "exportfs":
             raise KeyboardInterrupt
@@ -143,14 +138,14 @@ def test_one_that_was_killed_in_between_is_made_good(machine, monkeypatch):
     assert machine[-1] == "exportfs -r -a"
 
 
-def test_what_is_no_longer_shared_is_taken_back(machine):
+def test_removed_exports_are_withdrawn(machine):
     state_disk.share_folders(SHARED)
     state_disk.share_folders(None)
     assert state_disk.EXPORTS.read_text() == ""
     assert machine[-1] == "exportfs -r -a"
 
 
-def test_a_machine_that_shares_nothing_needs_no_server(machine, monkeypatch):
+def test_only_exports_need_an_nfs_server(machine, monkeypatch):
     monkeypatch.setattr(state_disk.shutil, "which", lambda *_, **__: None)
     state_disk.share_folders(None)
     assert machine == []

@@ -1,4 +1,4 @@
-"""Our lines in a shared file: ours are exactly what was asked for, everybody else's are untouched."""
+"""A block in a shared file has exactly the given lines, and all other lines are kept."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Users, their sudo, subordinate ids and sessions: removed completely, and given back where a removal did not end."""
+"""Users, sudo and subordinate ids; a removed user has no processes, and a reverted removal reopens the account."""
 
 import grp
 import os
@@ -12,17 +12,18 @@ from typing import Any
 
 import collect
 import pytest
-from interface import User
 from system import users
 from system.host import SetupError
 
 from tests.waiting import PATIENCE
 
-ALICE: User = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
+
+def user(name: str = "alice", **rights: bool) -> Any:
+    return {"name": name, "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": [], **rights}
 
 
 @pytest.mark.parametrize(("expires", "changed"), [("", False), ("1", True), ("20000", False)])
-def test_only_an_account_that_a_removal_closed_is_opened(monkeypatch, tmp_path, expires, changed):
+def test_only_an_account_that_a_removal_closed_is_reopened(monkeypatch, tmp_path, expires, changed):
     shadow = tmp_path / "shadow"
     shadow.write_text(f"root:*:1:0:99999:7:::\nalice2:!:1:0:99999:7::1:\nalice:!:20000:0:99999:7::{expires}:\n")
     calls = []
@@ -32,12 +33,8 @@ def test_only_an_account_that_a_removal_closed_is_opened(monkeypatch, tmp_path, 
         pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=2001, pw_gid=2001, pw_shell="/bin/bash", pw_name="alice")
     )
     monkeypatch.setattr(grp, "getgrall", list)
-    assert users._converge_user(ALICE) is changed
+    assert users._converge_user(user()) is changed
     assert [words[-3:] for words in calls] == ([("--expiredate", "", "alice")] if changed else [])
-
-
-def user(name, **rights) -> Any:
-    return {"name": name, "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/sh", "keys": [], **rights}
 
 
 class TestSudo:
@@ -54,7 +51,7 @@ class TestSudo:
         monkeypatch.setattr(users, "run", run)
         return given
 
-    def test_the_file_names_who_has_it_and_goes_with_the_last(self, calls):
+    def test_the_file_has_the_users_with_sudo(self, calls):
         assert users.converge_sudoers([user("bob", sudo=True), user("alice", sudo=True), user("carol", sudo=False)])
         lines = [line for line in users.SUDOERS.read_text().splitlines() if not line.startswith("#")]
         assert lines == ["alice ALL=(ALL:ALL) NOPASSWD: ALL", "bob ALL=(ALL:ALL) NOPASSWD: ALL"]
@@ -80,7 +77,7 @@ class TestSudo:
             users.converge_sudoers([user("bob", sudo=True)])
         assert users.SUDOERS.read_text() == before
 
-    def test_a_machine_without_sudo_says_so_and_is_not_a_difference(self, calls, monkeypatch, capsys):
+    def test_a_machine_without_sudo_is_not_drift(self, calls, monkeypatch, capsys):
         monkeypatch.setattr(users, "has_sudo", lambda: False)
         assert not users.converge_sudoers([user("alice", sudo=True)])
         assert "sudo is not installed on this machine: alice" in capsys.readouterr().out
@@ -96,7 +93,7 @@ class TestSubordinateIds:
         monkeypatch.setattr(users, "run", lambda *command: found.append(command[1:]))
         return found
 
-    def test_a_range_is_given_beside_all_others(self, calls):
+    def test_a_range_does_not_overlap_others(self, calls):
         users.SUBORDINATE_IDS["u"].write_text("bob:100000:65536\ncarol:300000:1000\n")
         assert users.converge_subordinate_ids([user("alice", containers=True)])
         assert calls == [
@@ -105,7 +102,7 @@ class TestSubordinateIds:
         ]
 
     @pytest.mark.parametrize("owner", ["alice", "2001"])
-    def test_who_has_one_keeps_it_and_who_may_not_loses_it(self, calls, owner):
+    def test_ranges_are_kept_or_removed(self, calls, owner):
         for file in users.SUBORDINATE_IDS.values():
             file.write_text(f"bob:100000:65536\n{owner}:165536:65536\n")
         assert not users.converge_subordinate_ids([user("alice", containers=True), user("bob")])
@@ -113,7 +110,7 @@ class TestSubordinateIds:
         assert users.converge_subordinate_ids([user("alice", containers=False), user("bob")])
         assert calls == [("--del-subuids", "165536-231071", "alice"), ("--del-subgids", "165536-231071", "alice")]
 
-    def test_lines_of_another_form_are_no_ranges(self, calls):
+    def test_invalid_lines_are_ignored(self, calls):
         users.SUBORDINATE_IDS["u"].write_text("# a comment\nalice:x:y\n\nbob:1:2:3\n")
         assert users.subordinate_id_owners() == set()
 
@@ -138,7 +135,7 @@ def start(uid: int, code: str) -> subprocess.Popen:
     return process
 
 
-def test_all_of_the_users_processes_end_and_nobody_elses(calls, monkeypatch):
+def test_only_processes_of_the_user_are_ended(calls, monkeypatch):
     code = "import time; print(flush=True); time.sleep(600)"
     mine, stubborn, other = start(UID, code), start(UID, STUBBORN), start(OTHER, code)
     # Time stands still until who heeds SIGTERM has ended.
@@ -155,12 +152,12 @@ def test_all_of_the_users_processes_end_and_nobody_elses(calls, monkeypatch):
             process.communicate()
 
 
-def test_without_processes_nothing_is_done(calls):
+def test_without_processes_the_account_stays_open(calls):
     users.end_processes("carol", UID)
     assert calls == []
 
 
-def test_a_process_that_nobody_waited_for_is_none(calls):
+def test_zombies_are_ignored(calls):
     process = subprocess.Popen(["true"], user=UID, group=UID, extra_groups=[])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert list(users.processes(UID)) == []
