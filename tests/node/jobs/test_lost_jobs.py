@@ -81,14 +81,15 @@ def test_a_job_without_a_process_on_any_of_its_nodes_ends_after_slurmctlds_own_t
     assert cluster.slept == [90, *[lost_jobs.SECOND_CHECK_SECONDS] * bool(ended)]
 
 
-def test_a_job_with_a_process_at_the_second_check_is_kept(cluster):
-    cluster.meanwhile = lambda: cluster.alive.update(n0="7 8 .")
-    lost_jobs.end_missing_jobs()
-    assert cluster.ended == []
-
-
-def test_jobs_that_ended_or_began_meanwhile_are_not_ended(cluster):
-    cluster.meanwhile = lambda: (cluster.jobs.pop("7"), cluster.jobs.update({"11": ("n0",)}))
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cluster: cluster.alive.update(n0="7 8 ."),  # it has a process at the second check
+        lambda cluster: (cluster.jobs.pop("7"), cluster.jobs.update({"11": ("n0",)})),  # one ended, another began
+    ],
+)
+def test_jobs_that_changed_before_the_second_check_are_not_ended(cluster, change):
+    cluster.meanwhile = lambda: change(cluster)
     lost_jobs.end_missing_jobs()
     assert cluster.ended == []
 

@@ -325,6 +325,23 @@ class Cluster:
         late = {name: self.now - since for name, since in self.orphans.items() if self.now - since > 300}
         assert not late, f"instances without a node: {late}"
 
+    def machine(self, name: str) -> dict[str, Any]:
+        """Return an instance as the cloud has it."""
+        return self.fake.world.machines[f"projects/p/zones/us-central1-a/instances/{name}"].resource
+
+    def take_out(self, name: str, state: str, reason: str, by: str = "root") -> None:
+        """Drain a node or set it down."""
+        node = self.slurm.nodes_[name]
+        node.states |= {state}
+        node.reason, node.by = reason, by
+
+    def requests(self, method: str, *ends: str) -> list[str]:
+        """Return the paths of the requests with this method whose path ends so."""
+        return [call.path for call in self.fake.calls if call.method == method and call.path.endswith(ends)]
+
+    def status(self) -> dict[str, Any]:
+        return json.loads((self.folder / "status.json").read_text())
+
     def journal(self) -> list[dict[str, Any]]:
         path = self.folder / "journal.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

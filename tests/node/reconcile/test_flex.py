@@ -24,10 +24,6 @@ def flexible(tmp_path, *before, **given) -> Cluster:
     return cluster
 
 
-def requests(cluster: Cluster, kind: str, *ends: str) -> int:
-    return sum(call.method == kind and call.path.endswith(ends) for call in cluster.fake.calls)
-
-
 def journal(cluster: Cluster, rule: str) -> list[list[str]]:
     return [row["nodes"] for row in cluster.journal() if row["rule"] == rule]
 
@@ -46,8 +42,8 @@ def test_the_machines_of_a_job_wait_in_one_request_and_are_created_together(clus
     assert comment.startswith("hpc: waits for 4 machines of flex start in us-central1-a since ")
     assert cluster.loop.record.comments == {"1": comment}
     # An hour of waiting: nobody asks for a machine that is not there, and once in 30 s for the request.
-    assert requests(cluster, "GET", "/getGuestAttributes") == 0
-    assert requests(cluster, "GET", "/resizeRequests") <= HOUR / 30 + 5
+    assert len(cluster.requests("GET", "/getGuestAttributes")) == 0
+    assert len(cluster.requests("GET", "/resizeRequests")) <= HOUR / 30 + 5
     cluster.run(HOUR + 300)
     assert cluster.slurm.jobs["1"].began
     assert sorted(cluster.instances) == names
@@ -85,7 +81,7 @@ def test_idle_machines_are_deleted_one_by_one_and_the_group_with_the_last(cluste
     assert (cluster.instances, cluster.fake.groups) == ({}, {})
     assert all(states(cluster, name) == {"IDLE", "POWERED_DOWN"} for name in cluster.slurm.nodes_)
     # One by one a group would be short of them.
-    assert requests(cluster, "DELETE", *cluster.slurm.nodes_) == 0
+    assert len(cluster.requests("DELETE", *cluster.slurm.nodes_)) == 0
 
 
 def test_a_node_gets_its_next_machine_in_another_group(cluster):
@@ -110,7 +106,7 @@ def test_the_request_of_a_cancelled_job_is_deleted(cluster):
         node.job, node.states = "", (node.states - {"ALLOCATED"}) | {"IDLE"}
     cluster.run(300)
     assert cluster.fake.groups == {}
-    assert requests(cluster, "DELETE", "") == 1
+    assert len(cluster.requests("DELETE", "")) == 1
     cluster.run(300)
     assert states(cluster) == {"IDLE", "POWERED_DOWN"}
     cluster.run(3 * HOUR, step=60)
@@ -174,7 +170,7 @@ def test_groups_are_changed_to_a_new_template_so_that_the_old_one_can_be_deleted
     assert [group["resource"]["instanceTemplate"].rpartition("/")[2] for group in cluster.fake.groups.values()] == [
         "t-flex-2"
     ]
-    assert requests(cluster, "PATCH", "") == 1
+    assert len(cluster.requests("PATCH", "")) == 1
 
 
 @pytest.mark.parametrize("kills", range(1, 9))

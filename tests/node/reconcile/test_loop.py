@@ -128,11 +128,11 @@ class TestMeasurement:
         cluster.slurm.submit("1", 1, 60)
         cluster.run(150)
         node = cluster.slurm.nodes_["c-gpu-0"]
-        node.states.add("DRAIN")
-        node.reason, node.by, asked = NEW, "root", []
+        cluster.take_out("c-gpu-0", "DRAIN", NEW)
+        measured = set()
 
         def measure(name: str) -> str:
-            asked.append(name)
+            measured.add(name)
             if mode == "refused":
                 raise SetupError("slurmctld does not answer")
             return mode
@@ -140,11 +140,10 @@ class TestMeasurement:
         monkeypatch.setattr(cluster.slurm, "measure", measure)
         monkeypatch.setattr(loop, "last_checks", lambda _: {"c-gpu-0": Health(cluster.now, failed=False, passes=2)})
         cluster.run(6)
-        assert set(asked) == {"c-gpu-0"}
+        assert measured == {"c-gpu-0"}
         assert ("DRAIN" not in node.states) == resumed
         assert ("new-sound" in {row["rule"] for row in cluster.journal()}) == resumed
-        waits = json.loads((cluster.folder / "status.json").read_text())["waits"]
-        assert set(waits) == ({"c-gpu-0"} if mode == NO_PARTNER else set())
+        assert set(cluster.status()["waits"]) == ({"c-gpu-0"} if mode == NO_PARTNER else set())
 
 
 class TestRegister:
@@ -194,13 +193,13 @@ class TestCapacity:
         assert cluster.instances == {}
         cluster.run(200)
         assert {"DOWN", "POWERED_DOWN"} <= states(cluster)
-        status = json.loads((cluster.folder / "status.json").read_text())
+        status = cluster.status()
         assert set(status["cooling"]) == {"gpu/spot", "gpu/on_demand"}
         assert status["jobs"]["1"] == job.comment
         cluster.fake.capacity.clear()
         cluster.run(1200)
         assert job.done
-        assert json.loads((cluster.folder / "status.json").read_text())["jobs"] == {}
+        assert cluster.status()["jobs"] == {}
 
     def test_the_cool_down_grows_to_an_hour(self, cluster):
         cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
@@ -252,7 +251,7 @@ class TestBrakes:
         cluster.slurm.submit("1", 1, 60)
         cluster.run(60)
         assert cluster.instances == {}
-        (brake,) = json.loads((cluster.folder / "status.json").read_text())["brakes"]
+        (brake,) = cluster.status()["brakes"]
         assert brake["todo"] == "hpc-reconcile unpause"
 
     def test_actions_per_hour_are_limited_except_those_that_slurm_requests(self, tmp_path):
@@ -264,7 +263,7 @@ class TestBrakes:
             cluster.end(f"c-gpu-{number}")
         cluster.run(30)
         assert sum(rule == "gone" for rule, _ in cluster.acted()) <= 2
-        (brake,) = json.loads((tmp_path / "status.json").read_text())["brakes"]
+        (brake,) = cluster.status()["brakes"]
         assert (brake["brake"], brake["todo"]) == ("actions_per_hour", "hpc-reconcile lift")
 
     def test_a_locked_pass_does_nothing(self, cluster):
@@ -286,10 +285,8 @@ class TestOthers:
     def test_nodes_that_a_person_holds_are_not_changed(self, cluster):
         cluster.slurm.submit("1", 3, 10_000)
         cluster.run(150)
-        for name, more in (("c-gpu-0", {"DRAIN"}), ("c-gpu-1", {"REBOOT_ISSUED"}), ("c-gpu-2", {"MAINTENANCE"})):
-            node = cluster.slurm.nodes_[name]
-            node.states |= more
-            node.reason, node.by = "mine", "bob"
+        for name, more in (("c-gpu-0", "DRAIN"), ("c-gpu-1", "REBOOT_ISSUED"), ("c-gpu-2", "MAINTENANCE")):
+            cluster.take_out(name, more, "mine", "bob")
         cluster.slurm.untouchable = {"c-gpu-0", "c-gpu-1", "c-gpu-2"}
         for number in range(3):
             cluster.end(f"c-gpu-{number}", "TERMINATED")
@@ -297,9 +294,7 @@ class TestOthers:
         assert not [name for _, name in cluster.acted() if name in cluster.slurm.untouchable and _ != "create"]
 
     def test_a_node_with_a_reason_of_the_loop_is_recovered(self, cluster):
-        node = cluster.slurm.nodes_["c-gpu-0"]
-        node.states |= {"DOWN"}
-        node.reason, node.by = "hpc: its machine is gone : ResumeTimeout reached", "root"
+        cluster.take_out("c-gpu-0", "DOWN", "hpc: its machine is gone : ResumeTimeout reached")
         cluster.run(30)
         assert states(cluster) == {"IDLE", "POWERED_DOWN"} or "DOWN" not in states(cluster)
 
@@ -320,9 +315,9 @@ class TestCost:
     def test_an_idle_loop_uses_less_than_two_percent_of_a_core(self, used):
         assert used / service.pause_seconds(used, busy=False) < 0.02
 
-    def test_nodes_that_come_and_go_do_not_wait_for_long(self):
-        assert service.pause_seconds(0.01, busy=True) == 3
-        assert service.pause_seconds(1.0, busy=True) == 10
+    @pytest.mark.parametrize(("used", "pause"), [(0.01, 3), (1.0, 10)])
+    def test_a_busy_loop_pauses_for_three_to_ten_seconds(self, used, pause):
+        assert service.pause_seconds(used, busy=True) == pause
 
 
 class TestOutages:
@@ -359,8 +354,7 @@ class TestOutages:
         self.cut(busy)
         busy.run(3600)
         assert len(busy.instances) == 8
-        status = json.loads((busy.folder / "status.json").read_text())
-        assert any("down-many" in text for text in status["alerts"])
+        assert any("down-many" in text for text in busy.status()["alerts"])
         busy.deaf.clear()
         for node in busy.slurm.nodes_.values():  # ReturnToService=2
             node.states, node.reason, node.by = {"IDLE", "CLOUD"}, "", ""
@@ -395,7 +389,7 @@ class TestOutages:
         busy.slurm.jobs["1"].seconds = 0
         busy.run(900)
         assert len(busy.instances) == 8
-        assert "300 s ahead" in json.loads((busy.folder / "status.json").read_text())["why"]
+        assert "300 s ahead" in busy.status()["why"]
 
     def test_a_refused_deletion_is_retried_less_and_less_often(self, cluster, monkeypatch):
         cluster.loop.cloud.insert(["c-gpu-5"], template="x/t-spot", nodeset="gpu", request="lost")
@@ -486,8 +480,8 @@ class TestMaintenance:
         cluster.run(90)
         return cluster
 
-    def asked(self, cluster: Cluster) -> list[str]:
-        return [call.path.split("/")[-2] for call in cluster.fake.calls if call.path.endswith("/performMaintenance")]
+    def maintained(self, cluster: Cluster) -> list[str]:
+        return [path.split("/")[-2] for path in cluster.requests("POST", "/performMaintenance")]
 
     def test_hosts_of_static_nodes_are_maintained_one_by_one_while_idle(self, static):
         static.slurm.submit("1", 1, 300)
@@ -496,10 +490,10 @@ class TestMaintenance:
         for name in static.instances:
             static.fake.maintain(name)
         static.run(15)
-        assert self.asked(static) == ["c-gpu-1"]
+        assert self.maintained(static) == ["c-gpu-1"]
         assert "DRAIN" in states(static, "c-gpu-1")
         static.run(600)
-        assert self.asked(static) == ["c-gpu-1", "c-gpu-0"]
+        assert self.maintained(static) == ["c-gpu-1", "c-gpu-0"]
         assert all(states(static, name) == {"IDLE"} for name in static.instances)
         assert static.slurm.jobs["1"].done
 
@@ -512,7 +506,7 @@ class TestMaintenance:
         static.run(30)
         assert "DRAIN" in states(static, "c-gpu-1")
         static.run(700)
-        assert len(self.asked(static)) == 1
+        assert len(self.maintained(static)) == 1
         assert states(static, "c-gpu-1") == {"IDLE"}
 
     def test_a_node_whose_host_has_a_fault_takes_no_more_jobs(self, static):
@@ -521,10 +515,10 @@ class TestMaintenance:
         static.fake.maintain("c-gpu-0", reasons=("FAILURE_GPU_XID",))
         static.run(15)
         assert states(static) == {"ALLOCATED", "DRAIN"}
-        assert self.asked(static) == []
+        assert self.maintained(static) == []
         static.run(400)
         assert static.slurm.jobs["1"].done
-        assert self.asked(static) == ["c-gpu-0"]
+        assert self.maintained(static) == ["c-gpu-0"]
         assert states(static) == {"IDLE"}
 
     def test_an_idle_elastic_node_is_powered_down(self, cluster):
@@ -535,7 +529,7 @@ class TestMaintenance:
         cluster.run(200)
         assert set(cluster.instances) == {"c-gpu-1"}
         assert states(cluster) == {"IDLE", "POWERED_DOWN"}
-        assert self.asked(cluster) == []
+        assert self.maintained(cluster) == []
 
 
 class TestRepair:
@@ -546,9 +540,7 @@ class TestRepair:
         (tmp_path / "health").mkdir()
         cluster.slurm.submit("1", 8, 60)
         cluster.run(150)
-        node = cluster.slurm.nodes_["c-gpu-0"]
-        node.states |= {"DRAIN"}
-        node.reason, node.by = "hpc-health: gpu-lost: GPU 3 is lost", "root"
+        cluster.take_out("c-gpu-0", "DRAIN", "hpc-health: gpu-lost: GPU 3 is lost")
         self.check(cluster, failed=True)
         return cluster
 
@@ -573,9 +565,9 @@ class TestRepair:
         with pytest.MonkeyPatch.context() as patch:
             fill(patch)
             sick.run(60)
-            assert not [call for call in sick.fake.calls if call.path.endswith("/reset")]
+            assert sick.requests("POST", "/reset") == []
         sick.run(60)
-        assert len([call for call in sick.fake.calls if call.path.endswith("/reset")]) == 1
+        assert len(sick.requests("POST", "/reset")) == 1
 
     def test_a_node_whose_checks_pass_after_the_reboot_is_resumed(self, sick):
         sick.run(60)
@@ -585,13 +577,13 @@ class TestRepair:
         assert "DRAIN" not in states(sick)
 
     def test_a_machine_that_stays_faulty_is_replaced_and_the_next_one_checked_first(self, sick, tmp_path):
-        first = sick.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-0"].resource["id"]
+        first = sick.machine("c-gpu-0")["id"]
         sick.run(60)
         self.check(sick, failed=True)
         sick.run(30)
         assert sick.slurm.nodes_["c-gpu-0"].reason == "hpc: new machine, being checked (gpu-lost: GPU 3 is lost)"
         sick.run(200)
-        assert sick.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-0"].resource["id"] != first
+        assert sick.machine("c-gpu-0")["id"] != first
         assert "DRAIN" in states(sick)
         assert (tmp_path / "serial" / "c-gpu-0.log").exists()
         self.check(sick, failed=False)
@@ -599,9 +591,7 @@ class TestRepair:
         assert "DRAIN" not in states(sick)
 
     def test_a_host_is_reported_where_the_machine_type_can_move(self, sick):
-        sick.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-0"].resource["machineType"] = (
-            "a4-highgpu-8g"
-        )
+        sick.machine("c-gpu-0")["machineType"] = "a4-highgpu-8g"
         sick.run(60)
         self.check(sick, failed=True)
         sick.fake.reportable = False
@@ -613,8 +603,7 @@ class TestRepair:
         assert steps == ["sick-reboot", "sick-report", "sick-replace"]
 
     def test_a_machine_created_on_a_host_that_was_given_up_gets_no_job(self, sick):
-        path = "projects/p/zones/us-central1-a/instances/c-gpu-0"
-        bad = sick.fake.host = sick.fake.world.machines[path].resource["resourceStatus"]["physicalHost"]
+        bad = sick.fake.host = sick.machine("c-gpu-0")["resourceStatus"]["physicalHost"]
         sick.run(60)
         self.check(sick, failed=True)
         sick.run(30)

@@ -61,9 +61,7 @@ def test_the_request_lift_forgets_actions_and_hosts(tmp_path, cluster):
 def test_removal_deletes_the_loops_instances_and_no_others(cluster):
     cluster.slurm.submit("1", 3, 10_000)
     cluster.run(120)
-    cluster.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-1"].resource["labels"].pop(
-        "hpc-made-by"
-    )
+    cluster.machine("c-gpu-1")["labels"].pop("hpc-made-by")
     service.delete_instances(cluster.loop.cloud)
     cluster.loop.cloud.instances()
     cluster.loop.cloud.instances()
@@ -143,21 +141,17 @@ class TestWaitForNodes:
 
         return run
 
-    def test_a_job_on_nodes_that_are_up_is_not_held(self, run):
-        assert run() == 0
-
-    def test_it_ends_when_the_last_node_has_booted(self, tmp_path, run):
-        (tmp_path / "sinfo.txt").write_text("2\n")
-        (tmp_path / "squeue.txt").write_text("c-gpu-5\nc-gpu-[0-1]\n")
-        (tmp_path / "next").write_text(f'[ "$waited" -lt 5 ] || : >{tmp_path}/sinfo.txt\n')
-        assert run() == 6
-
-    def test_it_ends_with_the_job_and_when_the_job_has_other_nodes(self, tmp_path, run):
-        (tmp_path / "sinfo.txt").write_text("2\n")
-        (tmp_path / "squeue.txt").write_text("c-gpu-[4-5]\n")
-        assert run() == 0
-
-    def test_it_ends_before_prolog_epilog_timeout(self, tmp_path, run):
-        (tmp_path / "sinfo.txt").write_text("2\n")
-        (tmp_path / "squeue.txt").write_text("c-gpu-[0-1]\n")
-        assert run() == 20 + (100 - 20 - 20 + 2) // 3
+    @pytest.mark.parametrize(
+        ("off", "jobs", "after", "slept"),
+        [
+            ("", "", "", 0),  # all nodes are up
+            ("2\n", "c-gpu-5\nc-gpu-[0-1]\n", '[ "$waited" -lt 5 ] || : >{}/sinfo.txt\n', 6),  # until the last is up
+            ("2\n", "c-gpu-[4-5]\n", "", 0),  # the job has ended, or has other nodes
+            ("2\n", "c-gpu-[0-1]\n", "", 20 + (100 - 20 - 20 + 2) // 3),  # until shortly before PrologEpilogTimeout
+        ],
+    )
+    def test_it_waits_until_the_nodes_have_booted(self, tmp_path, run, off, jobs, *, after, slept):
+        (tmp_path / "sinfo.txt").write_text(off)
+        (tmp_path / "squeue.txt").write_text(jobs)
+        (tmp_path / "next").write_text(after.format(tmp_path))
+        assert run() == slept

@@ -22,46 +22,38 @@ def with_change(name: str, old: str, new: str) -> dict[str, str]:
 MORE_NODES = with_change("slurm.conf", "[0-1]", "[0-2]")
 
 
-def test_every_change_of_job_submit_lua_needs_a_restart():
-    old = {**OLD, "job_submit.lua": "a()\nb()\n#x\n"}
-    for text in ("b()\na()\n#x\n", "a()\nb()\n"):
-        assert conf_changes.need(old, {**old, "job_submit.lua": text}) is Need.RESTART
+LUA = {**OLD, "job_submit.lua": "a()\nb()\n#x\n"}
+TOPOLOGY = {**OLD, "topology.conf": "SwitchName=a Nodes=n-0\n"}
 
 
-def test_a_changed_topology_needs_a_reconfigure_and_a_new_one_a_restart():
-    old = {**OLD, "topology.conf": "SwitchName=a Nodes=n-0\n"}
-    assert conf_changes.need(old, {**OLD, "topology.conf": "SwitchName=b Nodes=n-0\n"}) is Need.RECONFIGURE
-    assert conf_changes.need(OLD, old) is Need.RESTART
-
-
-class TestNeed:
-    """What slurmctld has to do."""
-
-    @pytest.mark.parametrize(
-        ("new", "need"),
-        [
-            (OLD, Need.NOTHING),
-            (with_change("slurm.conf", "# a comment\n", "\n# another\n"), Need.NOTHING),
-            (with_change("slurm.conf", "MaxTime=INFINITE", "MaxTime=60"), Need.RECONFIGURE),
-            (with_change("slurm.conf", "KillWait=30", "killwait=60"), Need.RECONFIGURE),
-            (with_change("slurm.conf", "PartitionName=cpu", "PartitionName=all"), Need.RECONFIGURE),
-            (MORE_NODES, Need.RESTART),
-            (with_change("slurm.conf", "TaskPlugin=task/cgroup", "TaskPlugin=task/none"), Need.RESTART),
-            (with_change("slurm.conf", "ClusterName", "SomethingUnheardOf"), Need.RESTART),
-            (with_change("gres.conf", "nvidia0", "nvidia1"), Need.RESTART),
-            ({k: v for k, v in OLD.items() if k != "gres.conf"}, Need.RESTART),
-            ({**OLD, "job_submit.lua": "return 0\n"}, Need.RESTART),
-        ],
-    )
-    def test_the_least_disruptive_action_is_chosen(self, new, need):
-        assert conf_changes.need(OLD, new) is need
-
-    def test_a_first_run_needs_a_start(self):
-        assert conf_changes.need({}, OLD) is Need.RESTART
+@pytest.mark.parametrize(
+    ("old", "new", "need"),
+    [
+        ({}, OLD, Need.RESTART),
+        (OLD, OLD, Need.NOTHING),
+        (OLD, with_change("slurm.conf", "# a comment\n", "\n# another\n"), Need.NOTHING),
+        (OLD, with_change("slurm.conf", "MaxTime=INFINITE", "MaxTime=60"), Need.RECONFIGURE),
+        (OLD, with_change("slurm.conf", "KillWait=30", "killwait=60"), Need.RECONFIGURE),
+        (OLD, with_change("slurm.conf", "PartitionName=cpu", "PartitionName=all"), Need.RECONFIGURE),
+        (OLD, MORE_NODES, Need.RESTART),
+        (OLD, with_change("slurm.conf", "TaskPlugin=task/cgroup", "TaskPlugin=task/none"), Need.RESTART),
+        (OLD, with_change("slurm.conf", "ClusterName", "SomethingUnheardOf"), Need.RESTART),
+        (OLD, with_change("gres.conf", "nvidia0", "nvidia1"), Need.RESTART),
+        (OLD, {k: v for k, v in OLD.items() if k != "gres.conf"}, Need.RESTART),
+        (OLD, LUA, Need.RESTART),
+        # The order of lines and comments count, other than in slurm.conf.
+        (LUA, {**LUA, "job_submit.lua": "b()\na()\n#x\n"}, Need.RESTART),
+        (LUA, {**LUA, "job_submit.lua": "a()\nb()\n"}, Need.RESTART),
+        (OLD, TOPOLOGY, Need.RESTART),
+        (TOPOLOGY, {**TOPOLOGY, "topology.conf": "SwitchName=b Nodes=n-0\n"}, Need.RECONFIGURE),
+    ],
+)
+def test_the_least_disruptive_action_is_chosen(old, new, need):
+    assert conf_changes.need(old, new) is need
 
 
 class TestSlurmdEpoch:
-    """Whether the nodes' slurmd has to start anew."""
+    """The hash of settings after whose change slurmd has to restart."""
 
     @pytest.mark.parametrize(
         "new",
