@@ -11,7 +11,7 @@ from components.gcp.dynamic_resources import BakeProvider
 from components.gcp.network import Network
 from lab.google.compute import FakeCompute
 from tests.clouds import A3, EXASCALER, google
-from tests.gcp.baking import PATIENT
+from tests.gcp.baking import LONG_LIMITS
 from tests.harness import Recording, deploy
 
 BAKED = "pulumi-python:dynamic/gcp:BakedImage"
@@ -99,7 +99,7 @@ class TestBake:
 
     def test_the_provider_bakes_the_components_inputs(self):
         with FakeCompute() as fake:
-            inputs: dict[str, Any] = {**bake_of(nodesets={"gpu": A3}), "endpoint": fake.endpoint, "pace": PATIENT}
+            inputs: dict[str, Any] = {**bake_of(nodesets={"gpu": A3}), "endpoint": fake.endpoint, "pace": LONG_LIMITS}
             made = BakeProvider().create(inputs)
             (image,) = fake.world.images.values()
             builder, _trial = [c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances")]

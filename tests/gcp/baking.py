@@ -1,12 +1,14 @@
-"""Bakes against a Compute Engine of the tests' own, and what must hold after each, whatever happened."""
+"""Helpers of tests against the stand-in of Compute Engine: bakes, killed processes, and runs of the engine."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pulumi.dynamic import ResourceProvider
@@ -15,6 +17,7 @@ from components.gcp.bake import bake
 from components.gcp.bake_design import bake_of
 from components.gcp.compute_engine import Compute
 from components.gcp.dynamic_resources import BakeProvider
+from engine import Workspace, events
 from lab.google.compute import FakeCompute
 from lab.google.http import Call
 from tests.waiting import PATIENCE
@@ -22,14 +25,14 @@ from tests.waiting import PATIENCE
 IMAGE = "projects/p/global/images/a3mega-0123456789ab"
 BUILDER = "projects/p/zones/us-central1-a/instances/a3mega-0123456789ab-builder"
 REQUESTS = 33
-"""Of a bake from nothing with machines of one step: each is a moment at which it can end. A test holds the number."""
-PATIENT = {"poll": 0.001, "operation": PATIENCE, "image": PATIENCE, "retry_seconds": PATIENCE}
-HASTY = {"poll": 0.001, "operation": 0.2, "image": 0.2, "retry_seconds": 0.05}
-"""For what never comes."""
+"""Number of requests of a bake with machines of one step: a run can end at each of them. A test checks it."""
+LONG_LIMITS = {"poll": 0.001, "operation": PATIENCE, "image": PATIENCE, "retry_seconds": PATIENCE}
+SHORT_LIMITS = {"poll": 0.001, "operation": 0.2, "image": 0.2, "retry_seconds": 0.05}
+"""Time limits for operations that do not end."""
 
 
 def props(fake: FakeCompute, **changes: Any) -> dict[str, Any]:
-    """A resource's inputs, as the engine hands them on."""
+    """Return the inputs of a baked image, as the engine passes them."""
     return {
         "project": "p",
         "zone": "us-central1-a",
@@ -50,23 +53,23 @@ def props(fake: FakeCompute, **changes: Any) -> dict[str, Any]:
         "content": {"recipe": "2026-11", "slurm": "25.05"},
         "storage_location": "us-central1",
         "endpoint": fake.endpoint,
-        "pace": PATIENT,
+        "pace": LONG_LIMITS,
         **changes,
     }
 
 
-def make(fake: FakeCompute, say: Callable[[str], None] = lambda _: None, **changes: Any) -> None:
+def run_bake(fake: FakeCompute, say: Callable[[str], None] = lambda _: None, **changes: Any) -> None:
     """Bake in this process."""
     bake(Compute(bake_of(props(fake, **changes))), say)
 
 
-def make_and_be_killed(fake: FakeCompute, number: int) -> bool:
-    """Bake in another process, which is killed at the request of that number; whether it came to that."""
-    return created_and_killed(fake, BakeProvider, props(fake), number)
+def bake_and_kill(fake: FakeCompute, number: int) -> bool:
+    """Bake in another process, and kill it at the request of that number. Return whether there was such a request."""
+    return create_and_kill(fake, BakeProvider, props(fake), number)
 
 
-def settled(fake: FakeCompute) -> FakeCompute:
-    """The server after what it still had to do, as after a while."""
+def finish_operations(fake: FakeCompute) -> FakeCompute:
+    """Finish all operations, and return the server."""
     for operation in fake.world.operations.values():
         if operation.left > 0:
             operation.left = 0
@@ -74,18 +77,18 @@ def settled(fake: FakeCompute) -> FakeCompute:
     return fake
 
 
-def no_machine_is_left(fake: FakeCompute) -> None:
-    """Nothing costs anything."""
-    assert settled(fake).world.machines == {}
+def assert_no_machines(fake: FakeCompute) -> None:
+    """Assert that no machine exists once all operations are done."""
+    assert finish_operations(fake).world.machines == {}
 
 
-def the_image_is_whole(fake: FakeCompute) -> None:
-    """There is one image, and it can be used."""
+def assert_image_ready(fake: FakeCompute) -> None:
+    """Assert that there is one image, which is ready."""
     assert {path: image["status"] for path, image in fake.world.images.items()} == {IMAGE: "READY"}
 
 
-def what_is_left_ends_by_itself(fake: FakeCompute) -> None:
-    """Whoever never comes back leaves nothing for long."""
+def assert_machines_delete_themselves(fake: FakeCompute) -> None:
+    """Assert that the machines of an interrupted bake are deleted by Google."""
     for machine in fake.world.machines.values():
         scheduling = machine.resource["scheduling"]
         assert scheduling["instanceTerminationAction"] == "DELETE"
@@ -94,26 +97,25 @@ def what_is_left_ends_by_itself(fake: FakeCompute) -> None:
 
 
 _FORKS = multiprocessing.get_context("forkserver")
-# So that a child is there at once: Google's client takes seconds to import.
+# Children start at once: importing Google's client takes seconds.
 _FORKS.set_forkserver_preload(
     [
         "google.cloud.compute_v1",
         "google.auth.credentials",
-        "components.gcp.dynamic_resources",
         "components.gcp.dynamic_resources",
         "components.gcp.instances",
     ]
 )
 
 
-def created_and_killed(fake: FakeCompute, provider: type[ResourceProvider], given: dict[str, Any], number: int) -> bool:
-    """Create a resource in another process, which is killed when the server has done what the request of that number
-    asked for. Says whether it came to that."""
+def create_and_kill(fake: FakeCompute, provider: type[ResourceProvider], given: dict[str, Any], number: int) -> bool:
+    """Create a resource in another process, and kill it after the server has handled the request of that number. Return
+    whether there was such a request."""
     return _killed(fake, _create, provider, given, number)
 
 
-def deleted_and_killed(fake: FakeCompute, provider: type[ResourceProvider], given: dict[str, Any], number: int) -> bool:
-    """The same while a resource is deleted."""
+def delete_and_kill(fake: FakeCompute, provider: type[ResourceProvider], given: dict[str, Any], number: int) -> bool:
+    """Delete a resource in the same way."""
     return _killed(fake, _delete, provider, given, number)
 
 
@@ -145,7 +147,7 @@ def _killed(
 
 
 def _create(provider: type[ResourceProvider], given: dict[str, Any]) -> None:
-    # What it says is of no interest, and goes nowhere in a process without an engine.
+    # The output is not needed: in a process without an engine it would go to standard error.
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
         provider().create(given)
 
@@ -153,3 +155,19 @@ def _create(provider: type[ResourceProvider], given: dict[str, Any]) -> None:
 def _delete(provider: type[ResourceProvider], given: dict[str, Any]) -> None:
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
         provider().delete("", given)
+
+
+def write_program(folder: Path, program: str) -> None:
+    """Write a Pulumi project with this program, which reads its inputs from inputs.json."""
+    (folder / "Pulumi.yaml").write_text("name: test\nruntime: python\n")
+    (folder / "__main__.py").write_text(program)
+
+
+def run_engine(folder: Path, kind: str, inputs: Any, *, ok: bool = True, **options: Any) -> list[events.Event]:
+    """Run the embedded engine (`up`, `preview`, ...) on the project in `folder`, and return its events."""
+    (folder / "inputs.json").write_text(json.dumps(inputs))
+    workspace = Workspace(folder, backend=f"file://{folder}/backend", passphrase=lambda: "correct horse")
+    received: list[events.Event] = []
+    result = getattr(workspace.stack("test"), kind)(received.append, **options)
+    assert result.ok is ok, received
+    return received

@@ -1,4 +1,4 @@
-"""Ways to machines, as tests of access find them: SSH servers with host keys of their own, and a gcloud that relays."""
+"""Fixtures of tests of Google Cloud: SSH servers, a stand-in of gcloud, and one of Compute Engine."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +20,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def servers(folder: Path) -> Iterator[dict[str, SshServer]]:
-    """A login machine, the controller behind it, a node behind that; all on one port, as machines are."""
+    """A login machine, the controller behind it and a node behind that, all on one port."""
     port = free_port()
     with (
-        # As few sessions as can be: connections that go on from there are none.
+        # One session: forwarded connections need none.
         sshd(folder, "jump", JUMP, port, MaxSessions="1") as jump,
         sshd(folder, "target", TARGET, port) as target,
         sshd(folder, "node", NODE, port) as node,
@@ -35,7 +35,7 @@ def servers(folder: Path) -> Iterator[dict[str, SshServer]]:
 def cloud(
     tmp_path: Path, folder: Path, servers: dict[str, SshServer], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cloud]:
-    """A fake gcloud on PATH."""
+    """A stand-in of gcloud on PATH."""
     tools = tmp_path / "bin"
     made = fake_gcloud(tools)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")

@@ -1,4 +1,4 @@
-"""What tests of access need: SSH servers on the loopback, each with a host key of its own, and a fake gcloud."""
+"""Helpers of tests of access: SSH servers on the loopback, each with its own host key, and a stand-in of gcloud."""
 
 import json
 import shutil
@@ -18,14 +18,14 @@ FAKE = gcloud.__file__
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def answers(host: str, port: int) -> bool:
-    """Return whether something listens there."""
+    """Return whether a server listens at an address."""
     try:
         socket.create_connection((host, port), 1).close()
     except OSError:
@@ -35,7 +35,7 @@ def answers(host: str, port: int) -> bool:
 
 @dataclass(frozen=True)
 class SshServer:
-    """One SSH server of a machine."""
+    """An SSH server of a machine."""
 
     address: str
     port: int
@@ -43,13 +43,13 @@ class SshServer:
 
     @property
     def at(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Address and port."""
         return self.address, self.port
 
 
 @contextmanager
 def sshd(folder: Path, name: str, address: str, port: int, **more: str) -> Iterator[SshServer]:
-    """An SSH server that lets in who has `folder`/user; commands there find its name in SSHD."""
+    """Run an SSH server that accepts the key `folder`/user. Commands there have its name in the variable SSHD."""
     for key in (name, "user"):
         if not (folder / key).exists():
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / key], check=True)
@@ -78,32 +78,32 @@ def sshd(folder: Path, name: str, address: str, port: int, **more: str) -> Itera
 
 @dataclass(frozen=True)
 class Cloud:
-    """The fake gcloud on PATH, and what it was called with."""
+    """The stand-in of gcloud on PATH, and its calls."""
 
     file: Path
 
-    def tell(self, **told: object) -> None:
-        """What it shall do from now on."""
-        self.file.write_text(json.dumps({"ports": {}, "mood": None, "boots": 0, **told}))
+    def set(self, **behaviour: object) -> None:
+        """Set its behaviour."""
+        self.file.write_text(json.dumps({"ports": {}, "mood": None, "boots": 0, **behaviour}))
 
     @property
     def calls(self) -> list[dict[str, object]]:
-        """Process id and arguments of every call."""
+        """Process id and arguments of all calls."""
         log = Path(f"{self.file}.log")
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
     @property
     def running(self) -> list[int]:
-        """Those of its processes that run."""
+        """Ids of its running processes."""
         return [pid for call in self.calls if lives(pid := int(str(call["pid"])))]
 
 
 def fake_gcloud(tools: Path) -> Cloud:
-    """Put it into a folder; who sets PATH and FAKE_GCLOUD (the file within) gets it."""
+    """Write it into a folder. It is used if PATH has the folder and FAKE_GCLOUD is the returned file."""
     tools.mkdir(exist_ok=True)
     wrapper = tools / "gcloud"
     wrapper.write_text(f'#!/bin/sh\n"{sys.executable}" -I "{FAKE}" "$@"\n')  # no exec: gcloud's own is a script too
     wrapper.chmod(0o755)
     cloud = Cloud(tools / "told.json")
-    cloud.tell()
+    cloud.set()
     return cloud

@@ -1,7 +1,9 @@
-"""How machines without a public address are reached: by what, in which words where it fails, the same in each run."""
+"""Connections to machines without a public address, their error messages, and the links and commands of the outputs."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pulumi
 import pytest
@@ -12,6 +14,7 @@ from cluster.load import parse
 from cluster.platforms.gcp import iap
 from cluster.roster import machines
 from components.gcp.access import Access
+from components.gcp.deploy import console_links, ssh_commands
 from components.machine import Machine
 from lab.google.gcloud import WORDS
 from tests.contract.seen import record
@@ -32,8 +35,8 @@ def config(name: str = "small", **sections: Any) -> ClusterConfig:
 PUBLIC = {"login": {"public": True, "count": 2}, "network": {"admin_cidrs": ["203.0.113.7/32"]}}
 
 
-def reached(of: ClusterConfig) -> list[Machine]:
-    """Its machines, each with an address of its own, and a public one where it asked for it."""
+def machines_with_access(of: ClusterConfig) -> list[Machine]:
+    """Return the cluster's machines with their connections. Public login machines have a public address."""
     access = Access(of)
     made = []
     for number, spec in enumerate(machines(of)):
@@ -54,12 +57,13 @@ def reached(of: ClusterConfig) -> list[Machine]:
     return made
 
 
-def recorded(of: ClusterConfig, *, preview: bool = False) -> tuple[Recording, Mapping[str, Any], dict[str, Any]]:
-    """Return what a program registers that runs a command on each machine but the nodes: connections and summaries
-    too."""
+def record_connections(
+    of: ClusterConfig, *, preview: bool = False
+) -> tuple[Recording, Mapping[str, Any], dict[str, Any]]:
+    """Run a program with a command on each machine but the nodes. Return its recording, connections and summaries."""
 
     def program() -> None:
-        every = reached(of)
+        every = machines_with_access(of)
         for machine in every:
             if machine.spec.roles != ("node",):
                 remote.Command(f"on-{machine.spec.name}", connection=machine.connection("secret-key"), create="true")
@@ -72,7 +76,7 @@ def recorded(of: ClusterConfig, *, preview: bool = False) -> tuple[Recording, Ma
 
 class TestWithoutPublicAddress:
     def test_controller_and_login_machines_have_tunnels_of_their_own(self) -> None:
-        recording, connections, _ = recorded(config(login={"count": 2}, monitoring={"machine": {}}))
+        recording, connections, _ = record_connections(config(login={"count": 2}, monitoring={"machine": {}}))
         tunnels = {instance.name: port for instance, port in recording.tunnels}
         assert sorted(tunnels) == ["small-controller", "small-login-0", "small-login-1", "small-monitoring"]
         assert len(set(tunnels.values())) == len(tunnels)
@@ -83,8 +87,8 @@ class TestWithoutPublicAddress:
         assert not any("proxy" in c for c in connections.values())
 
     def test_a_preview_opens_no_tunnel_and_has_the_same_connection(self) -> None:
-        run, connections, _ = recorded(config())
-        preview, shown, _ = recorded(config(), preview=True)
+        run, connections, _ = record_connections(config())
+        preview, shown, _ = record_connections(config(), preview=True)
         assert run.tunnels
         assert preview.tunnels == []
         assert shown == connections
@@ -95,10 +99,10 @@ class TestWithoutPublicAddress:
 
         monkeypatch.setattr(Recording, "opened", opened)
         with pytest.raises(pulumi.RunError, match=r"^small-controller: gcloud is not logged in$"):
-            recorded(config())
+            record_connections(config())
 
     def test_connections_wait_longer_than_a_first_boot(self) -> None:
-        _, connections, _ = recorded(config())
+        _, connections, _ = record_connections(config())
         # The provider waits 0.1 s after the first refusal, half as much again after each, 5 s at most.
         for connection in connections.values():
             pauses = [min(5.0, 0.1 * 1.5**n) for n in range(connection["dialErrorLimit"])]
@@ -106,7 +110,7 @@ class TestWithoutPublicAddress:
             assert sum(pauses) + len(pauses) * connection["perDialTimeout"] < 1900
 
     def test_outputs_have_the_connection(self) -> None:
-        _, _, rows = recorded(config())
+        _, _, rows = record_connections(config())
         assert rows["small-controller"] == {
             "address": "172.16.0.0",
             "roles": ["controller"],
@@ -126,7 +130,7 @@ class TestWithoutPublicAddress:
 
 class TestPublicLogin:
     def test_other_machines_are_reached_through_the_first_login_machine(self) -> None:
-        recording, connections, rows = recorded(config(**PUBLIC))
+        recording, connections, rows = record_connections(config(**PUBLIC))
         assert recording.tunnels == []
         assert connections["on-small-login-1"]["host"] == "198.51.100.2"
         through = connections["on-small-controller"]
@@ -146,7 +150,7 @@ class TestPublicLogin:
 
     def test_a_controller_that_is_the_login_machine_is_the_jump_host(self) -> None:
         alone = {**PUBLIC, "login": {"on": "controller", "public": True}}
-        _, connections, rows = recorded(config(**alone))
+        _, connections, rows = record_connections(config(**alone))
         assert list(connections) == ["on-small-controller"]
         assert connections["on-small-controller"]["host"] == "198.51.100.0"
         assert rows["small-cpu-0"]["via"]["jump"]["name"] == "small-controller"
@@ -154,7 +158,7 @@ class TestPublicLogin:
 
 def test_the_program_logs_in_to_no_node() -> None:
     def program() -> None:
-        node = next(m for m in reached(config()) if m.spec.roles == ("node",))
+        node = next(m for m in machines_with_access(config()) if m.spec.roles == ("node",))
         with pytest.raises(ValueError, match="does not log in"):
             node.connection("secret-key")
         pulumi.export("tried", True)
@@ -190,3 +194,44 @@ class TestWords:
     def test_an_unknown_error_is_shown_as_it_is(self) -> None:
         assert iap.explain("ERROR: (gcloud.x) A new one.\n", INSTANCE) == "gcloud opened no tunnel: A new one."
         assert iap.explain("", INSTANCE).endswith("it said nothing")
+
+
+USERS = [{"name": "alice", "uid": 2001, "account": "research"}]
+
+
+def test_without_public_addresses_commands_use_identity_aware_proxy() -> None:
+    commands = ssh_commands(config(users=USERS))
+    assert list(commands) == ["small-controller", "small-login-0", "admin_key"]
+    words = shlex.split(commands["small-login-0"])
+    assert (words[:2], words[-1]) == (["ssh", "-o"], "alice@small-login-0")
+    assert words[2].startswith("ProxyCommand=gcloud compute start-iap-tunnel small-login-0 22 --project my-project ")
+    assert "--listen-on-stdin" in words[2]
+    assert shlex.split(commands["small-controller"])[-3:] == ["-i", "small.key", "root@small-controller"]
+
+
+def test_a_public_login_machine_is_the_jump_host_in_commands() -> None:
+    commands = ssh_commands(config(**PUBLIC), {"small-login-0": "198.51.100.1", "small-login-1": "198.51.100.2"})
+    assert commands["small-login-1"] == "ssh USER@198.51.100.2"
+    assert shlex.split(commands["small-controller"]) == [
+        "ssh", "-o", "ProxyCommand=ssh -i small.key -W %h:%p root@198.51.100.1", "-i", "small.key",
+        "root@small-controller",
+    ]  # fmt: skip
+    assert "PRIVATE KEY" not in "".join(commands.values())
+
+
+def test_the_command_for_a_controller_that_is_the_login_machine_names_a_user() -> None:
+    commands = ssh_commands(config(login={"on": "controller"}))
+    assert commands["small-controller"].endswith(" USER@small-controller")
+
+
+def test_console_links_are_of_the_stacks_project_and_resources() -> None:
+    storage = {"lustre": {"kind": "managed"}, "buckets": [{"name": "my-data", "mount": "/gcs"}]}
+    pages = console_links(config(storage=storage))
+    parts = {what: urlsplit(url) for what, url in pages.items()}
+    assert all(part.netloc == "console.cloud.google.com" for part in parts.values())
+    assert all(parse_qs(part.query)["project"] == ["my-project"] for part in parts.values())
+    assert parts["bucket my-data"].path == "/storage/browser/my-data"
+    assert "us-central1-a/instances/small-controller" in parts["controller"].path
+    assert unquote(parts["logs"].path).endswith('=~"^small-"')
+    assert "lustre" in pages
+    assert not {"lustre", "filestore"} & set(console_links(config()))

@@ -1,21 +1,29 @@
-"""Access for real: SSH servers with host keys of their own behind a login machine, and behind a gcloud that relays."""
+"""Connections for real: SSH servers with host keys of their own behind a login machine and behind a gcloud that relays,
+the ssh_config of users, and the tunnels of the program."""
 
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
-from collections.abc import Callable
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 
 from cli.access import remote
+from cli.cluster import user_config
 from cli.cluster.cluster import Cluster, from_outputs
 from cluster.platforms.gcp import iap
-from tests.gcp.servers import Cloud, SshServer
+from components.gcp import access
+from engine import Workspace
+from tests.gcp.servers import Cloud, SshServer, answers, free_port
 from tests.waiting import PATIENCE, wait_for
 
 INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-central1-a")
@@ -165,14 +173,14 @@ class TestThroughGoogle:
     def test_machines_and_nodes_behind_them(
         self, entered: Callable[..., Cluster], cloud: Cloud, board: Callable, servers: dict
     ) -> None:
-        cloud.tell(ports={INSTANCE.name: servers["target"].at})
+        cloud.set(ports={INSTANCE.name: servers["target"].at})
         board({"small-cpu-0": servers["node"].host_key})
         found = ask(entered(proxied=True), "controller", "cpu-0")
         assert found == {"controller": (0, "target\n"), "cpu-0": (0, "node\n")}
         assert len(cloud.calls) == 2, "one for the controller itself, one for all that lie behind it"
 
     def test_a_failed_tunnel_is_reported_with_what_to_do(self, entered: Callable[..., Cluster], cloud: Cloud) -> None:
-        cloud.tell(mood="booting", boots=9)
+        cloud.set(mood="booting", boots=9)
         code, words = ask(entered(proxied=True), "controller")["controller"]
         assert code == remote.UNREACHED
         assert iap.SOURCES in words
@@ -188,3 +196,187 @@ class TestThroughGoogle:
         code, words = ask(cluster, "controller")["controller"]
         assert code == remote.UNREACHED
         assert words.startswith("there is no gcloud here")
+
+
+@pytest.fixture
+def cluster(folder: Path, servers: dict[str, SshServer]) -> Cluster:
+    """A controller behind a login machine."""
+    rows = {
+        name: {
+            "method": "ssh", "roles": [role], "address": door.address, "port": door.port, "host_key": door.host_key,
+            "jump": jump,
+        }
+        for name, role, door, jump in (
+            ("small-login-0", "login", servers["jump"], None),
+            ("small-controller", "controller", servers["target"], "small-login-0"),
+        )
+    }  # fmt: skip
+    key = (folder / "user").read_text()
+    return from_outputs("small", {"targets": rows, "admin_key": key, "login": "small-login-0"})
+
+
+@pytest.fixture
+def written(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Writes the ssh_config with the admin key; in a folder whose path is short enough for a shared connection."""
+    with tempfile.TemporaryDirectory(prefix="hpc-test-", dir="/tmp") as home:
+        monkeypatch.setenv("HPC_HOME", home)
+        files = user_config.Files("small")
+
+        def write(of: Cluster = cluster) -> Path:
+            text, left_out = user_config.render(of, files, user="root", admin=True, nodes=False)
+            assert left_out == {}
+            user_config.write(files.config, text)
+            return files.config
+
+        yield write
+        for name in cluster.targets:
+            subprocess.run(["ssh", "-F", files.config, "-O", "exit", name], capture_output=True, check=False)
+
+
+def ssh(config: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["ssh", "-F", str(config), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def test_machines_answer_by_their_names_and_the_stacks(written: Callable[..., Path]) -> None:
+    config = written()
+    assert [ssh(config, name, "echo $SSHD").stdout for name in ("small", "small-controller")] == ["jump\n", "target\n"]
+
+
+def test_scp_and_rsync_go_through_the_jump_host(written: Callable[..., Path], tmp_path: Path) -> None:
+    config, given = written(), tmp_path / "a file"
+    given.write_text("some text")
+    copy = ["scp", "-q", "-F", str(config), str(given), f"small-controller:{tmp_path}/copied"]
+    subprocess.run(copy, check=True, capture_output=True)
+    assert (tmp_path / "copied").read_text() == "some text"
+    if shutil.which("rsync"):
+        sync = ["rsync", "-e", f"ssh -F {config}", str(given), f"small-controller:{tmp_path}/synced"]
+        subprocess.run(sync, check=True, capture_output=True)
+        assert (tmp_path / "synced").read_text() == "some text"
+
+
+@pytest.mark.parametrize("changed", ["small-login-0", "small-controller"])
+def test_a_changed_host_key_is_refused(written: Callable[..., Path], folder: Path, changed: str) -> None:
+    config = written()
+    pinned = config.with_suffix(".known_hosts")
+    other = (folder / "node.pub").read_text().split()[1]
+    lines = [line.split() for line in pinned.read_text().splitlines()]
+    pinned.write_text("".join(f"{name} {kind} {other if name == changed else key}\n" for name, kind, key in lines))
+    done = ssh(config, "small-controller", "echo $SSHD")
+    assert (done.returncode, done.stdout) == (255, "")
+    assert "Host key verification failed" in done.stderr
+
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import pulumi
+from pulumi_command import remote
+from components.gcp.access import Access
+from components.machine import Machine
+from cluster.roster import machines
+from cluster.load import parse
+
+config = parse(CONFIG)
+access = Access(config)
+spec = machines(config)[0]
+identity = pulumi.Output.from_input("1")
+key = pulumi.Output.from_input(HOST_KEY)
+reach = access.reach(
+    spec, address="172.16.0.2", public=None, instance_id=identity, name=spec.name, host_key=key,
+)
+machine = Machine(
+    spec=spec, address="172.16.0.2", instance_id=identity, boot_id=identity, resource=None, host_key=key, access=reach,
+)
+done = remote.Command("c", connection=machine.connection(KEY), create="echo $SSHD >>LOG; tail -n 1 LOG")
+pulumi.export("out", done.stdout)
+"""
+
+
+class TestTunnels:
+    @pytest.fixture
+    def port(self, servers: dict, cloud: Cloud) -> int:
+        """Where a tunnel to the target shall begin."""
+        cloud.set(ports={INSTANCE.name: servers["target"].at})
+        return free_port()
+
+    def test_a_remote_command_runs_through_the_tunnel_once(
+        self, tmp_path: Path, folder: Path, servers: dict, cloud: Cloud, port: int
+    ) -> None:
+        project, log = tmp_path / "project", tmp_path / "log"
+        project.mkdir()
+        (project / "Pulumi.yaml").write_text("name: servers\nruntime: python\n")
+        settings = {
+            "gcp:project": INSTANCE.project, "gcp:zone": INSTANCE.zone,
+            "hpc:cluster": {
+                "platform": "gcp", "name": "small", "nodesets": {"cpu": {"count": 1}},
+                "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+            },
+        }  # fmt: skip
+        values = {
+            "CONFIG": repr(settings), "HOST_KEY": repr(servers["target"].host_key), "LOG": str(log),
+            "connection(KEY)": f"connection({(folder / 'user').read_text()!r})",
+        }  # fmt: skip
+        text = PROGRAM
+        for name, value in values.items():
+            text = text.replace(name, value)
+        (project / "__main__.py").write_text(text)
+        stack = Workspace(project, backend=f"file://{tmp_path}/state", passphrase=lambda: "x").stack("dev")
+        events: list[Any] = []
+        first = stack.up(events.append)
+        assert first.ok, [failure.message for failure in first.failures]
+        assert first.outputs == {"out": "target"}
+        access.end_all()
+        wait_for(lambda: not cloud.running, "the end of gcloud")
+        before = len(cloud.calls)
+        assert stack.preview(events.append).summary == "nothing to do"
+        assert len(cloud.calls) == before, "a preview opened a tunnel"
+        assert stack.up(events.append).summary == "nothing to do"
+        assert log.read_text().split() == ["target"]
+
+    def test_a_tunnel_is_opened_once_and_reopened_when_gcloud_ends(
+        self, cloud: Cloud, port: int, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        for _ in range(2):
+            access.keep_open(INSTANCE, port, seconds=300)
+        assert len(cloud.calls) == 1
+        os.kill(cloud.running[0], signal.SIGKILL)
+        wait_for(lambda: len(cloud.calls) == 2 and answers("127.0.0.1", port), "another tunnel")
+        assert f"{INSTANCE.name}: the tunnel to it ended and is opened again" in capfd.readouterr().err
+
+    def test_a_booting_machine_is_retried(self, cloud: Cloud, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(access, "_PAUSE_SECONDS", 0.1)
+        told = json.loads(cloud.file.read_text())
+        cloud.set(**{**told, "mood": "booting", "boots": 1})
+        access.keep_open(INSTANCE, port, seconds=300)
+        assert len(cloud.calls) == 2
+        access.end_all()
+        cloud.set(mood="booting", boots=100)
+        with pytest.raises(pulumi.RunError, match=r"does not reach its SSH server\."):
+            access.keep_open(INSTANCE, free_port(), seconds=0.3)
+
+    @pytest.mark.parametrize(("mood", "todo"), [("login", "gcloud auth login"), ("denied", iap.ROLE)])
+    def test_permanent_errors_are_reported_at_once(self, cloud: Cloud, port: int, mood: str, todo: str) -> None:
+        cloud.set(mood=mood)
+        with pytest.raises(pulumi.RunError, match=todo):
+            access.keep_open(INSTANCE, port, seconds=300)
+        assert len(cloud.calls) == 1
+
+    def test_a_port_in_use_is_refused(self, cloud: Cloud, port: int) -> None:
+        with socket.create_server(("127.0.0.1", port)), pytest.raises(pulumi.RunError, match=f"port {port} .* in use"):
+            access.keep_open(INSTANCE, port, seconds=300)
+        assert cloud.calls == []
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+    def test_no_process_outlives_a_killed_program(self, cloud: Cloud, port: int, number: int) -> None:
+        text = (
+            "import sys, time; from cluster.platforms.gcp import iap; from components.gcp import access\n"
+            f"access.keep_open(iap.{INSTANCE!r}, {port}, seconds=300); print('open', flush=True); time.sleep(600)\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "open\n"
+            assert len(cloud.running) == 1
+            process.send_signal(number)
+            assert process.wait(PATIENCE) == -number
+        wait_for(lambda: not cloud.running and not answers("127.0.0.1", port), "the end of the tunnel")

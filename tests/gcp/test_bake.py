@@ -1,4 +1,4 @@
-"""An image is whole or not there, and no machine is left behind, whatever Google answers and whenever a run ends."""
+"""Bakes: the image is complete or missing, and no machine is left, whatever Google answers and whenever a run ends."""
 
 import _thread
 import contextlib
@@ -16,23 +16,23 @@ from lab.google.compute import QUOTA, STEPS, STOCK_OUT, FakeCompute, Fault, Mach
 from lab.google.http import Call, DroppedConnectionError, RefusalError
 from tests.gcp.baking import (
     BUILDER,
-    HASTY,
     IMAGE,
-    PATIENT,
+    LONG_LIMITS,
     REQUESTS,
-    make,
-    make_and_be_killed,
-    no_machine_is_left,
+    SHORT_LIMITS,
+    assert_image_ready,
+    assert_machines_delete_themselves,
+    assert_no_machines,
+    bake_and_kill,
+    finish_operations,
     props,
-    settled,
-    the_image_is_whole,
-    what_is_left_ends_by_itself,
+    run_bake,
 )
 
 LABELS = {"hpc-cluster": "a3mega", "slurm": "25-05-8", "hpc-digest": "0123456789ab"}
 
 
-def shortened(fake: FakeCompute) -> FakeCompute:
+def use_short_operations(fake: FakeCompute) -> FakeCompute:
     """Have machines report a single step, and operations end when they are asked for: each request is a moment of its
     own."""
     fake.steps = fake.trial_steps = ("step 1 of 1: packages", "done")
@@ -41,8 +41,8 @@ def shortened(fake: FakeCompute) -> FakeCompute:
 
 
 @pytest.fixture
-def brief(fake: FakeCompute) -> FakeCompute:
-    return shortened(fake)
+def short_fake(fake: FakeCompute) -> FakeCompute:
+    return use_short_operations(fake)
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bake, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
 
 
-def test_the_number_of_requests_of_a_bake_is_known(brief: FakeCompute) -> None:
-    make(brief)
-    assert len(brief.calls) == REQUESTS
+def test_the_number_of_requests_of_a_bake_is_known(short_fake: FakeCompute) -> None:
+    run_bake(short_fake)
+    assert len(short_fake.calls) == REQUESTS
 
 
 class TestWhole:
@@ -67,8 +67,8 @@ class TestWhole:
         outs = made.outs or {}
         assert made.id == outs["self_link"] == IMAGE
         assert not {"script", "trial"} & set(outs)
-        the_image_is_whole(fake)
-        no_machine_is_left(fake)
+        assert_image_ready(fake)
+        assert_no_machines(fake)
         image = fake.world.images[IMAGE]
         assert image["labels"] == {**LABELS, "hpc-booted": "yes", "hpc-owner": outs["owner"]}
         assert {feature["type"] for feature in image["guestOsFeatures"]} == {"GVNIC", "UEFI_COMPATIBLE"}
@@ -77,18 +77,18 @@ class TestWhole:
     def test_each_step_is_reported_once(self, fake: FakeCompute) -> None:
         fake.steps = [step for step in STEPS for _ in range(3)]
         said: list[str] = []
-        make(fake, said.append)
+        run_bake(fake, said.append)
         # Of the builder, then of the machine that boots the image.
         assert [line.partition(": ")[2] for line in said if ": step" in line] == [s for s in STEPS[1:-1] if s] * 2
 
     def test_the_next_run_uses_the_image_and_changes_nothing(self, fake: FakeCompute) -> None:
-        make(fake)
+        run_bake(fake)
         before = len(fake.calls)
-        make(fake)
+        run_bake(fake)
         assert {call.method for call in fake.calls[before:]} == {"GET"}
 
     def test_change_requests_have_ids(self, fake: FakeCompute) -> None:
-        make(fake)
+        run_bake(fake)
         changes = [call for call in fake.calls if call.method != "GET"]
         assert len(changes) == 7
         # Labels have a fingerprint instead: a second request finds another one, and what it asked for.
@@ -96,7 +96,7 @@ class TestWhole:
         assert len({call.query["requestId"] for call in once}) == len(once) == 6
 
     def test_the_builder_has_no_public_address_and_is_deleted_at_its_end(self, fake: FakeCompute) -> None:
-        make(fake, minutes=120.0)
+        run_bake(fake, minutes=120.0)
         builder = next(c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances"))
         assert builder["networkInterfaces"] == [
             {"subnetwork": "projects/p/regions/us-central1/subnetworks/a3mega", "nicType": "GVNIC"}
@@ -107,13 +107,13 @@ class TestWhole:
         assert builder["tags"] == {"items": ["a3mega"]}
 
     def test_labels_change_in_place(self, fake: FakeCompute) -> None:
-        make(fake)
+        run_bake(fake)
         BakeProvider().update(IMAGE, props(fake), props(fake, labels={"hpc-cluster": "a3mega", "slurm": "25-05-9"}))
-        labels = settled(fake).world.images[IMAGE]["labels"]
+        labels = finish_operations(fake).world.images[IMAGE]["labels"]
         assert labels == {**LABELS, "slurm": "25-05-9", "hpc-booted": "yes"}
 
     def test_deleting_a_missing_image_succeeds(self, fake: FakeCompute) -> None:
-        make(fake)
+        run_bake(fake)
         provider = BakeProvider()
         assert provider.read(IMAGE, props(fake)).id == IMAGE
         provider.delete(IMAGE, props(fake))
@@ -153,11 +153,11 @@ FAILURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         ("stop the builder", "X: y"),
     ),
     "endless start": (
-        {"fault": ("instances.insert", Fault(never=True)), "pace": HASTY},
+        {"fault": ("instances.insert", Fault(never=True)), "pace": SHORT_LIMITS},
         ("operation-1 was not done in", "run again"),
     ),
     "endless stop": (
-        {"fault": ("instances.stop", Fault(never=True)), "pace": HASTY},
+        {"fault": ("instances.stop", Fault(never=True)), "pace": SHORT_LIMITS},
         ("operation-2 was not done in", "run again"),
     ),
 }
@@ -170,22 +170,22 @@ class TestFailure:
         fake.steps, fake.console = given.get("steps", STEPS), given.get("console", "")
         fake.faults = dict([given["fault"]]) if "fault" in given else {}
         with pytest.raises(GoogleCloudError) as raised:
-            make(fake, minutes=given.get("minutes", 1.0), pace=given.get("pace", PATIENT))
-        told = str(raised.value)
-        assert [part for part in expected if part not in told] == []
-        assert "left over" not in told
-        no_machine_is_left(fake)
+            run_bake(fake, minutes=given.get("minutes", 1.0), pace=given.get("pace", LONG_LIMITS))
+        message = str(raised.value)
+        assert [part for part in expected if part not in message] == []
+        assert "left over" not in message
+        assert_no_machines(fake)
         assert fake.world.images == {}
 
     def test_a_failure_shows_the_end_of_the_log(self, fake: FakeCompute) -> None:
         fake.steps, fake.console = FAILED_STEP, CONSOLE
         with pytest.raises(GoogleCloudError) as raised:
-            make(fake)
-        told = str(raised.value)
-        assert "line 461 of" in told
-        assert "line 460 of" not in told
-        assert "\x1b" not in told
-        assert "lctl: no such module" in told
+            run_bake(fake)
+        message = str(raised.value)
+        assert "line 461 of" in message
+        assert "line 460 of" not in message
+        assert "\x1b" not in message
+        assert "lctl: no such module" in message
 
     @pytest.mark.parametrize("kind", ["images.insert", "instances.delete"])
     def test_an_endless_operation_is_named_and_the_builder_deletes_itself(self, fake: FakeCompute, kind: str) -> None:
@@ -193,13 +193,13 @@ class TestFailure:
         with pytest.raises(
             GoogleCloudError, match=r"was not done in.*[\s\S]*perhaps left over: a3mega-0123456789ab-builder"
         ):
-            make(fake, pace=HASTY)
-        what_is_left_ends_by_itself(fake)
+            run_bake(fake, pace=SHORT_LIMITS)
+        assert_machines_delete_themselves(fake)
         fake.faults = {}
-        settled(fake)
-        make(fake)
-        the_image_is_whole(fake)
-        no_machine_is_left(fake)
+        finish_operations(fake)
+        run_bake(fake)
+        assert_image_ready(fake)
+        assert_no_machines(fake)
 
     @pytest.mark.parametrize(
         ("refusal", "expected"),
@@ -229,17 +229,17 @@ class TestFailure:
 
         fake.before = refuse
         with pytest.raises(GoogleCloudError) as raised:
-            make(fake)
+            run_bake(fake)
         assert expected in str(raised.value)
         assert len([call for call in fake.calls if call.method == "POST"]) == 1
 
     @pytest.mark.parametrize("kind", ["machine", "image"])
     def test_resources_of_others_are_left_alone(self, fake: FakeCompute, kind: str) -> None:
-        make(fake, digest="ffffffffffff") if kind == "image" else make_and_be_killed(fake, 4)
+        run_bake(fake, digest="ffffffffffff") if kind == "image" else bake_and_kill(fake, 4)
         for machine in fake.world.machines.values():
             machine.resource["labels"] = {}
         with pytest.raises(GoogleCloudError, match="which this stack did not make"):
-            make(fake)
+            run_bake(fake)
         assert {"machine": fake.world.machines, "image": fake.world.images}[kind]
 
 
@@ -252,7 +252,7 @@ class TestTrouble:
         )
     )
     def test_transient_errors_are_retried(self, troubles: list[str]) -> None:
-        with shortened(FakeCompute()) as fake:
+        with use_short_operations(FakeCompute()) as fake:
             row: dict[str, int] = {"in a row": 0}
 
             def trouble(moment: str, number: int) -> None:
@@ -270,43 +270,43 @@ class TestTrouble:
 
             fake.before = lambda number, _call: trouble("before", number)
             fake.after = lambda number, _call: trouble("after", number)
-            make(fake)
-            the_image_is_whole(fake)
+            run_bake(fake)
+            assert_image_ready(fake)
             assert fake.world.machines == {}
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
-    def test_after_an_outage_the_next_run_completes_the_image(self, brief: FakeCompute, number: int) -> None:
+    def test_after_an_outage_the_next_run_completes_the_image(self, short_fake: FakeCompute, number: int) -> None:
         def out(now: int, _call: Call) -> None:
             if now >= number:
                 raise RefusalError(500, "backendError", "Internal error")
 
-        brief.before = out
+        short_fake.before = out
         with pytest.raises(GoogleCloudError, match="backendError: Internal error"):
-            make(brief, pace={**PATIENT, "retry_seconds": 0.01})
-        what_is_left_ends_by_itself(brief)
-        brief.before = lambda _number, _call: None
-        make(brief)
-        the_image_is_whole(brief)
-        no_machine_is_left(brief)
+            run_bake(short_fake, pace={**LONG_LIMITS, "retry_seconds": 0.01})
+        assert_machines_delete_themselves(short_fake)
+        short_fake.before = lambda _number, _call: None
+        run_bake(short_fake)
+        assert_image_ready(short_fake)
+        assert_no_machines(short_fake)
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
-    def test_one_failure_leaves_nothing(self, brief: FakeCompute, number: int) -> None:
+    def test_one_failure_leaves_nothing(self, short_fake: FakeCompute, number: int) -> None:
         def fail(now: int, _call: Call) -> None:
             if now == number:
                 raise RefusalError(400, "invalid", "no")
 
-        brief.before = fail
+        short_fake.before = fail
         with pytest.raises(GoogleCloudError, match="invalid: no"):
-            make(brief)
-        no_machine_is_left(brief)
-        assert {image["status"] for image in brief.world.images.values()} <= {"READY"}
+            run_bake(short_fake)
+        assert_no_machines(short_fake)
+        assert {image["status"] for image in short_fake.world.images.values()} <= {"READY"}
 
 
 class TestTrial:
     """The finished image is booted once before a machine of the cluster boots it."""
 
     def test_the_trial_machine_is_small_and_deletes_itself(self, fake: FakeCompute) -> None:
-        make(fake)
+        run_bake(fake)
         _, trial = [c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances")]
         assert trial["name"] == "a3mega-0123456789ab-trial"
         assert trial["disks"][0]["initializeParams"]["sourceImage"] == IMAGE
@@ -319,17 +319,17 @@ class TestTrial:
     def test_an_image_whose_trial_fails_is_deleted(self, fake: FakeCompute) -> None:
         fake.trial_steps, fake.console = (None, "step 1 of 2: smoke", "failed: boot"), "hpc: wrong: ssh.service\n"
         with pytest.raises(GoogleCloudError) as raised:
-            make(fake)
-        told = str(raised.value)
-        assert "the trial boot of a3mega-0123456789ab failed at: boot" in told
-        assert "wrong: ssh.service" in told
-        no_machine_is_left(fake)
+            run_bake(fake)
+        message = str(raised.value)
+        assert "the trial boot of a3mega-0123456789ab failed at: boot" in message
+        assert "wrong: ssh.service" in message
+        assert_no_machines(fake)
         assert fake.world.images == {}
 
     def test_an_image_whose_trial_never_reports_is_deleted(self, fake: FakeCompute, pauses: None) -> None:
         fake.trial_steps = (None,)
         with pytest.raises(GoogleCloudError, match=r"trial boot of .* was not done within 0\.05 minutes"):
-            make(fake, minutes=0.05, pace={**PATIENT, "poll": 0.1})
+            run_bake(fake, minutes=0.05, pace={**LONG_LIMITS, "poll": 0.1})
         assert fake.world.images == {}
 
     def test_without_capacity_for_the_trial_the_image_stays_for_the_next_run(self, fake: FakeCompute) -> None:
@@ -339,13 +339,13 @@ class TestTrial:
 
         fake.before = full
         with pytest.raises(GoogleCloudError, match="quotaExceeded"):
-            make(fake)
-        no_machine_is_left(fake)
-        the_image_is_whole(fake)
+            run_bake(fake)
+        assert_no_machines(fake)
+        assert_image_ready(fake)
         assert "hpc-booted" not in fake.world.images[IMAGE]["labels"]
         fake.before = lambda _number, _call: None
         fake.calls.clear()
-        make(fake)
+        run_bake(fake)
         made = [c.body["name"] for c in fake.calls if c.method == "POST" and c.path.endswith("/instances")]
         assert made == ["a3mega-0123456789ab-trial"]
         assert fake.world.images[IMAGE]["labels"]["hpc-booted"] == "yes"
@@ -359,73 +359,78 @@ def builders(fake: FakeCompute) -> list[str]:
 
 class TestInterrupted:
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
-    def test_a_keyboard_interrupt_leaves_nothing(self, brief: FakeCompute, number: int) -> None:
+    def test_a_keyboard_interrupt_leaves_nothing(self, short_fake: FakeCompute, number: int) -> None:
         def interrupt(now: int, _call: Call) -> None:
             if now == number:
                 _thread.interrupt_main()
 
-        brief.after = interrupt
+        short_fake.after = interrupt
         with pytest.raises(KeyboardInterrupt):
-            make(brief)
-        no_machine_is_left(brief)
-        assert {image["status"] for image in brief.world.images.values()} <= {"READY"}
+            run_bake(short_fake)
+        assert_no_machines(short_fake)
+        assert {image["status"] for image in short_fake.world.images.values()} <= {"READY"}
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
-    def test_after_a_kill_the_next_run_completes_the_image(self, brief: FakeCompute, number: int) -> None:
-        assert make_and_be_killed(brief, number)
-        what_is_left_ends_by_itself(brief)
-        make(brief)
-        the_image_is_whole(brief)
-        no_machine_is_left(brief)
+    def test_after_a_kill_the_next_run_completes_the_image(self, short_fake: FakeCompute, number: int) -> None:
+        assert bake_and_kill(short_fake, number)
+        assert_machines_delete_themselves(short_fake)
+        run_bake(short_fake)
+        assert_image_ready(short_fake)
+        assert_no_machines(short_fake)
 
     def test_after_several_kills_the_next_run_completes_the_image(self, fake: FakeCompute) -> None:
         fake.requests_each = 5
         for number in range(3, 60, 3):
-            if not make_and_be_killed(fake, number):
+            if not bake_and_kill(fake, number):
                 break
-            what_is_left_ends_by_itself(fake)
-        the_image_is_whole(fake)
-        no_machine_is_left(fake)
+            assert_machines_delete_themselves(fake)
+        assert_image_ready(fake)
+        assert_no_machines(fake)
 
     def test_a_builder_that_still_installs_is_continued(self, fake: FakeCompute) -> None:
         fake.steps = (*STEPS[:2],)
-        assert make_and_be_killed(fake, 12)
+        assert bake_and_kill(fake, 12)
         fake.world.machines[BUILDER].reports = ["done"]
         said: list[str] = []
-        make(fake, said.append)
+        run_bake(fake, said.append)
         assert any("continuing with the builder" in line for line in said)
         assert builders(fake) == ["c2-standard-8"]
 
     def test_a_builder_with_other_inputs_is_replaced(self, fake: FakeCompute) -> None:
         fake.steps = STEPS[:2]
-        assert make_and_be_killed(fake, 12)
+        assert bake_and_kill(fake, 12)
         fake.steps = STEPS
-        make(fake, machine_type="e2-standard-8")
+        run_bake(fake, machine_type="e2-standard-8")
         assert builders(fake) == ["c2-standard-8", "e2-standard-8"]
-        no_machine_is_left(fake)
+        assert_no_machines(fake)
 
 
 class TestDestroyed:
     """A stack that is destroyed in place of another up: no state knows of what a killed bake made."""
 
-    GIVEN: ClassVar[dict[str, Any]] = {"project": "p", "zone": "us-central1-a", "cluster": "a3mega", "pace": PATIENT}
+    PROPS: ClassVar[dict[str, Any]] = {
+        "project": "p",
+        "zone": "us-central1-a",
+        "cluster": "a3mega",
+        "pace": LONG_LIMITS,
+    }
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
-    def test_nothing_is_left(self, brief: FakeCompute, number: int) -> None:
+    def test_nothing_is_left(self, short_fake: FakeCompute, number: int) -> None:
         def cut_off(now: int, _call: Call) -> None:
             """From then on nothing that the bake asks for is done, as after a kill."""
             if now > number:
                 raise RefusalError(400, "invalid", "no")
 
-        brief.before = cut_off
+        short_fake.before = cut_off
         with contextlib.suppress(GoogleCloudError):
-            make(brief)
-        brief.before = lambda _number, _call: None
-        LeftoversProvider().delete("", {**self.GIVEN, "endpoint": brief.endpoint})
-        assert brief.world.machines == brief.world.images == {}
+            run_bake(short_fake)
+        short_fake.before = lambda _number, _call: None
+        LeftoversProvider().delete("", {**self.PROPS, "endpoint": short_fake.endpoint})
+        assert short_fake.world.machines == short_fake.world.images == {}
 
     def test_similar_resources_are_left_alone(self, fake: FakeCompute) -> None:
-        make(fake)
+        run_bake(fake)
         (image,) = fake.world.images.values()
         others = {
             "projects/p/global/images/a3mega-copy": {**image, "name": "a3mega-copy"},
@@ -435,16 +440,16 @@ class TestDestroyed:
         machine = {"name": "a3mega-controller", "labels": {"hpc-cluster": "a3mega"}, "status": "RUNNING"}
         fake.world.images |= others
         fake.world.machines["projects/p/zones/us-central1-a/instances/a3mega-controller"] = Machine(machine, [])
-        LeftoversProvider().delete("", {**self.GIVEN, "endpoint": fake.endpoint})
+        LeftoversProvider().delete("", {**self.PROPS, "endpoint": fake.endpoint})
         assert set(fake.world.images) == set(others)
         assert len(fake.world.machines) == 1
 
     def test_another_zone_deletes_builders_in_the_old_one_and_keeps_the_image(self, fake: FakeCompute) -> None:
-        assert make_and_be_killed(fake, 22)
-        given = {**self.GIVEN, "endpoint": fake.endpoint}
+        assert bake_and_kill(fake, 22)
+        given = {**self.PROPS, "endpoint": fake.endpoint}
         other = {**given, "zone": "us-central1-b"}
         found = LeftoversProvider().diff("", given, other)
         assert (found.changes, found.replaces) == (True, [])
         LeftoversProvider().update("", given, other)
-        no_machine_is_left(fake)
-        the_image_is_whole(fake)
+        assert_no_machines(fake)
+        assert_image_ready(fake)

@@ -14,10 +14,18 @@ from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from components.gcp.dynamic_resources import BakeProvider, ElasticInstancesProvider
-from engine import Workspace, events
+from engine import events
 from engine.core.scope import Scope
 from lab.google.compute import QUOTA, FakeCompute, FakeElastic, Fault, Machine
-from tests.gcp.baking import IMAGE, PATIENT, no_machine_is_left, props, the_image_is_whole
+from tests.gcp.baking import (
+    IMAGE,
+    LONG_LIMITS,
+    assert_image_ready,
+    assert_no_machines,
+    props,
+    run_engine,
+    write_program,
+)
 from tests.harness import ROOT, provider_process
 
 PROGRAM = """
@@ -33,22 +41,14 @@ Run = Callable[..., list[events.Event]]
 
 @pytest.fixture
 def run(fake: FakeCompute, tmp_path: Path) -> Run:
-    """Runs the engine on a stack with an image: `run("up", digest=...)`, or with `only` these inputs."""
-    (tmp_path / "Pulumi.yaml").write_text("name: bake\nruntime: python\n")
-    (tmp_path / "__main__.py").write_text(PROGRAM)
+    """Return a function that runs the engine on a stack with an image, such as `run("up", digest=...)`."""
+    write_program(tmp_path, PROGRAM)
 
     def once(
         kind: str, *, ok: bool = True, only: dict[str, Any] | None = None, replace: tuple[str, ...] = (), **changes: Any
     ) -> list[events.Event]:
-        inputs = only or props(fake, **changes)
-        (tmp_path / "inputs.json").write_text(json.dumps(inputs))
-        workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
-        seen: list[events.Event] = []
-        stack = workspace.stack("test")
         forced = {"scope": Scope(replace=replace)} if replace else {}
-        result = getattr(stack, kind)(seen.append, **forced)
-        assert result.ok is ok, seen
-        return seen
+        return run_engine(tmp_path, kind, only or props(fake, **changes), ok=ok, **forced)
 
     return once
 
@@ -63,10 +63,10 @@ class TestLife:
         assert fake.calls == []
 
     def test_up_bakes_and_the_next_up_makes_no_request(self, fake: FakeCompute, run: Run) -> None:
-        told = [event.message for event in run("up") if isinstance(event, events.Log)]
-        assert "a3mega-0123456789ab: step 1 of 2: packages" in told
-        the_image_is_whole(fake)
-        no_machine_is_left(fake)
+        message = [event.message for event in run("up") if isinstance(event, events.Log)]
+        assert "a3mega-0123456789ab: step 1 of 2: packages" in message
+        assert_image_ready(fake)
+        assert_no_machines(fake)
         fake.calls.clear()
         run("up")
         run("up", minutes=30.0, machine_type="e2-standard-8", script="#!/bin/bash\n# said otherwise\n")
@@ -96,7 +96,7 @@ class TestLife:
         run("up")
         fake.calls.clear()
         run("up", replace=("**BakedImage**",))
-        the_image_is_whole(fake)
+        assert_image_ready(fake)
         assert changing(fake) == ["POST setLabels"]
         run("destroy")
         assert fake.world.images == {}
@@ -112,16 +112,16 @@ class TestLife:
         fake.world.images.clear()
         run("refresh")
         run("up")
-        the_image_is_whole(fake)
+        assert_image_ready(fake)
 
     def test_after_a_failure_the_next_up_completes_the_image(self, fake: FakeCompute, run: Run) -> None:
         fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
         (failed,) = [e for e in run("up", ok=False) if isinstance(e, events.StepFailed)]
         assert failed.message.startswith("could not make the builder a3mega-0123456789ab-builder:\n")
-        no_machine_is_left(fake)
+        assert_no_machines(fake)
         fake.faults = {}
         run("up")
-        the_image_is_whole(fake)
+        assert_image_ready(fake)
 
 
 def test_providers_unpickle_where_nothing_was_imported(fake: FakeCompute) -> None:
@@ -164,16 +164,16 @@ class TestUnderTheCli:
     def test_the_cli_bakes(self, fake: FakeCompute, host: provider_pb2_grpc.ResourceProviderStub) -> None:
         made = self.create(host, fake)
         assert made.id == made.properties["self_link"] == IMAGE
-        the_image_is_whole(fake)
-        no_machine_is_left(fake)
+        assert_image_ready(fake)
+        assert_no_machines(fake)
 
     def test_a_failure_has_no_traceback(self, fake: FakeCompute, host: provider_pb2_grpc.ResourceProviderStub) -> None:
         fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
         with pytest.raises(grpc.RpcError) as raised:
             self.create(host, fake)
-        told = str(getattr(raised.value, "details", str)())
-        assert "QUOTA_EXCEEDED: Quota 'C2_CPUS' exceeded." in told
-        assert "Traceback" not in told
+        message = str(getattr(raised.value, "details", str)())
+        assert "QUOTA_EXCEEDED: Quota 'C2_CPUS' exceeded." in message
+        assert "Traceback" not in message
 
     def test_elastic_instances_are_deleted(self, host: provider_pb2_grpc.ResourceProviderStub) -> None:
         labels = {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"}
@@ -183,6 +183,6 @@ class TestUnderTheCli:
             place = {"project": "p", "zone": "us-central1-a", "cluster": "a3", "nodeset": "gpu"}
             inputs = struct_pb2.Struct()
             provider = serialize_provider(ElasticInstancesProvider())
-            inputs.update({**place, "endpoint": fake.endpoint, "pace": PATIENT, "__provider": provider})
+            inputs.update({**place, "endpoint": fake.endpoint, "pace": LONG_LIMITS, "__provider": provider})
             host.Delete(provider_pb2.DeleteRequest(id="p", urn="urn:pulumi:a::b::c::d", properties=inputs))
             assert fake.world.machines == {}

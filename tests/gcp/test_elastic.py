@@ -1,6 +1,5 @@
-"""Elastic instances end with their nodeset: those that the reconcile loop created, whenever, and no other."""
+"""Elastic instances are deleted with their nodeset: exactly those that the reconcile loop created."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,24 +14,24 @@ from reconcile.compute_engine import ComputeEngine
 from cluster.platforms.gcp.permissions import FLEX, RECONCILE
 from components.gcp.bake_design import GoogleCloudError
 from components.gcp.dynamic_resources import ElasticInstancesProvider
-from engine import Workspace, events
+from engine import events
 from lab.google.compute import FakeElastic, Fault, Machine
 from lab.google.http import Call, RefusalError
-from tests.gcp.baking import HASTY, PATIENT, deleted_and_killed
+from tests.gcp.baking import LONG_LIMITS, SHORT_LIMITS, delete_and_kill, run_engine, write_program
 
 TEMPLATE = "projects/p/global/instanceTemplates/gpu-spot"
 FOLDER = "projects/p/zones/us-central1-a/instances"
 
-OURS = {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"}
-NEARLY = [
+LABELS = {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"}
+OTHER_LABELS = [
     {},
-    *({**OURS, key: wrong} for key, value in OURS.items() for wrong in (f"{value}3", "other")),
-    *({key: OURS[key] for key in OURS if key != missing} for missing in OURS),
+    *({**LABELS, key: wrong} for key, value in LABELS.items() for wrong in (f"{value}3", "other")),
+    *({key: LABELS[key] for key in LABELS if key != missing} for missing in LABELS),
 ]
-WORLDS = st.dictionaries(
+INSTANCES = st.dictionaries(
     st.sampled_from([f"a3-gpu-{index}" for index in range(8)]),
     st.tuples(
-        st.one_of(st.just(OURS), st.sampled_from(NEARLY)),
+        st.one_of(st.just(LABELS), st.sampled_from(OTHER_LABELS)),
         st.sampled_from("PROVISIONING STAGING RUNNING STOPPING TERMINATED SUSPENDED REPAIRING".split()),
     ),
 )
@@ -41,7 +40,7 @@ WORLDS = st.dictionaries(
 
 @pytest.fixture
 def fake() -> Iterator[FakeElastic]:
-    queued = {"scheduling": {"provisioningModel": "FLEX_START"}, "labels": OURS}
+    queued = {"scheduling": {"provisioningModel": "FLEX_START"}, "labels": LABELS}
     with FakeElastic({"gpu-spot": {"machineType": "n1-standard-1"}, "gpu-flex": queued}) as server:
         yield server
 
@@ -63,9 +62,9 @@ def loop(fake: FakeElastic, tmp_path: Path) -> ComputeEngine:
 
 
 def props(fake: FakeElastic, **changes: Any) -> dict[str, Any]:
-    """The resource's inputs, as the engine hands them on."""
+    """Return the resource's inputs, as the engine passes them."""
     place = {"project": "p", "zone": "us-central1-a", "cluster": "a3", "nodeset": "gpu"}
-    return {**place, "endpoint": fake.endpoint, "pace": PATIENT, **changes}
+    return {**place, "endpoint": fake.endpoint, "pace": LONG_LIMITS, **changes}
 
 
 def delete(fake: FakeElastic, **changes: Any) -> None:
@@ -80,7 +79,7 @@ def create(loop: ComputeEngine, *names: str, nodeset: str = "gpu") -> None:
 
 
 def flex(fake: FakeElastic, loop: ComputeEngine, *names: str, nodeset: str = "gpu") -> None:
-    """Ask for instances by flex start, as the loop does."""
+    """Request instances by flex start, as the loop does."""
     template = "projects/p/global/instanceTemplates/gpu-flex"
     request = names[0].removeprefix("a3-").replace("-", "")
     operation = loop.insert_group(
@@ -88,12 +87,12 @@ def flex(fake: FakeElastic, loop: ComputeEngine, *names: str, nodeset: str = "gp
     )
     while not loop.operation(operation.name).done:
         pass
-    (group,) = (one for one in loop.groups()[0] if one.nodes == names)
+    (group,) = (group for group in loop.groups()[0] if group.nodes == names)
     loop.insert_resize(group, 86400, request=f"r-{names[0]}")
     loop.resize(group.name)
 
 
-def there(fake: FakeElastic) -> list[str]:
+def instance_names(fake: FakeElastic) -> list[str]:
     return sorted(path.rpartition("/")[2] for path in fake.world.machines)
 
 
@@ -102,7 +101,7 @@ class TestSweep:
         create(loop, *(f"a3-gpu-{index}" for index in range(12)))
         fake.end("a3-gpu-0")
         delete(fake)
-        assert there(fake) == []
+        assert instance_names(fake) == []
         asked = [number for number, call in enumerate(fake.calls) if call.method == "DELETE"]
         polled = [number for number, call in enumerate(fake.calls) if "/operations/" in call.path]
         assert len(asked) == 12
@@ -115,7 +114,7 @@ class TestSweep:
         flex(fake, loop, "a3-cpu-0", nodeset="cpu")
         create(loop, "a3-gpu-4")
         delete(fake)
-        assert there(fake) == []
+        assert instance_names(fake) == []
         assert [path.rpartition("/")[2] for path in fake.groups] == ["a3-cpu-flex-cpu0"]
 
     def test_an_instance_that_changed_its_labels_stays(self, fake: FakeElastic, loop: ComputeEngine):
@@ -127,7 +126,7 @@ class TestSweep:
 
         fake.after = taken
         delete(fake)
-        assert there(fake) == ["a3-gpu-0"]
+        assert instance_names(fake) == ["a3-gpu-0"]
 
     def test_instances_created_meanwhile_are_deleted(self, fake: FakeElastic, loop: ComputeEngine):
         create(loop, "a3-gpu-0")
@@ -140,17 +139,17 @@ class TestSweep:
 
         fake.after = comes
         delete(fake)
-        assert there(fake) == []
+        assert instance_names(fake) == []
 
     def test_deletions_by_the_loop_are_waited_for(self, fake: FakeElastic, loop: ComputeEngine):
         create(loop, "a3-gpu-0", "a3-gpu-1")
         fake.requests_each = 4
         loop.delete("a3-gpu-0", request="d")
         delete(fake)
-        assert there(fake) == []
+        assert instance_names(fake) == []
 
     @settings(max_examples=30, deadline=None)
-    @given(instances=WORLDS, broken=st.sets(st.integers(1, 12)))
+    @given(instances=INSTANCES, broken=st.sets(st.integers(1, 12)))
     def test_exactly_the_instances_with_all_labels_are_deleted(
         self, instances: dict[str, tuple[dict[str, str], str]], broken: set[int]
     ):
@@ -164,7 +163,7 @@ class TestSweep:
                 fake.world.machines[f"{FOLDER}/{name}"] = Machine(found, [None])
             fake.before = unwell
             delete(fake)
-            assert there(fake) == sorted(name for name, (labels, _) in instances.items() if labels != OURS)
+            assert instance_names(fake) == sorted(name for name, (labels, _) in instances.items() if labels != LABELS)
 
     def test_without_instances_nothing_is_changed(self, fake: FakeElastic):
         delete(fake)
@@ -196,14 +195,14 @@ class TestSweep:
         with pytest.raises(
             GoogleCloudError, match=r"(?s)still has instances.*a3-gpu-0.*stop the service hpc-reconcile"
         ):
-            delete(fake, pace=HASTY)
+            delete(fake, pace=SHORT_LIMITS)
 
     @pytest.mark.parametrize("number", [1, 3, 5, 8])
     def test_a_killed_run_is_continued(self, fake: FakeElastic, loop: ComputeEngine, number: int):
         create(loop, "a3-gpu-0", "a3-gpu-1")
-        assert deleted_and_killed(fake, ElasticInstancesProvider, props(fake), number)
+        assert delete_and_kill(fake, ElasticInstancesProvider, props(fake), number)
         delete(fake)
-        assert there(fake) == []
+        assert instance_names(fake) == []
 
 
 class TestResource:
@@ -224,18 +223,10 @@ local.Command("controller", delete="echo controller >> order", opts=pulumi.Resou
 
     @pytest.fixture
     def run(self, fake: FakeElastic, tmp_path: Path) -> Callable[..., list[events.Event]]:
-        (tmp_path / "Pulumi.yaml").write_text("name: elastic\nruntime: python\n")
-        program = self.PROGRAM.replace(">> order", f">> {tmp_path}/order")
-        (tmp_path / "__main__.py").write_text(program)
+        write_program(tmp_path, self.PROGRAM.replace(">> order", f">> {tmp_path}/order"))
 
         def once(kind: str, *nodesets: str, ok: bool = True) -> list[events.Event]:
-            given = {"props": props(fake), "nodesets": list(nodesets)}
-            (tmp_path / "inputs.json").write_text(json.dumps(given))
-            workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
-            seen: list[events.Event] = []
-            result = getattr(workspace.stack("test"), kind)(seen.append)
-            assert result.ok is ok, seen
-            return seen
+            return run_engine(tmp_path, kind, {"props": props(fake), "nodesets": list(nodesets)}, ok=ok)
 
         return once
 
@@ -261,7 +252,7 @@ local.Command("controller", delete="echo controller >> order", opts=pulumi.Resou
 
         fake.after = order
         run("destroy")
-        assert there(fake) == []
+        assert instance_names(fake) == []
         assert all("controller" in before for before in seen.values())
         assert all(f"{name.split('-')[1]}-template" not in before for name, before in seen.items())
         assert len(seen) == 3
@@ -273,7 +264,7 @@ local.Command("controller", delete="echo controller >> order", opts=pulumi.Resou
         create(loop, "a3-gpu-0")
         create(loop, "a3-cpu-0", nodeset="cpu")
         run("up", "gpu")
-        assert there(fake) == ["a3-gpu-0"]
+        assert instance_names(fake) == ["a3-gpu-0"]
 
     def test_a_failure_keeps_the_templates(
         self, fake: FakeElastic, loop: ComputeEngine, run: Callable[..., list[events.Event]], tmp_path: Path
@@ -287,7 +278,7 @@ local.Command("controller", delete="echo controller >> order", opts=pulumi.Resou
         assert "gpu-template" not in (tmp_path / "order").read_text()
         fake.faults = {}
         run("destroy")
-        assert there(fake) == []
+        assert instance_names(fake) == []
 
 
 METHODS = {

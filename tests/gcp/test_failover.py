@@ -18,7 +18,7 @@ from cluster.platforms.gcp.permissions import FAILOVER
 from components.gcp.bake_design import GoogleCloudError
 from components.gcp.dynamic_resources import ControllerProvider, whole_body
 from lab.google.compute import FakeController, Fault
-from tests.gcp.baking import PATIENT
+from tests.gcp.baking import LONG_LIMITS
 
 A, B = ZONES = ["us-central1-a", "us-central1-b"]
 PACE = Pace()
@@ -130,11 +130,11 @@ def props(fake: FakeController, **changes: Any) -> dict[str, Any]:
     """The resource's inputs, as the engine hands them on."""
     return {
         "project": "p", "zones": ZONES, "name": "a3-controller", "cluster": "a3", "endpoint": fake.endpoint,
-        "body": BODY, "labels": {"hpc-cluster": "a3"}, "metadata": {"hpc-boot": "{}"}, "pace": PATIENT, **changes,
+        "body": BODY, "labels": {"hpc-cluster": "a3"}, "metadata": {"hpc-boot": "{}"}, "pace": LONG_LIMITS, **changes,
     }  # fmt: skip
 
 
-def there(fake: FakeController) -> dict[str, str]:
+def statuses(fake: FakeController) -> dict[str, str]:
     """Status of each instance, by its zone."""
     return {path.split("/")[3]: machine.resource["status"] for path, machine in fake.world.machines.items()}
 
@@ -219,7 +219,7 @@ class TestMove:
         host.die()
         actions = host.passes(8)
         assert actions.count(MOVE) == 1
-        assert there(fake) == {B: "RUNNING"}
+        assert statuses(fake) == {B: "RUNNING"}
         assert set(fake.holders) == set(DISKS)
         assert {path.split("/")[3] for path in fake.holders.values()} == {B}
         assert host.watch.memory.move is None
@@ -245,16 +245,16 @@ class TestMove:
         self, host: Host, fake: FakeController
     ):
         host.passes(50)
-        assert there(fake) == {A: "RUNNING"}
+        assert statuses(fake) == {A: "RUNNING"}
         fake.stopped_by = "alice@example.com"
         host.die()
         assert MOVE not in host.passes(50)
-        assert there(fake) == {A: "TERMINATED"}
+        assert statuses(fake) == {A: "TERMINATED"}
         fake.stopped_by = "from inside"
         assert MOVE not in host.passes(50)
         fake.world.machines.clear()
         assert set(host.passes(50)) == {"nothing"}
-        assert there(fake) == {}
+        assert statuses(fake) == {}
 
     def test_a_controller_that_hangs_is_moved_after_a_longer_time(self, host: Host):
         host.die("RUNNING")
@@ -265,14 +265,14 @@ class TestMove:
         fake.faults["instances.delete"] = Fault(never=True)
         host.die()
         host.passes(8)
-        assert there(fake)[A] == "STOPPING"
-        assert B not in there(fake), "Google gives its address free when it is gone"
+        assert statuses(fake)[A] == "STOPPING"
+        assert B not in statuses(fake), "Google gives its address free when it is gone"
         assert any("IP_IN_USE" in line for line in host.watch.memory.journal)
         fake.faults.clear()
         for operation in fake.world.operations.values():
             operation.left = min(operation.left, 1)
         host.passes(3)
-        assert there(fake) == {B: "RUNNING"}
+        assert statuses(fake) == {B: "RUNNING"}
 
     def test_a_controller_in_a_zone_that_does_not_answer_is_moved(self, host: Host, fake: FakeController):
         host.die("RUNNING")
@@ -281,13 +281,13 @@ class TestMove:
         assert any("not deleted" in line for line in host.watch.memory.journal)
         fake.dead.clear()
         host.passes(3)
-        assert there(fake) == {B: "RUNNING"}
+        assert statuses(fake) == {B: "RUNNING"}
 
     def test_without_capacity_in_the_other_zone_it_is_created_in_the_old_one(self, host: Host, fake: FakeController):
         fake.full.add(B)
         host.die()
         host.passes(8)
-        assert there(fake) == {A: "RUNNING"}
+        assert statuses(fake) == {A: "RUNNING"}
 
     def test_a_second_move_waits_for_an_hour(self, host: Host, fake: FakeController):
         host.die()
@@ -295,9 +295,9 @@ class TestMove:
         host.up = True
         host.die()
         assert "report" in host.passes(10)
-        assert there(fake) == {B: "TERMINATED"}
+        assert statuses(fake) == {B: "TERMINATED"}
         assert MOVE in host.passes(120)
-        assert there(fake) == {A: "RUNNING"}
+        assert statuses(fake) == {A: "RUNNING"}
 
     @pytest.mark.parametrize("number", range(1, 14))
     def test_a_move_is_continued_after_a_kill_at_any_request(self, host: Host, fake: FakeController, number: int):
@@ -322,7 +322,7 @@ class TestMove:
             except _KilledError:
                 host.again()
         host.passes(12)
-        assert there(fake) == {B: "RUNNING"}
+        assert statuses(fake) == {B: "RUNNING"}
         assert len([call for call in fake.calls if call.method == "DELETE"]) <= 2
 
 
@@ -340,7 +340,7 @@ class TestUp:
         updated = provider.update("id", found.outs, news).outs
         assert updated
         assert (updated["zone"], updated["boot_id"]) == (B, found.outs["boot_id"])
-        assert there(fake) == {B: "RUNNING"}
+        assert statuses(fake) == {B: "RUNNING"}
 
     def test_another_body_recreates_the_controller_in_its_zone(self, host: Host, fake: FakeController):
         host.die()
@@ -359,7 +359,7 @@ class TestUp:
         fake.world.machines.clear()
         assert ControllerProvider().read("id", props(fake)).id == ""
         ControllerProvider().create(props(fake))
-        assert there(fake) == {A: "RUNNING"}
+        assert statuses(fake) == {A: "RUNNING"}
 
     def test_up_takes_no_disk_by_force(self, host: Host, fake: FakeController):
         del host
@@ -374,7 +374,7 @@ class TestUp:
         host.die()
         host.passes(8)
         ControllerProvider().delete("id", {**props(fake), "zone": A, "boot_id": "1000"})
-        assert there(fake) == {}
+        assert statuses(fake) == {}
 
     def test_controllers_in_both_zones_are_an_error(self, host: Host, fake: FakeController):
         del host

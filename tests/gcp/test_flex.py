@@ -1,6 +1,5 @@
-"""Flex start waits: machines are queued by Google, waited for, and never orphaned, whenever a run ends."""
+"""Nodes of flex start: instances are queued, waited for, and never orphaned, whenever a run ends."""
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,18 +10,18 @@ import pytest
 from components.gcp.bake_design import GoogleCloudError
 from components.gcp.dynamic_resources import FlexNodeProvider, FlexQueueProvider, FlexRequestProvider
 from components.gcp.instances import FlexCompute, start
-from engine import Workspace, events
+from engine import events
 from lab.google.compute import QUOTA, FakeFlex, Fault, Machine
 from lab.google.http import Call
-from tests.gcp.baking import created_and_killed
+from tests.gcp.baking import create_and_kill, run_engine, write_program
 
 NODE = "projects/p/zones/us-central1-a/instances/a3-gpu-0"
 TEMPLATE = "https://www.googleapis.com/compute/v1/projects/p/global/instanceTemplates/t-1"
-PATIENT = {"poll": 0.001, "operation": 60, "retry_seconds": 30}
+LIMITS = {"poll": 0.001, "operation": 60, "retry_seconds": 30}
 
 
 def props(fake: FakeFlex, **changes: Any) -> dict[str, Any]:
-    """A node's inputs, as the engine hands them on."""
+    """Return a node's inputs, as the engine passes them."""
     return {
         "project": "p",
         "zone": "us-central1-a",
@@ -32,55 +31,55 @@ def props(fake: FakeFlex, **changes: Any) -> dict[str, Any]:
         "labels": {"hpc-cluster": "a3", "hpc-part": "node"},
         "metadata": {"hpc-boot": "{}", "startup-script": "#!/bin/sh\n"},
         "endpoint": fake.endpoint,
-        "pace": PATIENT,
+        "pace": LIMITS,
         **changes,
     }
 
 
-def make(fake: FakeFlex, **changes: Any) -> list[str]:
-    """Have the node run; what was said meanwhile."""
+def start_node(fake: FakeFlex, **changes: Any) -> list[str]:
+    """Start the node, and return the reports."""
     said: list[str] = []
     start(FlexCompute(props(fake, **changes)), said.append)
     return said
 
 
-def make_and_be_killed(fake: FakeFlex, number: int) -> bool:
-    """Ask for the node in another process, which is killed at the request of that number; whether it came to that."""
-    return created_and_killed(fake, FlexNodeProvider, props(fake), number)
+def start_and_kill(fake: FakeFlex, number: int) -> bool:
+    """Start the node in another process, and kill it at the request of that number. Return whether it was killed."""
+    return create_and_kill(fake, FlexNodeProvider, props(fake), number)
 
 
-def given_up(fake: FakeFlex) -> None:
-    """What `destroy` does where the node never came into the state."""
+def delete_request(fake: FakeFlex) -> None:
+    """Delete the request, as `destroy` does if the node is not in the state."""
     FlexRequestProvider().delete("", props(fake))
 
 
-def status(fake: FakeFlex) -> dict[str, str]:
-    """Every machine that there is, and its state."""
+def statuses(fake: FakeFlex) -> dict[str, str]:
+    """Return the status of each instance, by its path."""
     return {path: machine.resource["status"] for path, machine in fake.world.machines.items()}
 
 
-def asked(fake: FakeFlex) -> list[Call]:
-    """Requests for a machine."""
+def insert_calls(fake: FakeFlex) -> list[Call]:
+    """Return the calls that ask for an instance."""
     return [call for call in fake.calls if call.method == "POST" and call.path.endswith("/instances")]
 
 
 REQUESTS = 8
-"""Of a node that gets capacity after some: each is a moment at which a run can end. A test holds the number."""
+"""Number of requests until a node runs: a run can end at each of them. A test checks it."""
 OTHER = TEMPLATE.replace("t-1", "t-2")
 
 
-@pytest.fixture(params=[False, True], ids=["told at the end", "told at once"])
+@pytest.fixture(params=[False, True], ids=["operation ends with the start", "operation ends at once"])
 def fake(request: pytest.FixtureRequest) -> Iterator[FakeFlex]:
-    """Google says nowhere when the operation of a queued machine ends: either way has to do."""
+    """Google does not document when the operation of a queued machine ends, so both ends are tested."""
     with FakeFlex(early=request.param) as server:
         yield server
 
 
 class TestWaiting:
     def test_the_request_is_queued_and_the_wait_is_reported(self, fake: FakeFlex):
-        said = make(fake)
-        assert status(fake) == {NODE: "RUNNING"}
-        (call,) = asked(fake)
+        said = start_node(fake)
+        assert statuses(fake) == {NODE: "RUNNING"}
+        (call,) = insert_calls(fake)
         assert call.body["params"] == {"requestValidForDuration": {"seconds": "7200"}}
         assert call.query["sourceInstanceTemplate"] == TEMPLATE
         assert call.query["requestId"]
@@ -92,21 +91,21 @@ class TestWaiting:
     def test_no_capacity_is_an_error_with_what_to_do(self, fake: FakeFlex):
         fake.capacity_after = 50
         with pytest.raises(GoogleCloudError, match=r"(?s)found no(ne| capacity).*run again.*another zone"):
-            make(fake)
-        assert status(fake) == {}
+            start_node(fake)
+        assert statuses(fake) == {}
         fake.capacity_after = 4
-        make(fake)
-        assert status(fake) == {NODE: "RUNNING"}
+        start_node(fake)
+        assert statuses(fake) == {NODE: "RUNNING"}
 
     def test_a_template_without_flex_start_is_refused(self, fake: FakeFlex):
         with pytest.raises(GoogleCloudError, match="requestValidForDuration"):
-            make(fake, template=TEMPLATE.replace("t-1", "plain"))
+            start_node(fake, template=TEMPLATE.replace("t-1", "plain"))
 
     def test_a_quota_error_names_the_quota(self, fake: FakeFlex):
         fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
         with pytest.raises(GoogleCloudError, match=r"(?s)could not make a3-gpu-0.*C2_CPUS.*quota of preemptible GPUs"):
-            make(fake)
-        assert status(fake) == {}
+            start_node(fake)
+        assert statuses(fake) == {}
 
     def test_a_node_that_stops_before_it_runs_is_an_error(self, fake: FakeFlex):
         def stop(_number: int, _call: Any) -> None:
@@ -115,53 +114,53 @@ class TestWaiting:
 
         fake.after = stop
         with pytest.raises(GoogleCloudError, match=r"has stopped before it ran \(TERMINATED\)"):
-            make(fake)
+            start_node(fake)
 
     def test_an_instance_of_others_with_the_name_is_left_alone(self, fake: FakeFlex):
         row = {"name": "a3-gpu-0", "labels": {"hpc-cluster": "a3"}, "status": "RUNNING", "metadata": {"items": []}}
         fake.world.machines[NODE] = Machine(row, [])
         with pytest.raises(GoogleCloudError, match=r"a machine called a3-gpu-0, which this stack did not ask for"):
-            make(fake)
+            start_node(fake)
         # A node that is asked for in another way has come in the place of one of flex start.
-        given_up(fake)
-        assert status(fake) == {NODE: "RUNNING"}
+        delete_request(fake)
+        assert statuses(fake) == {NODE: "RUNNING"}
 
 
 class TestInterrupted:
     def test_the_number_of_requests_is_known(self, fake: FakeFlex):
-        make(fake)
+        start_node(fake)
         assert len(fake.calls) >= REQUESTS
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
     def test_after_a_kill_the_next_run_continues_with_the_same_instance(self, fake: FakeFlex, number: int):
-        assert make_and_be_killed(fake, number)
+        assert start_and_kill(fake, number)
         left = {path: machine.resource["id"] for path, machine in fake.world.machines.items()}
-        make(fake)
-        assert status(fake) == {NODE: "RUNNING"}
-        assert len(asked(fake)) == 1
+        start_node(fake)
+        assert statuses(fake) == {NODE: "RUNNING"}
+        assert len(insert_calls(fake)) == 1
         assert {**left, NODE: fake.world.machines[NODE].resource["id"]} == {
             path: machine.resource["id"] for path, machine in fake.world.machines.items()
         }, "the machine that was queued is the one that runs"
 
     @pytest.mark.parametrize("number", range(1, REQUESTS + 1))
     def test_destroy_after_a_kill_leaves_nothing(self, fake: FakeFlex, number: int):
-        assert make_and_be_killed(fake, number)
-        given_up(fake)
-        assert status(fake) == {}
+        assert start_and_kill(fake, number)
+        delete_request(fake)
+        assert statuses(fake) == {}
 
     def test_an_instance_of_another_template_is_replaced(self, fake: FakeFlex):
-        assert make_and_be_killed(fake, 3)
-        make(fake, template=OTHER)
-        assert [call.query["sourceInstanceTemplate"] for call in asked(fake)] == [TEMPLATE, OTHER]
-        assert status(fake) == {NODE: "RUNNING"}
+        assert start_and_kill(fake, 3)
+        start_node(fake, template=OTHER)
+        assert [call.query["sourceInstanceTemplate"] for call in insert_calls(fake)] == [TEMPLATE, OTHER]
+        assert statuses(fake) == {NODE: "RUNNING"}
 
     def test_a_queued_instance_gets_new_metadata(self, fake: FakeFlex):
-        assert make_and_be_killed(fake, 3)
-        make(fake, metadata={"hpc-boot": "new"})
-        told = {row["key"]: row["value"] for row in fake.world.machines[NODE].resource["metadata"]["items"]}
-        assert told["hpc-boot"] == "new"
-        assert "startup-script" not in told
-        assert len(asked(fake)) == 1
+        assert start_and_kill(fake, 3)
+        start_node(fake, metadata={"hpc-boot": "new"})
+        metadata = {row["key"]: row["value"] for row in fake.world.machines[NODE].resource["metadata"]["items"]}
+        assert metadata["hpc-boot"] == "new"
+        assert "startup-script" not in metadata
+        assert len(insert_calls(fake)) == 1
 
 
 class TestResource:
@@ -177,18 +176,12 @@ pulumi.export("address", nodes[0].address)
 
     @pytest.fixture
     def run(self, fake: FakeFlex, tmp_path: Path) -> Callable[..., list[events.Event]]:
-        (tmp_path / "Pulumi.yaml").write_text("name: flex\nruntime: python\n")
-        (tmp_path / "__main__.py").write_text(self.PROGRAM)
+        write_program(tmp_path, self.PROGRAM)
 
         def once(kind: str, *, ok: bool = True, **changes: Any) -> list[events.Event]:
-            where = {key: one for key, one in props(fake, **changes).items() if key not in ("name", "names")}
+            where = {key: value for key, value in props(fake, **changes).items() if key not in ("name", "names")}
             own = {key: where.pop(key) for key in ("template", "labels", "metadata")}
-            (tmp_path / "inputs.json").write_text(json.dumps([changes.get("names", ["a3-gpu-0"]), where, own]))
-            workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
-            seen: list[events.Event] = []
-            result = getattr(workspace.stack("test"), kind)(seen.append)
-            assert result.ok is ok, seen
-            return seen
+            return run_engine(tmp_path, kind, [changes.get("names", ["a3-gpu-0"]), where, own], ok=ok)
 
         return once
 
@@ -200,7 +193,7 @@ pulumi.export("address", nodes[0].address)
         fake.calls.clear()
         run("up")
         assert fake.calls == []
-        # What it is told changes while it runs.
+        # What it is metadata changes while it runs.
         run("up", metadata={"hpc-boot": "new"}, labels={"hpc-cluster": "a3", "hpc-part": "other"})
         machine = fake.world.machines[NODE].resource
         assert machine["id"] == first
@@ -214,9 +207,9 @@ pulumi.export("address", nodes[0].address)
         fake.world.machines.clear()
         run("refresh")
         run("up", template=OTHER)
-        assert status(fake) == {NODE: "RUNNING"}
+        assert statuses(fake) == {NODE: "RUNNING"}
         run("destroy")
-        assert status(fake) == {}
+        assert statuses(fake) == {}
 
     def test_the_end_of_a_running_node_is_an_output(self, fake: FakeFlex):
         found = FlexNodeProvider().create(props(fake))
@@ -229,13 +222,13 @@ pulumi.export("address", nodes[0].address)
         names = [f"a3-gpu-{index}" for index in range(6)]
         run("up", names=names)
         posts = [call.path.rpartition("/")[2] for call in fake.calls if call.method == "POST"]
-        # The first that runs is told its metadata and labels.
+        # The first that runs is metadata its metadata and labels.
         assert posts[:6] == ["instances"] * 6
-        assert len(status(fake)) == 6
+        assert len(statuses(fake)) == 6
 
         fake.calls.clear()
         run("up", names=[*names, "a3-gpu-6"])
-        assert [call.body["name"] for call in asked(fake)] == ["a3-gpu-6"]
+        assert [call.body["name"] for call in insert_calls(fake)] == ["a3-gpu-6"]
 
         # Those that ended are asked for at once as well, and the others stay.
         for name in names[:4]:
@@ -245,20 +238,20 @@ pulumi.export("address", nodes[0].address)
         run("up", names=[*names, "a3-gpu-6"])
         posts = [call.path.rpartition("/")[2] for call in fake.calls if call.method == "POST"]
         assert posts[:4] == ["instances"] * 4
-        assert set(status(fake).values()) == {"RUNNING"}
+        assert set(statuses(fake).values()) == {"RUNNING"}
         run("destroy")
-        assert status(fake) == {}
+        assert statuses(fake) == {}
 
     def test_a_kill_during_the_requests_leaves_no_orphans(self, fake: FakeFlex):
         names = ["a3-gpu-0", "a3-gpu-1", "a3-gpu-2"]
         given = props(fake, names=names)
-        assert created_and_killed(fake, FlexQueueProvider, given, 5)
-        assert 1 <= len(status(fake)) <= 2
+        assert create_and_kill(fake, FlexQueueProvider, given, 5)
+        assert 1 <= len(statuses(fake)) <= 2
         FlexQueueProvider().create(given)
-        assert (len(status(fake)), len(asked(fake))) == (3, 3)
+        assert (len(statuses(fake)), len(insert_calls(fake))) == (3, 3)
         for name in names:
             FlexRequestProvider().delete("", {**given, "name": name})
-        assert status(fake) == {}
+        assert statuses(fake) == {}
 
     def test_destroying_an_ended_node_succeeds(self, fake: FakeFlex, run: Callable[..., list[events.Event]]):
         run("up")
@@ -276,13 +269,13 @@ pulumi.export("address", nodes[0].address)
         assert "Traceback" not in failed.message
         assert "run again" in failed.message
         left = {NODE.replace("a3-gpu-0", name): "RUNNING" for name in names if name not in fake.without}
-        assert status(fake) == left
+        assert statuses(fake) == left
 
         fake.without = set()
         fake.calls.clear()
         run("up", names=names)
-        assert [call.body["name"] for call in asked(fake)] == ["a3-gpu-1"]
-        assert len(status(fake)) == 3
+        assert [call.body["name"] for call in insert_calls(fake)] == ["a3-gpu-1"]
+        assert len(statuses(fake)) == 3
 
     def test_a_node_with_other_capacity_is_replaced(self, fake: FakeFlex):
         olds = {"name": "a3-gpu-0", "zone": "us-central1-a", "project": "p", "sourceInstanceTemplate": TEMPLATE}

@@ -1,5 +1,6 @@
-"""A preview ends with what a stack asks for, and nothing that costs money is left out."""
+"""The lines at the end of a preview: what a stack asks for, with nothing left out that costs money."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -66,3 +67,13 @@ def test_lines_have_figures_and_capacity(reviewed: Callable[[str, Mapping[str, s
         "a reservation's policy": google(nodesets={"cpu": section}),
     }  # fmt: skip
     reviewed("gcp/request", {case: "\n".join(describe_request(one)) for case, one in clusters.items()})
+
+
+@pytest.mark.parametrize("given", ["mine", {"name": "mine"}, {"name": "mine", "placement_policy": "tight"}])
+def test_a_reservation_is_shown_in_its_shortest_form(given):
+    """A stack's output `config` is compared with the next stack file's: a name alone stays one."""
+    section = {"machine_type": "c2-standard-8", "count": 1, "capacity": {"reservation": given}}
+    before = google(nodesets={"cpu": section})
+    shown = json.loads(before.model_dump_json(exclude_unset=True))["nodesets"]["cpu"]["capacity"]["reservation"]
+    assert shown == (given if "placement_policy" in given else "mine")
+    assert google(nodesets={"cpu": {**section, "capacity": {"reservation": shown}}}) == before
