@@ -84,12 +84,12 @@ Hpc = Callable[..., Ended]
 
 
 def recorded(log: Path, kind: str) -> list[str]:
-    """Return what FAKE_SSH kept of a kind: word, option, mode, key, known, input."""
+    """Return what FAKE_SSH recorded of a kind: word, option, mode, key, known, input."""
     return [line.removeprefix(f"{kind} ") for line in log.read_text().splitlines() if line.startswith(f"{kind} ")]
 
 
 def patch_outputs(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any]) -> None:
-    """Let every stack have these outputs, as one that is up; who enters machines must ask for the secrets."""
+    """Give every stack these outputs, as if it were up. Commands must read them with secrets."""
 
     def read(_stack: str, *, show_secrets: bool) -> dict[str, Any]:
         assert show_secrets
@@ -99,7 +99,7 @@ def patch_outputs(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any]) -> N
 
 
 def write_state(stack: str = "dev", *types: str) -> Path:
-    """Give a stack a state with a resource of each type, as another engine left it; the state's file."""
+    """Write a state with a resource of each type, as another engine would, and return its file."""
     file = project.workspace().stack(stack).file
     file.parent.mkdir(parents=True, exist_ok=True)
     resources = [
@@ -126,10 +126,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("HPC_ENGINE", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HPC_HOME", str(tmp_path / "home"))
-    # No cluster of this host's is looked at.
+    # Clusters of this host are out of reach.
     monkeypatch.setenv("HPC_LOCAL_ROOT", str(tmp_path / "host"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    # rich asks these before it decides on colours and width.
+    # rich reads these for colours and width.
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     tools = tmp_path / "bin"
@@ -140,7 +140,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def tool(root: Path) -> Callable[[str, str], Path]:
-    """Puts a shell script of a name and body first on PATH."""
+    """A function that writes a shell script with this name and body to the first folder of PATH."""
 
     def write(name: str, body: str) -> Path:
         path = root.parent / "bin" / name
@@ -153,7 +153,7 @@ def tool(root: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def hpc(root: Path, capfd: pytest.CaptureFixture[str]) -> Hpc:
-    """Runs a command line in this process."""
+    """A function that runs a command line in this process."""
 
     def run(*arguments: str) -> Ended:
         capfd.readouterr()

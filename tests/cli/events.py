@@ -1,4 +1,4 @@
-"""Runs as the engine would tell them, for views to show."""
+"""Events of runs, as the engine reports them."""
 
 from engine.events import Change, Event, Finished, Log, Planned, Result, Started, StepDone, StepFailed, StepStarted
 
@@ -6,12 +6,12 @@ STACK = Planned("urn:pulumi:dev::hpc::pulumi:pulumi:Stack::hpc-dev", "pulumi:pul
 
 
 def urn(type_: str, name: str) -> str:
-    """The URN of a resource of stack dev."""
+    """Return the URN of a resource of stack dev."""
     return f"urn:pulumi:dev::hpc::{type_}::{name}"
 
 
 def planned(name: str, op: str, *changes: Change, type_: str = "command:remote:Command", parent: str = "") -> Planned:
-    """A resource below the stack, or below `parent`."""
+    """Return a planned resource below the stack, or below `parent`."""
     return Planned(urn(type_, name), type_, name, parent or STACK.urn, op, changes)
 
 
@@ -29,7 +29,7 @@ NEW = planned("dev-cpu-2", "create", Change("name", "add", None, "dev-cpu-2"), t
 
 
 def preview() -> list[Event]:
-    """A preview of one edit and one new machine."""
+    """Return the events of a preview of one edit and one new machine."""
     plans = [STACK, CONTROLLER, CONF, LOGIN, NEW]
     counts = {"same": 3, "update": 1, "create": 1}
     result = Result("preview", True, counts, (CONF, NEW), seconds=1.25)
@@ -37,7 +37,7 @@ def preview() -> list[Event]:
 
 
 def up() -> list[Event]:
-    """The same, done."""
+    """Return the events of the `up` of that preview."""
     counts = {"same": 3, "update": 1, "create": 1}
     outputs = {"login": "dev-login-0", "admin_key": "[secret]", "machines": {"dev-login-0": {"address": "10.77.0.3"}}}
     return [
@@ -51,7 +51,7 @@ def up() -> list[Event]:
         StepStarted(NEW.urn, "create"),
         Log("info", "copying\nrestarting", CONF.urn),
         Log("info", "17 %", NEW.urn, ephemeral=True),
-        Log("debug", "nobody wants to know"),
+        Log("debug", "a detail"),
         Log("warning", "little memory"),
         StepDone(CONF.urn, "update", 0.84),
         StepDone(NEW.urn, "create", 61.7),
@@ -60,7 +60,7 @@ def up() -> list[Event]:
 
 
 def failed() -> list[Event]:
-    """A machine that does not come, and what waits for it."""
+    """Return the events of an `up` in which a machine fails, and a resource that depends on it is skipped."""
     failure = StepFailed(NEW.urn, "create", "10.77.2.3 does not answer\nits console says: panic")
     return [
         Started("up", "dev", "hpc"),
@@ -75,7 +75,7 @@ def failed() -> list[Event]:
 
 
 def result(events: list[Event]) -> Result:
-    """Return how the run ended."""
+    """Return the result in the last event."""
     last = events[-1]
     assert isinstance(last, Finished)
     return last.result

@@ -1,4 +1,4 @@
-"""What the commands print does nothing to the terminal, whoever wrote it."""
+"""Commands print no control sequences of others; questions; tables on narrow terminals."""
 
 import ast
 import io
@@ -15,16 +15,16 @@ ROOT = Path(__file__).parents[2]
 EVIL = "a\x1b[2J\x1b]0;title\x07\x9b1mb\r\u2028\u202ec"
 
 PRINTS = {
-    "cli/bootstrap.py": "it runs before there is anything to import, and says only what is ours",
-    "cli/commands/test.py": "passes on what this program's own tests and linters print, colours included",
-    "cli/console.py": "the place",
-    "cli/commands/nebius_token.py": "prints JSON, which escapes all that a terminal could take",
-    "cli/commands/installation.py": "prints a document of ours",
-    "cli/commands/state.py": "writes the state, as it is",
+    "cli/bootstrap.py": "runs before rich is installed, and prints only texts of this program",
+    "cli/commands/test.py": "passes on the output of this program's own tests and linters, colours included",
+    "cli/console.py": "prints for all others",
+    "cli/commands/nebius_token.py": "prints JSON, which escapes control sequences",
+    "cli/commands/installation.py": "prints the JSON Schema of this program",
+    "cli/commands/state.py": "writes the state unchanged",
 }
 
 
-def test_all_is_printed_in_one_place() -> None:
+def test_only_these_modules_print_without_the_console() -> None:
     printing = {
         str(file.relative_to(ROOT))
         for file in (ROOT / "cli").rglob("*.py")
@@ -38,7 +38,7 @@ PRINTING = {"print", "sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer.
 
 
 @pytest.mark.parametrize(
-    "say",
+    "print_text",
     [
         console.line,
         console.note,
@@ -49,13 +49,13 @@ PRINTING = {"print", "sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer.
         lambda text: console.line(text, style="bold red"),
     ],
 )
-def test_nothing_that_a_terminal_acts_on(say, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_sequences_are_escaped(print_text, capsys: pytest.CaptureFixture[str]) -> None:
     console.stdout.cache_clear()
     console.stderr.cache_clear()
-    say(EVIL)
-    said = "".join(capsys.readouterr())
-    assert "[2J" in said, "it is shown"
-    assert not set(said) & set("\x1b\x07\x9b\r\u2028\u202e")
+    print_text(EVIL)
+    printed = "".join(capsys.readouterr())
+    assert "[2J" in printed
+    assert not set(printed) & set("\x1b\x07\x9b\r\u2028\u202e")
 
 
 def test_a_cell_of_a_table_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +64,7 @@ def test_a_cell_of_a_table_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out.splitlines() == ["ID  NAME", "7   a\\n8   innocent", "9   b"]
 
 
-def test_the_lines_below_the_live_view_are_clean_as_well() -> None:
+def test_control_sequences_in_lines_of_the_live_view_are_escaped() -> None:
     view = LiveView()
     view.event_lines(Log(severity="info", message=f"one\n{EVIL}", urn="urn:pulumi:s::p::t::n"))
     (row,) = view.rows.values()
@@ -72,16 +72,16 @@ def test_the_lines_below_the_live_view_are_clean_as_well() -> None:
     assert not set("".join(row.log)) & set("\x1b\x07\x9b\r\u2028\u202e")
 
 
-@pytest.mark.parametrize(("given", "said"), [("y\n", "Sure? [y/N] "), ("", "Sure? [y/N] \n")])
-def test_nothing_stands_beside_a_question(
-    given: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("line", "printed"), [("y\n", "Sure? [y/N] "), ("", "Sure? [y/N] \n")])
+def test_a_line_end_is_printed_after_a_question_without_an_answer(
+    line: str, printed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(given))
-    assert console.ask("Sure?") is bool(given)
-    assert capsys.readouterr().err == said
+    monkeypatch.setattr(sys, "stdin", io.StringIO(line))
+    assert console.ask("Sure?") is bool(line)
+    assert capsys.readouterr().err == printed
 
 
-def test_a_table_is_folded_on_a_narrow_terminal_and_nowhere_else(
+def test_a_table_is_wrapped_on_a_narrow_terminal_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason = "Kill task failed and not resumed since"

@@ -2,14 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cluster.observe import reliability
 from cluster.report.html import MARK
-from tests.cli.commands.test_status import STACK
-from tests.cli.conftest import KEY, Hpc, Tool, patch_outputs
+from tests.cli.commands.test_status import STACK, write_facts
+from tests.cli.conftest import Hpc, Tool, patch_outputs
 from tests.cluster.observe.observations import NOW, healthy
 from tests.cluster.report import mlperf_logs, nccl_logs
 
@@ -44,15 +43,8 @@ def answers(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """The folder with the answers of a cluster of two nodes, which is up."""
     folder = tmp_path / "answers"
     folder.mkdir()
-    seen = healthy()
-    rows: dict[str, Any] = {}
-    for number, machine in enumerate(seen.machines):
-        (folder / f"10.83.0.{number + 2}").write_text(json.dumps(machine.facts))
-        rows[machine.name] = {"method": "ssh", "address": f"10.83.0.{number + 2}", "roles": list(machine.roles),
-                              "host_key": f"ssh-ed25519 A{number}"}  # fmt: skip
-    outputs = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": ["alice"]}
-    outputs |= {"config": {**STACK, "slurm": {"health": {}}}, "platform": {"name": "local", "title": "this machine"}}
-    patch_outputs(monkeypatch, outputs)
+    config, platform = {**STACK, "slurm": {"health": {}}}, {"name": "local", "title": "this machine"}
+    patch_outputs(monkeypatch, {**write_facts(healthy(), folder), "config": config, "platform": platform})
     begin, end = int(NOW) - 28 * reliability.DAY, int(NOW)
     (folder / "reliability").write_text(
         f"{begin} {end}\nMARK-\nMARK-\n|{begin}|Unknown|||cpu=4,node=2|hc-cpu-[0-1]|Cluster Registered TRES\n"

@@ -36,6 +36,18 @@ printf '%s %s\\n' "$address" "$line" >>"$ASKED"
 cat "$ANSWERS/$address"
 """
 
+
+def write_facts(seen: ClusterObservation, folder: Path) -> dict[str, Any]:
+    """Write the facts of each machine to a file with its address as name. Returns the outputs of the stack."""
+    targets: dict[str, Any] = {}
+    for number, machine in enumerate(seen.machines):
+        row = {"method": "ssh", "address": f"10.83.0.{number + 2}", "host_key": f"ssh-ed25519 A{number}"}
+        targets[machine.name] = {**row, "roles": list(machine.roles)}
+        if machine.reached:
+            (folder / row["address"]).write_text(json.dumps(machine.facts))
+    return {"cluster": "hc", "targets": targets, "admin_key": KEY, "login": "hc-login-0", "users": ["alice"]}
+
+
 Report = Callable[[ClusterObservation], None]
 
 
@@ -49,17 +61,9 @@ def report(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
 
     def write_answers(seen: ClusterObservation) -> None:
-        rows: dict[str, Any] = {}
-        for number, machine in enumerate(seen.machines):
-            address = f"10.83.0.{number + 2}"
-            row = {"method": "ssh", "address": address, "roles": list(machine.roles)}
-            rows[machine.name] = {**row, "host_key": f"ssh-ed25519 A{number}"}
-            if machine.reached:
-                (answers / address).write_text(json.dumps(machine.facts))
         mounts = {machine.name: [] for machine in seen.machines}
         place = {"addresses": {}, "mounts": mounts, "state": None, "exports": None}
-        outputs = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": []}
-        patch_outputs(monkeypatch, {**outputs, "config": STACK, "place": place})
+        patch_outputs(monkeypatch, {**write_facts(seen, answers), "config": STACK, "place": place})
         file = project.workspace().stack("dev").file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")

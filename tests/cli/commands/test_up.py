@@ -17,7 +17,7 @@ from cli.stack import project, stack_config, stackfile
 from cluster.platforms.gcp.names import place
 from components.config import load
 from components.local.host.paths import MachinePaths
-from tests.cli.conftest import CLOUD, Hpc
+from tests.cli.conftest import CLOUD, Hpc, write_state
 from tests.clouds import settings
 from tests.cluster.checks.refused_google import CASES as CLOUD_ERRORS
 
@@ -75,15 +75,8 @@ class TestStackFiles:
 
 
 class TestDestroy:
-    @pytest.fixture
-    def state(self, root: Path) -> None:
-        """A state of `dev`, with nothing that is protected."""
-        file = root.parent / "home/.pulumi/stacks/hpc/dev.json"
-        file.parent.mkdir(parents=True)
-        file.write_text('{"version": 3, "checkpoint": {"stack": "organization/hpc/dev", "latest": {}}}')
-
-    @pytest.mark.usefixtures("state")
     def test_a_protected_stack_and_one_without_its_file_need_yes_without_a_terminal(self, hpc: Hpc, root: Path) -> None:
+        write_state("dev")
         with (root / "Pulumi.dev.yaml").open("a") as file:
             file.write("    deletion_protection: true\n")
         message = "error: stack dev has deletion_protection: destroying it without a terminal needs --yes.\n"
