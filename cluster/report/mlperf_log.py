@@ -294,8 +294,8 @@ class Blocks:
         return found, notes + _out_of_order((*self.starts.values(), *stops))
 
     def _locate(self, stop: Mark, last: float | None) -> Mark | None:
-        """Return a stop with the position of the end of its block, as some logs write that of its start; None if the end
-        is not known."""
+        """Return a stop with the position of its block's end, as some logs write that of its start; None if the end is
+        not known."""
         start = self.starts.get(stop.at)
         if not self._stops_have_starts or start is None:
             return stop

@@ -1,4 +1,4 @@
-"""A run beside earlier ones, and the logs of a folder beside each other."""
+"""Comparisons: a run with earlier ones, and the logs of a folder with each other."""
 
 import statistics
 from collections import Counter, defaultdict
@@ -15,9 +15,9 @@ from cluster.report.nccl_run import NcclLog, Run, format_size
 from cluster.report.plot import Curve
 
 _CHANGE = 0.05
-"""Share by which bandwidth has to differ: runs of the same nodes usually differ by less than 3 % at large sizes."""
+"""Smallest change of bandwidth. Runs of the same nodes usually differ by less than 3 % at large sizes."""
 _SLOW = 0.9
-"""Share of the median of its kind below which a run of a folder is slow."""
+"""Share of the median of its kind below which a run is slow."""
 _MOST_CURVES = 3
 _MOST_HOSTS = 4
 _BESIDE = ("-warm-up.log", "-build.log")
@@ -25,7 +25,7 @@ _BESIDE = ("-warm-up.log", "-build.log")
 
 
 class EarlierRun(NamedTuple):
-    """A run that another one is compared with."""
+    """An earlier run, for a comparison."""
 
     name: str
     run: Run
@@ -34,15 +34,15 @@ class EarlierRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A run and those that it is compared with, in order of time."""
+    """A run and earlier runs of the same kind, in order of time."""
 
     run: Run
     earlier: tuple[EarlierRun, ...]
     left_out: int
-    """Logs of another kind (Subject.kind), or cut short."""
+    """Number of logs of another kind (Subject.kind), or cut short."""
 
     def ratios(self) -> dict[int, tuple[float, float]]:
-        """Size -> median of the earlier runs in GB/s, and this run as a share of it."""
+        """Return by size the median of the earlier runs in GB/s, and this run's share of it."""
         curves = [earlier.run.curve() for earlier in self.earlier]
         found: dict[int, tuple[float, float]] = {}
         for size, busbw in self.run.curve().items():
@@ -51,7 +51,7 @@ class Comparison:
         return found
 
     def lines(self) -> list[str]:
-        """Return the lines by size, then over time where there is more than one earlier run."""
+        """Return the comparison as text: by size, and over time if there are several earlier runs."""
         count = len(self.earlier)
         if not count:
             return [f"Nothing to compare with: {self.left_out} logs, none of the same test on the same machines"]
@@ -73,15 +73,14 @@ class Comparison:
         return found
 
     def finding(self, where: str) -> Finding:
-        """The change as a finding."""
-        ratios, count = {size: share for size, (_, share) in self.ratios().items()}, len(self.earlier)
-        large = [share for size, share in ratios.items() if size >= LARGE] or list(ratios.values())
-        change = statistics.fmean(large) - 1 if large else 0.0
-        finding_level, todo = Level.INFO, "nothing"
-        if not ratios:
+        """Return the change as a finding."""
+        shares, count = {size: share for size, (_, share) in self.ratios().items()}, len(self.earlier)
+        change = _mean_at_large_sizes(shares) - 1
+        level, todo = Level.INFO, "nothing"
+        if not shares:
             what, todo = "No earlier run of the same kind", "name a folder with logs of the same test on as many nodes"
         elif change <= -_CHANGE:
-            finding_level = Level.WARNING
+            level = Level.WARNING
             since = _since(self.earlier) or "The runs before were steady, so something changed since the last one"
             what = (
                 f"Slower: {-change:.0%} less bandwidth at large sizes than the median of {count} earlier runs. {since}"
@@ -91,10 +90,10 @@ class Comparison:
             what = f"Faster: {change:.0%} more bandwidth at large sizes than before"
         else:
             what = f"No change: {1 + change:.0%} of the median of {count} earlier runs"
-        return Finding(id="nccl-against", level=finding_level, at=where, what=what, todo=todo)
+        return Finding(id="nccl-against", level=level, at=where, what=what, todo=todo)
 
     def curves(self) -> list[Curve]:
-        """The median of the earlier runs, or each where they are few."""
+        """Return the curves of the earlier runs, or that of their median if there are many."""
         if len(self.earlier) <= _MOST_CURVES:
             return [Curve(earlier.name, list(earlier.run.curve().items())) for earlier in self.earlier]
         medians = [(size, median) for size, (median, _) in self.ratios().items()]
@@ -113,33 +112,31 @@ class Comparison:
 def compare(
     run: Run, subject: Subject, logs: Sequence[tuple[NcclLog, datetime]], given: ReportOptions | None = None
 ) -> Comparison:
-    """Compare with those of `logs` that are of the same kind. The date of a log is its header's, else the one given."""
+    """Compare a run with the logs of the same kind. The date of a log is that of its header, else the given one."""
     same: list[EarlierRun] = []
     for log, modified in logs:
         other = log.last
         if other.complete and other.rows and not other.mixed and describe_run(other, given).kind == subject.kind:
-            same.append(EarlierRun(log.name, other, start_time(other) or modified))
+            try:
+                time = datetime.fromisoformat(other.facts.get("date", "").replace("Z", "+00:00"))
+            except ValueError:
+                time = modified
+            same.append(EarlierRun(log.name, other, time if time.tzinfo else time.replace(tzinfo=timezone.utc)))
     same.sort(key=lambda earlier: earlier.time)
     return Comparison(run, tuple(same), len(logs) - len(same))
 
 
-def start_time(run: Run) -> datetime | None:
-    """Return when a run began, by its header: UTC."""
-    try:
-        found = datetime.fromisoformat(run.facts.get("date", "").replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-
-
 def mean_busbw(run: Run) -> float:
-    """Average busbw out of place at large sizes, else at all."""
-    curve = run.curve()
-    return statistics.fmean([busbw for size, busbw in curve.items() if size >= LARGE] or list(curve.values()) or [0.0])
+    """Return the average busbw out of place at large sizes, or at all sizes if there is no large one."""
+    return _mean_at_large_sizes(run.curve())
+
+
+def _mean_at_large_sizes(values: Mapping[int, float]) -> float:
+    return statistics.fmean([value for size, value in values.items() if size >= LARGE] or values.values() or [0.0])
 
 
 def _since(earlier: Sequence[EarlierRun]) -> str:
-    """The step in a series of runs after which it stayed lower, as a sentence; empty where it was steady."""
+    """Return a sentence about the run since which bandwidth has been lower; empty if it was steady."""
     values = [mean_busbw(other.run) for other in earlier]
     steps = (
         (statistics.fmean(values[at:]) / statistics.fmean(values[:at]), at)
@@ -167,7 +164,7 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """A name for what it measured; Subject.kind is what is compared with each other."""
+        """The name of the kind of measurement. Logs are compared by Subject.kind, which is more specific."""
         subject = self.result.subject
         nodes = f"{subject.nodes} x " if subject.nodes else ""
         network = ", without NVLink" if subject.network_only else ""
@@ -175,7 +172,7 @@ class Entry:
 
     @property
     def detail(self) -> str:
-        """Text that distinguishes kinds of the same name."""
+        """A text that distinguishes kinds of the same name."""
         subject = self.result.subject
         gpu = subject.gpu if subject.machine_type else ""
         parts = (gpu, f"{subject.ranks} ranks" if subject.ranks else "", subject.types)
@@ -183,12 +180,12 @@ class Entry:
 
     @property
     def hosts(self) -> str:
-        """The nodes, in order of their names; a long list is cut."""
+        """The nodes in order of their names. A long list is cut."""
         hosts = sorted(self.result.run.hosts)
         return listing(hosts, _MOST_HOSTS) if hosts else ""
 
     def line(self) -> str:
-        """The result, the bandwidth, and the first thing that is wrong."""
+        """Return result, bandwidth, name, and the first problems."""
         ids = [finding.id.removeprefix("nccl-") for finding in self.result.findings if finding.level is Level.ERROR]
         missed = [reason.text for reason in self.result.reasons if reason.met is False]
         why = f"  ({'; '.join([*ids[:2], *missed[:1]])})" if ids or missed else ""
@@ -204,7 +201,7 @@ class Folder:
     """Files that are no logs."""
 
     def lines(self) -> list[str]:
-        """Return a line for each log, then for each kind, each pair of nodes, and the slow nodes."""
+        """Return a line for each log, each kind, and each set of nodes."""
         found = [f"{'result':10}  {'GB/s':>6}  log", *(entry.line() for entry in self.entries)]
         found += [f"{'no log':10}  {'':6}  {finding.where}: {finding.given}" for finding in self.unread]
         found += ["", *_summary("", self._by_kind())]
@@ -213,7 +210,7 @@ class Folder:
         return found
 
     def findings(self) -> Iterator[Finding]:
-        """Nodes that were slow with every partner, while the partners were fast with others."""
+        """Yield nodes that were slow with every partner, while their partners were fast with others."""
         for kind, entries in self._by_kind().items():
             fast: set[str] = set()
             slow: dict[str, list[tuple[Entry, float]]] = defaultdict(list)
@@ -227,22 +224,22 @@ class Folder:
                 if host in fast:
                     continue
                 partners = {other for entry, _ in runs for other in entry.result.run.hosts} - {host}
-                sure = partners <= fast
+                certain = partners <= fast
                 share = statistics.median(share for _, share in runs)
-                beside = " while its partners were fast with others" if partners and sure else ""
+                others = " while its partners were fast with others" if partners and certain else ""
                 yield Finding(
                     id="nccl-slow-node",
-                    level=Level.ERROR if sure else Level.WARNING,
+                    level=Level.ERROR if certain else Level.WARNING,
                     at=host,
-                    what=f"{host}: {share:.0%} of the median in each of its {len(runs)} runs of {kind}{beside}",
+                    what=f"{host}: {share:.0%} of the median in each of its {len(runs)} runs of {kind}{others}",
                     todo=f"drain it (`./hpc nodes STACK drain {host} --reason nccl`) and check its NICs and GPUs"
-                    if sure
+                    if certain
                     else "run it with a node that was fast in another pair, to see which of the two is slow",
                 )
 
     @property
     def outcome(self) -> Outcome:
-        """Fail if one log fails or a node is slow, pass if one passes."""
+        """FAIL if a log fails or a node is slow, else PASS if a log passes."""
         outcomes = {entry.result.outcome for entry in self.entries}
         if any(finding.level is Level.ERROR for finding in self.findings()):
             return Outcome.FAIL
@@ -271,18 +268,19 @@ class Folder:
         }
 
     def _by_kind(self) -> Mapping[str, list[Entry]]:
-        """Entries that can be compared with each other, by what they measured."""
+        """Return entries that can be compared with each other, by the name of their kind."""
         found: dict[tuple[object, ...], list[Entry]] = defaultdict(list)
         for entry in self.entries:
             found[entry.result.subject.kind].append(entry)
         names = Counter(entries[0].kind for entries in found.values())
         groups: dict[str, list[Entry]] = defaultdict(list)
-        for first, *more in found.values():
-            groups[first.kind if names[first.kind] == 1 else f"{first.kind}, {first.detail}"] += [first, *more]
+        for entries in found.values():
+            kind, detail = entries[0].kind, entries[0].detail
+            groups[kind if names[kind] == 1 else f"{kind}, {detail}"] += entries
         return groups
 
     def _by_nodes(self) -> Mapping[str, list[Entry]]:
-        """Entries by their nodes, the slowest first."""
+        """Return entries by their nodes, the slowest first."""
         found: dict[str, list[Entry]] = defaultdict(list)
         for entry in self.entries:
             if entry.hosts:
@@ -291,14 +289,14 @@ class Folder:
 
 
 def log_files(path: Path) -> list[Path]:
-    """The log itself, or the files of a folder in order of their names, without those of warm-ups and builds."""
+    """Return the log itself, or the files of a folder in order of their names, without those of warm-ups and builds."""
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.iterdir() if file.is_file() and not file.name.endswith(_BESIDE))
 
 
 def read_folder(paths: Iterable[Path], given: ReportOptions | None = None) -> Folder:
-    """Every log with its result; files that are none, or can't be read, are kept apart."""
+    """Read logs and check each. Files that are no logs or can't be read are in Folder.unread."""
     entries: list[Entry] = []
     unread: list[Finding] = []
     for path in paths:
@@ -316,7 +314,7 @@ def read_folder(paths: Iterable[Path], given: ReportOptions | None = None) -> Fo
 
 
 def read_dated_logs(paths: Iterable[Path]) -> list[tuple[NcclLog, datetime]]:
-    """Logs with the time of their last change; files that are no logs are left out."""
+    """Read logs, with the time of their last change. Files that are no logs are left out."""
     found: list[tuple[NcclLog, datetime]] = []
     for path in paths:
         try:
@@ -327,8 +325,8 @@ def read_dated_logs(paths: Iterable[Path]) -> list[tuple[NcclLog, datetime]]:
 
 
 def _shares(entries: Sequence[Entry]) -> Iterator[tuple[Entry, float]]:
-    """Each entry with its share of the median of its kind: at large sizes that most of them have, else at all such
-    sizes. Those without any are left out."""
+    """Yield each entry of a kind with its share of the median, at the large sizes that most entries have, or at all
+    such sizes. Entries without any of these are left out."""
     curves = [entry.result.run.curve() for entry in entries]
     counts = Counter(size for curve in curves for size in curve)
     common = {size for size, count in counts.items() if 2 * count > len(entries)}
@@ -353,7 +351,7 @@ def _figures(entries: Sequence[Entry]) -> dict[str, float | int]:
 
 
 def _summary(of: str, groups: Mapping[str, Sequence[Entry]]) -> Iterator[str]:
-    """A table of figures, one line for each group."""
+    """Yield a table of figures with a line for each group."""
     yield f"{'logs':>5}  {'pass':>5}  {'fail':>5}  {'median':>7}  {'least':>7}  {'most':>7}  GB/s of{of}"
     for name, entries in groups.items():
         logs, passed, failed, *busbw = _figures(entries).values()

@@ -1,10 +1,10 @@
-"""Reads the output of nccl-tests, as text or JSON, with whatever else a job's log has.
+"""Logs of nccl-tests: reads its output, as text or JSON, among other lines of a job's log.
 
-What nccl-tests prints (src/common.cu, src/util.cu): `# nThread ...`, `# Using devices` and a line for each rank, the
-table with its header, and a footer of two lines. A row is written in three parts, with a pause for the measurement
-between them, so lines of others (NCCL's own, Slurm's) can stand inside a row.
+nccl-tests prints (src/common.cu, src/util.cu) `# nThread ...`, `# Using devices` and a line for each rank, the table
+with its header, and a footer of two lines. A row is written in three parts, with the measurement between them, so lines
+of other programs (NCCL, Slurm) can be inside a row.
 
-A job of this program writes a line before, with what nccl-tests does not print. A later one adds to it:
+A job of this program writes a line before these, with facts that nccl-tests does not print. A later one adds to it:
 
     # hpc: machine_type=a3-megagpu-8g nodes=2 collective=all_gather job=17 date=2026-11-22T09:00:00Z
 
@@ -48,9 +48,9 @@ _LABEL = re.compile(
 _ECHOED = re.compile(
     rf"(?:^|[\s/'\"])(({'|'.join(COLLECTIVES)})_perf\w*)['\"]?\s+-|nccl_tests\S*.*?\s-t ({'|'.join(COLLECTIVES)})\b"
 )
-"""The command that starts the test, as `set -x` or a transcript has it; `run_nccl_tests.sh -t NAME` is Google's gIB."""
+"""The command that starts the test, in output of `set -x` or a transcript; `run_nccl_tests.sh -t NAME` is of gIB."""
 _DEBUG = re.compile(r"(?:\[[^\]]*\] )?([^ ]+):[0-9]+:[0-9]+ \[-?[0-9]+\] (?:[^ ]+ ){0,2}NCCL ([A-Z]+) (.*)")
-"""NCCL's own lines, with the place in its source for a warning (ncclDebugLog, src/debug.cc)."""
+"""A line of NCCL; warnings also have file and line of its source (ncclDebugLog, src/debug.cc)."""
 _NETWORK = re.compile(r"Using network (.+)")
 _VARIABLE = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (.*?)\.?$")
 _START = re.compile(r"#? ?nccl-tests version|# Collective test starting: (\S+)|#? ?nThread [0-9]|# *Using devices")
@@ -66,20 +66,22 @@ _COMPLAINT = re.compile(
     r"Invalid number of GPUs|error while loading shared libraries|command not found|No such file or directory"
 )
 _MOST = 20
-"""Complaints and torn lines that are kept of a run; of more, the first ones say enough."""
+"""Complaints and torn lines that are kept of a run; further ones are left out."""
 _LONGEST = 300
 _SMALL = 2**20
-"""Sizes below can be rounded to the same number of bytes more than once (AllGatherGetCollByteCount)."""
+"""Smaller sizes can be rounded to the same number of bytes repeatedly (AllGatherGetCollByteCount)."""
 _LONGEST_LINE = 2**16
 _LARGEST_JSON = 256 * 2**20
 _SAMPLE = 2**12
 _ALLOWED = "output of nccl-tests: a table that begins with `#  size  count  type`, or the JSON that -J writes"
 _BLOCK = 2**20
 _LABELLED = re.compile(rb"[0-9]+: [A-Za-z]")
+_MEASURE = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|nan)|N/A|[0-9:-]+")
+"""A number, N/A, or the date or time of a stamp."""
 
 
 class NotALogError(Exception):
-    """A file that has no run of nccl-tests; `finding` says what it has instead."""
+    """A file has no run of nccl-tests; `finding` describes what it is."""
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
@@ -87,45 +89,41 @@ class NotALogError(Exception):
 
 
 def read_file(path: Path | str) -> NcclLog:
-    """Read a log; lines are read one at a time, so its size does not matter.
+    """Read a log, line by line, so that it may be large.
 
-    Raises OSError where it can't be read, NotALogError where it has no run of nccl-tests.
+    Raises OSError if it can't be read, NotALogError if it has no run of nccl-tests.
     """
-    path = Path(path)
+    path, name = Path(path), str(path)
     with path.open("rb") as file:
-        sample = file.peek(_SAMPLE)[:_SAMPLE]  # a pipe has no way back
-        return _read(file, sample, path.stat().st_size, str(path))
+        sample = file.peek(_SAMPLE)[:_SAMPLE]  # a pipe can't be read twice
+        if not sample:
+            raise _not_a_log(name, "an empty file", todo="run it when the job has written something")
+        if sample.startswith(b"\x1f\x8b"):
+            raise _not_a_log(name, "a file compressed by gzip", todo=f"run `gunzip {name}`, then this command again")
+        if sample.lstrip().startswith(b"{") and path.stat().st_size <= _LARGEST_JSON:
+            return _from_json(file.read().decode("utf-8", "replace"), name)
+        return _from_lines(_lines(file), name, sample.decode("utf-8", "replace"))
 
 
 def read_text(text: str, name: str) -> NcclLog:
-    """Read a log that is in memory; `name` stands in findings. Raises NotALogError as read_file does."""
+    """Read a log from a text; `name` is used in findings. Raises NotALogError."""
     if text.lstrip().startswith("{"):
         return _from_json(text, name)
-    return _from_lines(((number, line) for number, line in enumerate(text.split("\n"), 1)), name, text[:_SAMPLE])
-
-
-def _read(file: BinaryIO, sample: bytes, size: int, name: str) -> NcclLog:
-    if not sample:
-        raise _not_a_log(name, "an empty file", todo="run it when the job has written something")
-    if sample.startswith(b"\x1f\x8b"):
-        raise _not_a_log(name, "a file compressed by gzip", todo=f"run `gunzip {name}`, then this command again")
-    if sample.lstrip().startswith(b"{") and size <= _LARGEST_JSON:
-        return _from_json(file.read().decode("utf-8", "replace"), name)
-    return _from_lines(_lines(file), name, sample.decode("utf-8", "replace"))
+    return _from_lines(enumerate(text.split("\n"), 1), name, text[:_SAMPLE])
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, without their ends; no empty ones, and of a very long one the beginning."""
+    """Yield numbered lines without their ends. Empty lines are left out, and very long ones are cut."""
     number = 1
     while block := file.read(_BLOCK) + file.readline(_BLOCK):
         for at, raw in enumerate(block.split(b"\n"), number):
-            if raw and not (b" NCCL INFO " in raw and _is_chatter(raw)):
+            if raw and not (b" NCCL INFO " in raw and _is_irrelevant(raw)):
                 yield at, raw[:_LONGEST_LINE].decode("utf-8", "replace")
         number += block.count(b"\n")
 
 
-def _is_chatter(raw: bytes) -> bool:
-    """Return whether a line of NCCL_DEBUG=INFO can be left out: they are most of a large log, and two kinds are read.
+def _is_irrelevant(raw: bytes) -> bool:
+    """Return whether a line of NCCL_DEBUG=INFO can be left out. They are most of a large log, and two kinds are read.
 
     A line that begins with a row of nccl-tests begins with a blank, after a label if there is one.
     """
@@ -134,7 +132,7 @@ def _is_chatter(raw: bytes) -> bool:
 
 
 def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> NcclLog:
-    # A carriage return in a line is a progress bar's: what follows it overwrites what was before.
+    # A carriage return in a line is of a progress bar, whose text overwrites itself.
     reader = _Reader()
     reader.read((number, piece) for number, line in lines for piece in line.strip("\r\n").split("\r"))
     if not any(run.rows or run.devices or run.settings or run.complete for run in reader.runs):
@@ -143,7 +141,8 @@ def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> Ncc
             first = complaints[0]
             given = f"no run of nccl-tests; line {first.line} has: {first.text}"
             raise _not_a_log(name, given, todo="correct what that line says, and run the test again")
-        given = "binary data" if _is_binary(sample) else f"a file that begins with {show(sample)}"
+        unreadable = sum(char == "\ufffd" or (ord(char) < 32 and char not in "\t\r\n\x1b") for char in sample)
+        given = "binary data" if unreadable * 20 > len(sample) else f"a file that begins with {show(sample)}"
         raise _not_a_log(name, given, todo="name the log of a job that `./hpc nccl run` started, or its number")
     return NcclLog(name, tuple(reader.runs))
 
@@ -159,24 +158,19 @@ def _from_json(text: str, name: str) -> NcclLog:
         raise _not_a_log(name, "JSON of another program", todo="name the file that -J wrote") from error
 
 
-def _is_binary(sample: str) -> bool:
-    unreadable = sum(char == "\ufffd" or (ord(char) < 32 and char not in "\t\r\n\x1b") for char in sample)
-    return unreadable * 20 > len(sample)
-
-
 def _not_a_log(name: str, given: str, *, todo: str) -> NotALogError:
     return NotALogError(Finding(id="nccl-no-log", at=name, given=given, allowed=_ALLOWED, todo=todo))
 
 
 class _Reader:
-    """Lines go in; `runs` has what was found."""
+    """Reads lines into `runs`."""
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.ahead = Run(line=0)
-        """Complaints, networks and variables that come before the first line of a run."""
+        """Complaints, networks and variables before the first line of a run."""
         self.echoed = ""
-        """Program of the last command that the log has, until a run begins."""
+        """Program of the last echoed command before a run."""
         self.facts: dict[str, str] = {}
         self._tasks: dict[str, _Task] = {}
 
@@ -192,11 +186,11 @@ class _Reader:
         if "\x1b" in text:
             text = _COLOUR.sub("", text)
         for _ in range(4):  # a stamp, a pod's label, a rank's label and a stamp
-            if (found := _STAMP.match(text)) and found[0].strip():
-                text = text[found.end() :]
-            elif len(labels) < 2 and (found := _LABEL.match(text)):
-                labels.append(next(label for label in found.groups() if label))
-                text = text[found.end() :]
+            if (match := _STAMP.match(text)) and match[0].strip():
+                text = text[match.end() :]
+            elif len(labels) < 2 and (match := _LABEL.match(text)):
+                labels.append(next(label for label in match.groups() if label))
+                text = text[match.end() :]
             else:
                 break
         if text.startswith(_MARK):
@@ -209,16 +203,17 @@ class _Reader:
 
 
 class _Task:
-    """Lines with one label, in their order."""
+    """Reads the lines of one task, which have the same label."""
 
     def __init__(self, label: str, reader: _Reader) -> None:
         self._label = label
         self._reader = reader
         self._run: Run | None = None
         self._layout = _Layout()
-        self._seen: set[str] = set()
-        """Parts of the beginning that the current run has had."""
-        self._begun: _RowBegun | None = None
+        self._parts: set[str] = set()
+        """Parts of the header that the current run has."""
+        self._begun: _PartialRow | None = None
+        """A row whose measures are not complete."""
         self._last: dict[tuple[str, str, int], tuple[int, int]] = {}
         """First and latest size of a series of rows, by type, operation and root."""
 
@@ -226,7 +221,7 @@ class _Task:
         debug = _DEBUG.search(text) if "NCCL " in text else None
         if debug:
             self._debug(number, debug[2], debug[3])
-            # NCCL's line can stand directly after a word of a row: `floata3-0:4001:4100 [0] NCCL INFO`.
+            # A line of NCCL can follow a word of a row without a blank: `floata3-0:4001:4100 [0] NCCL INFO`.
             host = next((host for host in (self._run.hosts if self._run else ()) if debug[1].endswith(host)), debug[1])
             text = text[: debug.end(1) - len(host) if host != debug[1] else debug.start()]
         if not text.strip():
@@ -238,13 +233,13 @@ class _Task:
             self._words(number, plain)
         elif begun := _begin(text, self._layout, number):
             self._begin(number, begun)
-        elif _is_measures(tokens := text.split()):
+        elif all(map(_MEASURE.fullmatch, tokens := text.split())):
             self._measures(number, tokens)
         elif _COMPLAINT.search(text):
             self._complain(number, text)
 
     def finish(self) -> None:
-        """No line follows for the current run: a row that has begun is cut off."""
+        """End the current run. A row that is not complete was cut off."""
         begun, self._begun = self._begun, None
         if begun and self._run:
             self._run.unfinished = _quote(begun.line, begun.text)
@@ -275,11 +270,11 @@ class _Task:
         except ValueError:
             run.torn.append(_quote(number, text))
             return
-        if run.complete:  # two programs, one of which had ended
+        if run.complete:  # a second footer is of another program
             run.mixed = run.mixed or number
             run.torn.append(_quote(number, text))
             return
-        self._tear_begun()  # what began a row was followed by the end of the table
+        self._tear_begun()  # the table ended within a row
         run.average, run.average_failed = average, failed
 
     def _debug(self, number: int, level: str, message: str) -> None:
@@ -292,28 +287,28 @@ class _Task:
             run.environment[found[1]] = one_line(found[2])
 
     def _noted(self) -> Run:
-        """The run that lines are about which are not nccl-tests' own."""
+        """Return the run for lines of other programs."""
         return self._run or (self._reader.runs[-1] if self._reader.runs else self._reader.ahead)
 
     def _start(self, number: int, part: str) -> Run:
-        """A line of the beginning: of the current run, or of a new one if that has had it or is over."""
+        """Return the run of a header line: the current one, or a new one if the current one has that part or rows."""
         run = self._run
-        if run is None or run.complete or run.rows or self._begun or part in self._seen:
+        if run is None or run.complete or run.rows or self._begun or part in self._parts:
             self.finish()
-            self._seen, self._last, self._layout = set(), {}, _Layout()
+            self._parts, self._last, self._layout = set(), {}, _Layout()
             run = self._run = replace(self._reader.ahead, line=number, task=self._label, facts=self._reader.facts)
             self._reader.ahead = Run(line=0)
             run.program, self._reader.echoed = self._reader.echoed, ""
             self._reader.runs.append(run)
-        self._seen.add(part)
+        self._parts.add(part)
         return run
 
     def _current(self, number: int) -> Run:
         return self._run or self._start(number, "rows")
 
-    def _begin(self, number: int, begun: "_RowBegun") -> None:
+    def _begin(self, number: int, begun: "_PartialRow") -> None:
         run = self._current(number)
-        if run.complete:  # rows after the footer: of another program, whose beginning came before it
+        if run.complete:  # rows after the footer are of another program, whose header came before the footer
             run = self._start(number, "rows")
             run.mixed = number
         self._tear_begun()
@@ -337,7 +332,7 @@ class _Task:
             self._begun = None
             self._add(begun)
 
-    def _add(self, begun: "_RowBegun") -> None:
+    def _add(self, begun: "_PartialRow") -> None:
         run = self._current(begun.line)
         try:
             row = begun.row()
@@ -368,7 +363,7 @@ class _Task:
         run, quote = self._noted(), _quote(number, text)
         plain = re.sub("[0-9]+", "0", quote.text)
         for at, other in enumerate(run.complaints):
-            if re.sub("[0-9]+", "0", other.text) == plain:  # lines of different ranks differ in numbers only
+            if re.sub("[0-9]+", "0", other.text) == plain:  # lines of different ranks only differ in numbers
                 run.complaints[at] = other._replace(times=other.times + 1)
                 return
         if len(run.complaints) < _MOST:
@@ -380,12 +375,12 @@ def _quote(number: int, text: str) -> Quote:
 
 
 class _NotARowError(ValueError):
-    """A line that should be a row, and is not."""
+    """A line is not a valid row."""
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Columns of nccl-tests' table, which differ by version and by option.
+    """The columns of nccl-tests' table, which depend on version and options.
 
     | version | columns before the measures | measures of one half |
     |---|---|---|
@@ -406,7 +401,7 @@ class _Layout:
     stamped: bool = False
     """True if rows end with a date and a time."""
     scale: float = 1.0
-    """Microseconds of one unit of its times."""
+    """Microseconds in a unit of the times."""
 
     @property
     def counts_errors(self) -> bool:
@@ -425,7 +420,7 @@ class _Layout:
 
 
 def _layout_of(line: str) -> _Layout | None:
-    """The layout that a table's header describes; None for another line, or a torn one."""
+    """Return the layout of a table's header; None for any other line, and for a torn one."""
     if not _HEADER.match(line.lstrip()):
         return None
     names = line.replace("#", " ", 1).split()
@@ -433,7 +428,7 @@ def _layout_of(line: str) -> _Layout | None:
     if not starts:
         return None
     starts.append(len(names) - (names[-1] == "timestamp"))
-    halves = [tuple(names[one:other]) for one, other in pairwise(starts)]
+    halves = [tuple(names[start:end]) for start, end in pairwise(starts)]
     if len(set(halves)) > 1 or not {"algbw", "busbw"} <= set(halves[0]):  # a torn line
         return None
     before = names[: starts[0]]
@@ -448,8 +443,8 @@ def _layout_of(line: str) -> _Layout | None:
 
 
 @dataclass
-class _RowBegun:
-    """A row whose measures may still be missing: other programs can write between the parts of a line."""
+class _PartialRow:
+    """A row whose measures may follow on later lines, as other programs can write between the parts of a line."""
 
     layout: _Layout
     size: int
@@ -466,11 +461,11 @@ class _RowBegun:
 
     @property
     def missing(self) -> int:
-        """The number of measures that are still to come; negative where there are too many."""
+        """The number of missing measures; negative if there are too many."""
         return self.layout.halves * len(self.layout.half) + 2 * self.layout.stamped - len(self.tokens)
 
     def row(self) -> Row:
-        """The row with the halves that are complete."""
+        """Return the row with its complete halves."""
         width = len(self.layout.half)
         whole = min(self.layout.halves, len(self.tokens) // width)
         halves = [self.layout.measure(self.tokens[at * width : (at + 1) * width]) for at in range(whole)]
@@ -478,8 +473,8 @@ class _RowBegun:
         return Row(self.size, self.count, self.type, self.redop, self.root, out_of_place, in_place, self.line)
 
 
-def _begin(text: str, layout: _Layout, line: int) -> _RowBegun | None:
-    """The row that `text` begins, with what it has of it; None where it begins none."""
+def _begin(text: str, layout: _Layout, line: int) -> _PartialRow | None:
+    """Return the row that begins with `text`; None if none does."""
     if not (found := _ROW.fullmatch(text)) or found[3] not in _TYPES:
         return None
     redop, root, rest = "none", -1, found[4]
@@ -487,25 +482,12 @@ def _begin(text: str, layout: _Layout, line: int) -> _RowBegun | None:
         redop, rest = word[1], word[2]
     if layout.root and (number := _ROOT.fullmatch(rest)):
         root, rest = int(number[1]), number[2]
-    return _RowBegun(layout, int(found[1]), int(found[2]), found[3], redop, root, line, rest.split())
-
-
-def _is_measures(tokens: Sequence[str]) -> bool:
-    """Return whether all tokens could be measures: numbers, N/A, and the date and time of a stamp."""
-    return bool(tokens) and all(_is_number(word) or word == "N/A" or re.fullmatch(r"[0-9:-]+", word) for word in tokens)
-
-
-def _is_number(token: str) -> bool:
-    try:
-        float(token)
-    except ValueError:
-        return False
-    return True
+    return _PartialRow(layout, int(found[1]), int(found[2]), found[3], redop, root, line, rest.split())
 
 
 def _run_of(document: Mapping[str, Any]) -> Run:
-    """The run of the JSON that -J writes (from 2.17 on; src/util.cu, JSON_FILE_VERSION). Raises KeyError, TypeError or
-    ValueError where it is not nccl-tests'."""
+    """Return the run of the JSON that -J writes (from 2.17 on; src/util.cu, JSON_FILE_VERSION). Raises KeyError,
+    TypeError or ValueError for JSON of another program."""
     config = document.get("config") or {}
     bounds, average = document.get("out_of_bounds"), document.get("average_bus_bandwidth")
     run = Run(
@@ -516,7 +498,7 @@ def _run_of(document: Mapping[str, Any]) -> Run:
             "warmup iters": str(config.get("warmup_iters", "")),
             "validation": str(config.get("validation", "")),
         },
-        # The document also has the whole environment, of which nothing but NCCL's variables is read.
+        # The document has the whole environment, from which only NCCL's variables are read.
         environment=dict(re.findall(r"(?m)^(NCCL_[A-Z0-9_]+)=(.*)$", "\n".join(map(str, document.get("env") or ())))),
         devices=[
             Device(int(row["rank"]), str(row["hostname"]), str(row["device_info"])) for row in config.get("devices", ())

@@ -27,17 +27,17 @@ from cluster.report.nccl_run import (
 from cluster.report.plot import Curve
 
 LARGE = 256 * 2**20
-"""The size from which on a transfer takes milliseconds, and bandwidth decides instead of latency."""
+"""Smallest size at which a transfer takes milliseconds, so that bandwidth matters and latency does not."""
 FLOOR_NICS = 1.2
-"""TCP over one NIC reaches what so many of a node's NICs carry, so the network of the GPUs need not be in use. On A3
-Mega it is 30 GB/s, which Google's own test of the blueprint requires."""
+"""Bandwidth that TCP can reach, in NICs of a node: at or below it the network of the GPUs may not be in use. On A3 Mega
+it is 30 GB/s, which Google's own test of the blueprint requires."""
 _SLOW = 0.9
 """Share of the reference below which a plateau is too low: the guide's own rule for A3 Mega at 8 GiB."""
 _SLOW_OF_LINE = 0.65
-"""Share of the line rate: the three curves of the catalog reach 71 to 94 % of it."""
+"""Share of the line rate below which bandwidth is too low. The three curves of the catalog reach 71 to 94 %."""
 _FLAT, _DROP, _SPREAD = 0.05, 0.05, 0.10
 _GROWS_FROM = 8 * 2**20
-"""Below, NCCL changes its protocol from size to size, and bandwidth may fall."""
+"""Size below which bandwidth may fall, as NCCL uses different protocols for small sizes."""
 _MOST_LINES = 5
 _ADVICE = {
     "nccl-average-differs": "compare the log with the program's own output",
@@ -69,12 +69,12 @@ _LEVELS = {
     **dict.fromkeys(("collective-assumed", "no-reference", "several-runs", "small-only", "unchecked"), Level.INFO),
     **dict.fromkeys(("average-differs", "complaints", "drop", "no-rows", "one-slow", "unsteady"), Level.WARNING),
 }
-"""Levels of findings, without nccl-, that are no errors as a rule."""
+"""Levels of findings that are usually no errors, by id without nccl-."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """Options of a report, which count before what the log says."""
+    """Options of a report, which override the log."""
 
     machine_type: str = ""
     nodes: int | None = None
@@ -83,19 +83,20 @@ class ReportOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A run's circumstances; empty or None where nothing says them."""
+    """The circumstances of a run; empty or None if they are not known."""
 
     machine_type: str
     gpu: str
     """Names of its GPUs."""
     types: str
-    """Data types that were sent."""
+    """Data types of its rows."""
     nodes: int | None
     ranks: int | None
     collective: str
     possible: tuple[str, ...]
-    """The collectives that the columns allow, where nothing names it."""
+    """The possible collectives, several if the log does not name it."""
     network_only: bool
+    """True if NVLink was not used."""
     reference: Reference | None
 
     @property
@@ -105,7 +106,7 @@ class Subject:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """The facts that have to agree where two runs are compared."""
+        """The facts that must be equal for two runs to be compared."""
         return self.collective, self.nodes, self.ranks, self.machine_type, self.gpu, self.types, self.network_only
 
     @property
@@ -114,12 +115,12 @@ class Subject:
 
     @property
     def fabric(self) -> Fabric:
-        """The network between GPUs of different nodes; NONE on one node."""
+        """The network between GPUs of different nodes; fabrics.NONE on one node."""
         return self.machine.family.fabric if self.machine and self.line_rate else fabrics.NONE
 
     @property
     def line_rate(self) -> LineRate | None:
-        """The rate of the NICs for GPUs of a node, if there are some and if the run leaves the node."""
+        """The rate of a node's NICs for GPUs, if it has some and the run is on several nodes."""
         return self.machine.line_rate if self.machine and (self.nodes or 0) > 1 else None
 
     def __str__(self) -> str:
@@ -135,22 +136,22 @@ class Outcome(str, Enum):
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
     NONE = "not compared"
-    """Result of a log in which nothing is wrong, where there is nothing to compare it with."""
+    """A log without problems, and nothing to compare it with."""
 
 
 @dataclass(frozen=True)
 class NcclReason:
-    """A reason for a result: a comparison, or a fact."""
+    """A reason for a result: a comparison or a fact."""
 
     text: str
     met: bool | None
-    """The result; None where it can't be compared, or is only a fact."""
+    """Whether the comparison succeeded; None for a fact, and if it was not possible."""
     source: str = ""
 
 
 @dataclass(frozen=True)
 class NcclResult:
-    """The answer to one log."""
+    """The result of a log, with reasons and findings."""
 
     outcome: Outcome
     reasons: tuple[NcclReason, ...]
@@ -160,7 +161,7 @@ class NcclResult:
 
 
 def describe_run(run: Run, given: ReportOptions | None = None) -> Subject:
-    """The circumstances of a run: as given, else by its header, else by what nccl-tests printed."""
+    """Return the circumstances of a run: by options, else by the line `# hpc:`, else by the output of nccl-tests."""
     given = given or ReportOptions()
     possible = (given.collective,) if given.collective else possible_collectives(run)
     collective = possible[0] if possible else ""
@@ -221,8 +222,7 @@ def _reasons(run: Run, subject: Subject) -> Iterator[NcclReason]:
     if compared:
         yield NcclReason(text, None, rate.source)
         return
-    # A minimum decides where there is one. Else what is fast enough for most NICs passes, what one NIC carries fails,
-    # and nothing is known of what is between.
+    # If there is no minimum, a bandwidth of most NICs passes and that of one NIC fails. Between these it is unknown.
     met = True if share >= _SLOW_OF_LINE else False if top <= FLOOR_NICS * rate.nic else None
     yield NcclReason(f"{text}, at least {_SLOW_OF_LINE:.0%}", met, rate.source)
 
@@ -239,7 +239,7 @@ def _finding(name: str, where: str, what: str, *, todo: str = "", level: Level |
 
 
 def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Iterator[Finding]:
-    """Yield what is wrong with a log itself: cut short, two programs in one file, wrong results."""
+    """Yield findings about the log: cut short, two programs in one file, wrong results."""
     yield from _other_runs(log, run, where)
     if lines := [run.mixed for run in log.runs if run.mixed]:
         what = "Rows of two programs stand among each other from this line on, so no row can be attributed"
@@ -265,7 +265,7 @@ def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Itera
     hosts = len(run.hosts)
     if hosts and subject.nodes and hosts != subject.nodes:
         what = f"The ranks are on {hosts} nodes, and the run is compared as one of {subject.nodes}"
-        # Fewer nodes are faster than the reference. More may be containers with host names of their own.
+        # Fewer nodes are faster than the reference. More hosts may be containers with their own host names.
         level = Level.ERROR if hosts < subject.nodes else Level.WARNING
         yield _finding("nccl-nodes-differ", where, what, level=level)
     mean = run.mean()
@@ -319,7 +319,7 @@ def _cited(quotes: list[Quote]) -> str:
 
 
 def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
-    """Yield what the bandwidth over message size means, beside a reference or the hardware's line rate."""
+    """Yield findings about bandwidth by message size, compared with a reference or the line rate."""
     curve = run.curve()
     if not curve:
         return
@@ -331,7 +331,7 @@ def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]
         yield _finding("nccl-fabric-inactive", where, f"{subject.fabric.short} not active: {inactive}", todo=todo)
     elif low := _plateau(subject, curve):
         what = f"{low}. A collective runs at the pace of its slowest member: one node slow, or one of its NICs, GPUs "
-        # Beside the line rate only it is a guess, and a minimum decides.
+        # Without a reference curve this is a guess.
         level = Level.ERROR if subject.reference and subject.reference.busbw else Level.WARNING
         yield _finding("nccl-one-slow", where, f"{what}or links. The log does not say which", level=level)
     growing = [(size, busbw) for size, busbw in curve.items() if size >= _GROWS_FROM]
@@ -351,7 +351,7 @@ def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]
 
 
 def _inactive(run: Run, subject: Subject, curve: dict[int, float]) -> str:
-    """Return why the GPUs' network seems not to be in use; empty if it does not seem so."""
+    """Return why the GPUs' network seems not to be in use; empty if there is no sign of that."""
     best, rate, known = _best_large(curve), subject.line_rate, subject.reference
     if rate is None:
         return ""
@@ -376,12 +376,12 @@ def _inactive(run: Run, subject: Subject, curve: dict[int, float]) -> str:
 
 
 def _best_large(curve: dict[int, float]) -> float | None:
-    """The highest busbw at large sizes; None where none was measured."""
+    """Return the highest busbw at large sizes; None if none was measured."""
     return max((busbw for size, busbw in curve.items() if size >= LARGE), default=None)
 
 
 def _plateau(subject: Subject, curve: dict[int, float]) -> str:
-    """A plateau that is too low, as a sentence; empty if there is none."""
+    """Return a sentence about a plateau that is too low; empty if there is none."""
     top = dict([(size, busbw) for size, busbw in curve.items() if size >= LARGE][-3:])
     if len(top) < 3:
         return ""
@@ -401,7 +401,7 @@ def _plateau(subject: Subject, curve: dict[int, float]) -> str:
 
 
 def _nics(share: float, subject: Subject) -> str:
-    """Return how many NICs would carry that share, where it is close to a whole number of them."""
+    """Return the number of NICs with that share of the bandwidth; empty if it is not close to a whole number."""
     nics = subject.line_rate.nics if subject.line_rate else 0
     whole = round(share * nics)
     if nics < 2 or not 0 < whole < nics or abs(share * nics - whole) > 0.2:
@@ -410,7 +410,7 @@ def _nics(share: float, subject: Subject) -> str:
 
 
 def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
-    """Say what would have to be known to compare, and what was assumed."""
+    """Yield findings about an assumed collective and a missing reference."""
     if len(subject.possible) > 1:
         what = f"The log does not name its collective; its columns fit {', '.join(subject.possible)}. It is reported "
         yield _finding("nccl-collective-assumed", where, f"{what}as {subject.collective}")
@@ -442,7 +442,7 @@ _MARKS = {True: "met: ", False: "not met: ", None: ""}
 
 
 def report_lines(log: NcclLog, result: NcclResult, given: ReportOptions | None = None) -> list[str]:
-    """Every run as a table, then the result with its reasons, and the findings."""
+    """Return the report as text: a table for each run, the result with its reasons, and the findings."""
     found: list[str] = []
     for number, run in enumerate(log.runs, 1):
         subject = result.subject if run is result.run else describe_run(run, given)
@@ -456,7 +456,7 @@ def report_lines(log: NcclLog, result: NcclResult, given: ReportOptions | None =
 
 
 def table_of(run: Run, subject: Subject) -> list[str]:
-    """Rows in columns: out of place and in place, and the share of the reference where there is one."""
+    """Return the table of a run: out of place, in place, and the share of the reference if there is one."""
     reference = subject.reference.busbw if subject.reference else {}
     heading = [*_HEADING, *(("reference", "share") if reference else ())]
     rows = [heading]
@@ -474,13 +474,13 @@ def table_of(run: Run, subject: Subject) -> list[str]:
 
 
 def finding_lines(finding: Finding) -> list[str]:
-    """A finding with its level, and what to do in a line of its own."""
+    """Return a finding with its level, and what to do on a second line."""
     level = "note" if finding.level is Level.INFO else finding.level.value
     return [f"{level}: {finding.what}. [{finding.id}, {finding.where}]", f"  to do: {finding.todo}"]
 
 
 def report_curves(result: NcclResult, others: Iterable[Curve] = ()) -> tuple[list[Curve], dict[float, str]]:
-    """Curves of a run (out of place), of others and of the reference, and texts for their sizes."""
+    """Return the curves of a run (out of place), of others and of the reference, and texts for their sizes."""
     run, reference = result.run, result.subject.reference
     curves = [Curve("this run", list(run.curve().items())), *others]
     if reference and reference.busbw:
@@ -490,7 +490,7 @@ def report_curves(result: NcclResult, others: Iterable[Curve] = ()) -> tuple[lis
 
 
 def report_document(log: NcclLog, result: NcclResult) -> dict[str, Any]:
-    """Return all of it for programs; numbers that are not finite are null."""
+    """Return the report for JSON. Numbers that are not finite are null."""
     subject, reference = result.subject, result.subject.reference
     return {
         "file": log.name,

@@ -34,7 +34,7 @@ _PROGRAM = re.compile(r"(.+?)_perf(?:_.*)?(?:\.exe)?")
 
 
 class Measure(NamedTuple):
-    """A half of a row: out of place, or in place."""
+    """One half of a row: out of place or in place."""
 
     time_us: float
     algbw: float
@@ -42,7 +42,7 @@ class Measure(NamedTuple):
     busbw: float
     """GB/s."""
     wrong: int | None
-    """Wrong elements; None where the check was not run (N/A)."""
+    """Number of wrong elements; None if they were not checked (N/A)."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Row:
 
     @property
     def spread(self) -> float:
-        """The share by which the halves differ in time."""
+        """Relative difference between the times of the halves."""
         times = [half.time_us for half in self.measures]
         return (max(times) - min(times)) / max(times) if len(times) == 2 and max(times) > 0 else 0.0
 
@@ -95,33 +95,33 @@ class Run:
     line: int
     """Line of the log where it begins."""
     task: str = ""
-    """Label of the task that wrote it, where the log has labels (`srun --label`)."""
+    """Label of the task that wrote it, if the log has labels (`srun --label`)."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the log's own header."""
+    """Values of the line `# hpc:`."""
     program: str = ""
-    """Name of the program, such as all_gather_perf; empty where its version does not print it."""
+    """Name of the program, such as all_gather_perf; empty if its version does not print it."""
     settings: dict[str, str] = field(default_factory=dict)
     """Values of the line `# nThread`: iters, warmup iters, validation."""
     environment: dict[str, str] = field(default_factory=dict)
-    """NCCL's variables, where NCCL_DEBUG=INFO printed them."""
+    """NCCL's variables, if NCCL_DEBUG=INFO printed them."""
     networks: set[str] = field(default_factory=set)
-    """Names of the networks that NCCL said it uses: Socket, IB, or a plugin's."""
+    """Names of the networks that NCCL uses by its own messages: Socket, IB, or a plugin's."""
     devices: list[Device] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     columns: tuple[bool, bool] | None = None
-    """True if the table has redop and root, where each test has a header of its own: before 2.13."""
+    """Whether the table has redop and root, before 2.13, when each test had its own header."""
     errors_counted: bool = True
     """True if the last column of a half counts wrong elements. Before 2.13 it was the largest difference."""
     out_of_bounds: int | None = None
-    """The footer's number of wrong results. None without a footer."""
+    """The footer's number of wrong results; None without a footer."""
     average: float | None = None
-    """The footer's average busbw of all rows, GB/s. None without a footer."""
+    """The footer's average busbw of all rows, GB/s; None without a footer."""
     average_failed: bool = False
     """True if nccl-tests compared the average with NCCL_TESTS_MIN_BW and it was too low."""
     torn: list[Quote] = field(default_factory=list)
-    """Lines that are no whole row, and what shows that two programs wrote at once."""
+    """Lines that are no complete row, and lines that show that two programs wrote at once."""
     mixed: int = 0
-    """First line that shows rows of two programs among each other; 0 where there is none."""
+    """First line with rows of two programs among each other; 0 if there is none."""
     unfinished: Quote | None = None
     """A row that the end of the log cut off."""
     complaints: list[Quote] = field(default_factory=list)
@@ -129,7 +129,7 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """True if the footer is there."""
+        """True if the log has the footer."""
         return self.average is not None
 
     @property
@@ -139,13 +139,13 @@ class Run:
 
     @property
     def nodes(self) -> int | None:
-        """Number of machines, by its own header, else by its devices."""
-        given = self.facts.get("nodes", "")
-        return int(given) if re.fullmatch("[1-9][0-9]{0,6}", given) else len(self.hosts) or None
+        """Number of machines, by the line `# hpc:`, else by its devices."""
+        nodes = self.facts.get("nodes", "")
+        return int(nodes) if re.fullmatch("[1-9][0-9]{0,6}", nodes) else len(self.hosts) or None
 
     @property
     def gpu(self) -> str:
-        """Names of its GPUs; empty where the log does not have them."""
+        """Names of its GPUs; empty if the log does not have them."""
         return ", ".join(sorted({device.name for device in self.devices if device.name}))
 
     @property
@@ -159,24 +159,24 @@ class Run:
 
     @property
     def checked(self) -> bool:
-        """True if any result was compared with what it should be."""
+        """True if results were checked."""
         return (
             any(measure.wrong is not None for row in self.rows for measure in row.measures) or not self.errors_counted
         )
 
     @property
     def wrong(self) -> int:
-        """Wrong elements in all rows."""
+        """Number of wrong elements in all rows."""
         return sum(measure.wrong or 0 for row in self.rows for measure in row.measures)
 
     def mean(self, sizes: Collection[int] | None = None) -> float | None:
-        """Average busbw of rows of these sizes (None: of all), both halves, as nccl-tests averages."""
+        """Return the average busbw of rows of these sizes (None: of all) over both halves, as nccl-tests does."""
         return mean(
             measure.busbw for row in self.rows if sizes is None or row.size in sizes for measure in row.measures
         )
 
     def curve(self) -> dict[int, float]:
-        """Size -> busbw: out of place, else in place; the average where a size was measured more than once."""
+        """Return busbw by size: out of place, else in place; the average if a size was measured more than once."""
         found: dict[int, list[float]] = {}
         for row in self.rows:
             if row.size > 0 and row.measures and math.isfinite(row.measures[0].busbw):
@@ -193,45 +193,46 @@ class NcclLog:
 
     @property
     def last(self) -> Run:
-        """The run that a result is about: the last one with rows, else the last one."""
+        """The run that the result is about: the last one with rows, else the last one."""
         return next((run for run in reversed(self.runs) if run.rows), self.runs[-1])
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """Average of the finite ones."""
+    """Return the average of the finite values; None without any."""
     finite = [value for value in values if math.isfinite(value)]
     return sum(finite) / len(finite) if finite else None
 
 
 def format_size(size: int) -> str:
-    """A size as nccl-tests' options have it, in binary units: 8 MiB; with one decimal where it is no whole number."""
+    """Return a size in binary units: 8 MiB; with one decimal if it is not a whole number of any."""
     units = [(1 << shift, unit) for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")) if size >= 1 << shift]
-    whole = next((f"{size // of} {unit}" for of, unit in units if size % of == 0), "")
-    return whole or next((f"{size / of:.1f} {unit}" for of, unit in units), f"{size} B")
+    whole = next((f"{size // factor} {unit}" for factor, unit in units if size % factor == 0), "")
+    return whole or next((f"{size / factor:.1f} {unit}" for factor, unit in units), f"{size} B")
 
 
 def collective_name(program: str) -> str:
-    """`all_gather` of all_gather_perf or /usr/bin/all_gather_perf_mpi; the name itself of another program."""
+    """Return `all_gather` for all_gather_perf and /usr/bin/all_gather_perf_mpi; for another program its name."""
     name = PurePath(program).name
-    found = _PROGRAM.fullmatch(name)
-    return found[1] if found else name
+    match = _PROGRAM.fullmatch(name)
+    return match[1] if match else name
 
 
 def possible_collectives(run: Run) -> tuple[str, ...]:
-    """Collectives that a run can be about, the likeliest first: by its program, the log's header, else its columns."""
-    if named := run.program or run.facts.get("collective"):
-        return (collective_name(named),)
-    found = _by_columns(run) if run.rows else ()
+    """Return the collectives that a run can have measured, the likeliest first: by its program, the line `# hpc:`, else
+    its columns."""
+    if name := run.program or run.facts.get("collective"):
+        return (collective_name(name),)
+    by_columns = _by_columns(run) if run.rows else ()
     if run.columns is None:
-        return found
-    had = _BY_HEADER[run.columns]
-    return tuple(name for name in found if name in had) or tuple(sorted(had))
+        return by_columns
+    by_header = _BY_HEADER[run.columns]
+    return tuple(name for name in by_columns if name in by_header) or tuple(sorted(by_header))
 
 
 def _by_columns(run: Run) -> tuple[str, ...]:
-    """Find the collective by root, operation, and busbw / algbw.
+    """Return the possible collectives by root, operation, and the ratio busbw / algbw.
 
-    The latter is 2(n-1)/n for all_reduce, (n-1)/n where each rank keeps its own part, 1 where one has everything (GetBw
+    The ratio is 2(n-1)/n for all_reduce, (n-1)/n if each rank keeps its own part, 1 if one rank has everything (GetBw
     of each test).
     """
     row, ratio = run.rows[-1], _ratio(run)
@@ -251,7 +252,7 @@ def _by_columns(run: Run) -> tuple[str, ...]:
 
 
 def count_ranks(run: Run, collective: str) -> int | None:
-    """Number of ranks: of the lines `# Rank`, else by the ratio of busbw and algbw; None if neither says it."""
+    """Return the number of ranks by the lines `# Rank`, else by the ratio of busbw and algbw; None if it is unknown."""
     if run.devices:
         return len({device.rank for device in run.devices})
     ratio = _ratio(run)
@@ -262,18 +263,19 @@ def count_ranks(run: Run, collective: str) -> int | None:
 
 
 def is_limited_by_nics(collective: str) -> bool:
-    """Return whether its busbw can't be above what a node's NICs carry; trees and NVLink SHARP can be in all_reduce."""
+    """Return whether busbw can't be above the bandwidth of a node's NICs. With all_reduce it can, by trees and NVLink
+    SHARP."""
     return collective in _RING
 
 
 def is_limited_by_node(collective: str) -> bool:
-    """Return whether its busbw is what all NICs of a node carry together. In the others each GPU sends for itself:
-    their busbw comes down to one NIC's, and that is what a node without the GPUs' network reaches as well."""
+    """Return whether busbw is the bandwidth of all NICs of a node together. In other collectives each GPU sends for
+    itself, so that busbw is that of one NIC, which a node without the GPUs' network reaches as well."""
     return is_limited_by_nics(collective) or collective == "all_reduce"
 
 
 def _ratio(run: Run) -> float | None:
-    """busbw / algbw of the fastest rows, whose two decimals matter least."""
+    """Return busbw / algbw of the fastest rows, which are affected least by rounding to two decimals."""
     ratios = [
         measure.busbw / measure.algbw
         for row in run.rows
