@@ -1,4 +1,4 @@
-"""The day that tests of stack files take for today: recipes get old."""
+"""The date of today in tests of stack files, since recipes get old."""
 
 from datetime import datetime, timezone
 

@@ -1,4 +1,4 @@
-"""One change of every field of the configuration, and what it is to do to running jobs."""
+"""One edit of every field of the configuration, and its expected effect on running jobs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ Cluster = dict[str, Any]
 
 
 def script(place: str, **values: str | list[str]) -> Cluster:
-    """A script of a place; with a name of its own, since a name stands for one file of the whole cluster."""
+    """Return a script for a place. It has its own name, since a name stands for one file of the whole cluster."""
     return {"name": f"10-{place}", **(values if values and "on" not in values else {"text": "#!/bin/sh\n", **values})}
 
 
@@ -43,13 +43,13 @@ Sample = tuple[str, Callable[[Cluster], Any], Effect]
 
 
 def at(*path: str, **values: Any) -> Callable[[Cluster], None]:
-    """An edit that sets keys of a section, which is made where it is not there."""
+    """Return an edit that sets keys of a section, which is added if it is missing."""
 
     def change(cluster: Cluster) -> None:
         section: Any = cluster
         for step in path:
             section = (
-                next(one for one in section if one["name"] == step)
+                next(member for member in section if member["name"] == step)
                 if isinstance(section, list)
                 else section.setdefault(step, {})
             )
@@ -59,14 +59,14 @@ def at(*path: str, **values: Any) -> Callable[[Cluster], None]:
 
 
 def gone(*path: str) -> Callable[[Cluster], None]:
-    """An edit that removes a key, or the member of a list that has the name."""
+    """Return an edit that removes a key, or the member of a list with that name."""
 
     def change(cluster: Cluster) -> None:
         section: Any = cluster
         for step in path[:-1]:
             section = section[step]
         if isinstance(section, list):
-            section[:] = [one for one in section if one["name"] != path[-1]]
+            section[:] = [member for member in section if member["name"] != path[-1]]
         else:
             del section[path[-1]]
 
@@ -297,5 +297,5 @@ WARMED_SAMPLES: list[Sample] = [
     ("slurm.warm_up.containers", at(*_WARM_UP, containers=["nvcr.io/nvidia/pytorch:24.04-py3"]), Effect.NOTHING),
     ("slurm.warm_up.seconds", at(*_WARM_UP, seconds=600), Effect.NOTHING),
 ]
-ONE_CHOICE = {one for one in editable_patterns() if one.startswith("slurm.rxdm")}
-"""The prolog of machines that a rehearsal is no such."""
+ONE_CHOICE = {pattern for pattern in editable_patterns() if pattern.startswith("slurm.rxdm")}
+"""Fields of rxdm, which a rehearsal does not have."""

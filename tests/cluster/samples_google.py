@@ -1,4 +1,4 @@
-"""One change of every field that only Google Cloud knows, and what it is to do to running jobs."""
+"""One edit of every field that only Google Cloud has, and its expected effect on running jobs."""
 
 from typing import Any
 

@@ -40,7 +40,7 @@ def _set_up_here(name: str) -> bool:
 
 
 def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place of a tree below its root."""
+    """Yield every place of a tree below its root."""
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for key, value in items:
         yield (*at, key)
@@ -48,7 +48,7 @@ def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 STACKS: dict[str, Path] = {name: path for name, path in EVERY.items() if _set_up_here(name)}
-"""Those whose machines this program sets up and writes Slurm's files for; an operator does so for the others."""
+"""Stacks whose machines this program sets up, with Slurm's files; for the others an operator does."""
 
 
 @cache
@@ -74,23 +74,24 @@ def cluster(**changes: Any) -> ClusterConfig:
 
 
 def findings(**changes: Any) -> dict[str, Finding]:
-    """Return what is wrong with a small cluster whose keys were replaced, by place."""
+    """Return the findings about a small cluster with some of its keys replaced, by place."""
     return findings_of({"hpc:cluster": local(**changes)})
 
 
 def cloud_findings(changes: dict[str, Any]) -> dict[str, Finding]:
-    """The same of a small cluster on Google Cloud; `gcp:zone` and its like are the stack's, and None takes one out."""
+    """Return the findings about a small cluster on Google Cloud. Keys such as `gcp:zone` are the stack's; None removes
+    one."""
     given = settings(**{key: value for key, value in changes.items() if not key.startswith("gcp:")})
     given |= {key: value for key, value in changes.items() if key.startswith("gcp:")}
     return findings_of({key: value for key, value in given.items() if value is not None})
 
 
 def findings_of(stack: dict[str, Any]) -> dict[str, Finding]:
-    """Return what is wrong with a stack, by place below hpc:cluster."""
+    """Return the findings about a stack, by place below hpc:cluster."""
     try:
         parse(stack)
     except ConfigError as error:
-        return {one.where.removeprefix("hpc:cluster").removeprefix("."): one for one in error.findings}
+        return {finding.where.removeprefix("hpc:cluster").removeprefix("."): finding for finding in error.findings}
     return {}
 
 

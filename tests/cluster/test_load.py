@@ -1,4 +1,4 @@
-"""All errors of a file come at once, at their places in the file as it is written, and none that only follow."""
+"""All errors of a file are reported at once, with their places in the file, and without errors that only follow."""
 
 import copy
 import json
@@ -49,13 +49,13 @@ def test_wrong_values_and_broken_rules_are_reported_together():
 
 
 def test_places_in_lists_are_those_of_the_file():
-    """The first user is taken out before the others are compared, yet keeps its number."""
+    """The first user is removed before the others are compared, which keep their positions."""
     found = findings(users=[{"name": "nobody-yet"}, ALICE, {"name": "x", "uid": 1}, BOB])
     assert sorted(found) == ["users[0].uid", "users[2].uid", "users[3].uid"]
     assert found["users[3].uid"].allowed.endswith("alice's")
 
 
-def test_what_was_only_taken_out_is_not_missed():
+def test_parts_with_errors_are_not_reported_as_missing():
     """A nodeset with an error still exists; so do the default partition and an account with one."""
     found = findings(
         nodesets={"cpu": {"on": "controller", "count": 2}},
@@ -75,7 +75,7 @@ PLACES = [*places(FULL)]
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), JUNK), min_size=1, max_size=4))
-def test_nothing_that_stands_in_a_file_ends_in_a_traceback(changes):
+def test_random_changes_of_a_file_end_in_findings_and_no_traceback(changes):
     given_file = copy.deepcopy(FULL)
     for path, junk in changes:
         where = given_file
@@ -84,18 +84,18 @@ def test_nothing_that_stands_in_a_file_ends_in_a_traceback(changes):
                 where = where[step]
             where[path[-1]] = junk
         except (KeyError, IndexError, TypeError):
-            continue  # an earlier change has taken this place away
+            continue  # an earlier change has removed this place
     try:
         assert isinstance(parse({"hpc:cluster": given_file}), ClusterConfig)
     except ConfigError as error:
-        for one in error.findings:
-            assert one.where.startswith("hpc:cluster")
-            assert all(part.strip() for part in (one.given, one.allowed, one.todo))
-            assert "pydantic" not in str(one).lower()
+        for finding in error.findings:
+            assert finding.where.startswith("hpc:cluster")
+            assert all(part.strip() for part in (finding.given, finding.allowed, finding.todo))
+            assert "pydantic" not in str(finding).lower()
 
 
 @pytest.mark.parametrize("reader", [yaml.safe_load, lambda text: json.loads(json.dumps(yaml.safe_load(text)))])
-def test_on_needs_no_quotes(reader):
+def test_the_key_on_needs_no_quotes(reader):
     """YAML 1.1 reads the key `on` as true."""
     cluster = reader("{platform: local, name: a, login: {on: controller}, nodesets: {n: {on: controller}}}")
     cluster["partitions"] = {"p": {"nodesets": ["n"], "default": True}}
@@ -103,7 +103,7 @@ def test_on_needs_no_quotes(reader):
     assert (config.login.on, config.nodesets["n"].on) == ("controller", "controller")
 
 
-def test_nothing_that_was_read_can_be_changed():
+def test_a_configuration_is_immutable():
     config = parse(load("example-full"))
     with pytest.raises(ValueError, match="frozen"):
         config.name = "other"  # pyrefly: ignore[read-only]
@@ -118,10 +118,10 @@ def test_a_stack_without_a_cluster_is_refused_with_an_example(stack):
         parse(stack)
 
 
-def test_a_setting_of_ours_that_is_never_read_is_refused_and_those_of_providers_are_not():
+def test_unknown_keys_of_hpc_are_refused_and_keys_of_providers_are_not():
     with pytest.raises(ConfigError) as caught:
         parse({"hpc:clutser": local(), "gcp:project": "p"})
-    assert [one.where for one in caught.value.findings] == ["hpc:clutser", "hpc:cluster"]
+    assert [finding.where for finding in caught.value.findings] == ["hpc:clutser", "hpc:cluster"]
     assert caught.value.findings[0].todo == "write hpc:cluster"
     assert parse({"hpc:cluster": local(), "gcp:project": "p"}).name == "dev"
 
@@ -132,12 +132,15 @@ def test_the_text_has_every_finding_in_four_lines(reviewed: Callable[[str, Mappi
     reviewed("refused/two", {"two errors": str(caught.value)})
 
 
-def test_what_errors_keep_from_being_checked_is_said():
-    """A user without a number, and a login machine of which only a part can be read."""
+def test_places_that_were_not_checked_are_listed():
+    """Such as a user without uid, and a login machine with one wrong key."""
     users = [{"name": "alice"}]
     with pytest.raises(ConfigError) as caught:
         parse({"hpc:cluster": local(users=users, login={"on": "controller", "count": 1, "disk": 3})})
-    assert [one.where for one in caught.value.findings] == ["hpc:cluster.login.disk", "hpc:cluster.users[0].uid"]
+    assert [finding.where for finding in caught.value.findings] == [
+        "hpc:cluster.login.disk",
+        "hpc:cluster.users[0].uid",
+    ]
     assert str(caught.value).endswith(
         "Not compared with the rest of the file until they are right: hpc:cluster.login, hpc:cluster.users[0]"
     )
@@ -146,20 +149,19 @@ def test_what_errors_keep_from_being_checked_is_said():
 ODD = (None, True, 1, 10**12, "", "a/b", "10.0.0.0/30", "hyperdisk-throughput", [None], {"x": 1}, "INFINITE")
 
 
-def found(settings: dict[str, Any], cluster: dict[str, Any]) -> tuple[Finding, ...]:
-    """Return what is wrong with a stack; of one with nothing wrong, all is worked out that is before anything is
-    made."""
+def errors(settings: dict[str, Any], cluster: dict[str, Any]) -> tuple[Finding, ...]:
+    """Return the findings about a stack. Without any, compute what `up` computes before its first step."""
     try:
         config = parse({"hpc:cluster": cluster, **settings})
     except ConfigError as error:
         return error.findings
     if config.platform == "gcp":
-        worked_out(config)
+        compute_plans(config)
     return ()
 
 
-def worked_out(config: ClusterConfig) -> None:
-    """Addresses, disks, mounts, ways of asking, figures: none of them may fail for what was accepted."""
+def compute_plans(config: ClusterConfig) -> None:
+    """Compute addresses, disks, mounts, capacities and rates, which must not fail for an accepted file."""
     assert plan(config).system
     for spec in machines(config):
         assert boot_disk(config, spec)[1] >= 10
@@ -172,17 +174,17 @@ def worked_out(config: ClusterConfig) -> None:
 
 
 @pytest.mark.parametrize("stack", EVERY)
-def test_what_a_stack_gives_out_is_read_again_as_the_same(stack: str):
-    """Previews compare with it: a default that is written out must not be taken for something that the file says."""
-    said = config(stack)
-    again = parse_output(said.model_dump_json(exclude_unset=True))
-    assert again == said
-    assert effects(again, said, stack) == []
+def test_the_output_config_is_read_to_the_same_configuration(stack: str):
+    """Previews compare with it, so a default in it must not become an explicit value."""
+    original = config(stack)
+    parsed = parse_output(original.model_dump_json(exclude_unset=True))
+    assert parsed == original
+    assert effects(parsed, original, stack) == []
 
 
 @pytest.mark.parametrize("base", [LAB, CLOUD, MANAGED], ids=["local", "exascaler", "managed"])
 @pytest.mark.parametrize("odd", ODD, ids=str)
-def test_an_odd_value_anywhere_is_reported_in_four_parts_or_taken(base: dict[str, Any], odd: Any):
+def test_an_odd_value_at_any_place_is_reported_in_four_parts_or_accepted(base: dict[str, Any], odd: Any):
     for place in places(base):
         stack = copy.deepcopy(base)
         section: Any = stack
@@ -191,4 +193,4 @@ def test_an_odd_value_anywhere_is_reported_in_four_parts_or_taken(base: dict[str
         section[place[-1]] = odd
         google = stack.pop("gcp", None)
         settings = {f"gcp:{key}": value for key, value in google.items()} if isinstance(google, dict) else {}
-        assert all(one.where and one.given and one.allowed and one.todo for one in found(settings, stack)), place
+        assert all(f.where and f.given and f.allowed and f.todo for f in errors(settings, stack)), place

@@ -1,4 +1,4 @@
-"""Accounts, limits and Unix groups follow from the file, whatever it leaves unsaid."""
+"""Accounts, limits and Unix groups of a file, with their defaults."""
 
 from cluster.load import find_warnings
 from cluster.people import unix_groups
@@ -12,8 +12,9 @@ BOB = {"name": "bob", "uid": 2002}
 
 
 def accounts(**changes):
-    found = desired(cluster(**changes))
-    return [one["name"] for one in found["accounts"]], {one["name"]: one["accounts"] for one in found["users"]}
+    database = desired(cluster(**changes))
+    names = [account["name"] for account in database["accounts"]]
+    return names, {user["name"]: user["accounts"] for user in database["users"]}
 
 
 def test_accounts_follow_from_users_where_none_are_declared():
@@ -24,7 +25,7 @@ def test_accounts_follow_from_users_where_none_are_declared():
     )
 
 
-def test_the_only_account_is_everybodys():
+def test_the_only_account_is_the_default_of_all_users():
     assert accounts(users=[ALICE], accounting={"accounts": [{"name": "lab"}]}) == (["lab"], {"alice": ["lab"]})
 
 
@@ -36,14 +37,14 @@ def test_parents_come_before_their_accounts():
 
 def test_a_qos_comes_after_those_that_it_preempts():
     qos = [{"name": "a", "preempt": ["b", "normal"]}, {"name": "b", "preempt": ["c"]}, {"name": "c"}]
-    assert [one["name"] for one in desired(cluster(accounting={"qos": qos}))["qos"]] == ["c", "b", "a"]
+    assert [row["name"] for row in desired(cluster(accounting={"qos": qos}))["qos"]] == ["c", "b", "a"]
 
 
-def test_no_users_and_no_accounts():
+def test_without_users_there_are_no_accounts():
     assert accounts() == ([], {})
 
 
-def test_limits_have_sacctmgrs_names_and_only_those_that_are_set():
+def test_limits_have_sacctmgrs_names_and_unset_ones_are_left_out():
     qos = {
         "name": "short",
         "max_wall": "01:00:00",
@@ -63,10 +64,10 @@ def test_a_limit_of_zero_is_a_limit():
 
 
 def groups(**changes):
-    return [(one.name, one.gid, one.members) for one in unix_groups(cluster(**changes))]
+    return [(group.name, group.gid, group.members) for group in unix_groups(cluster(**changes))]
 
 
-def test_everybody_has_a_group_of_their_own():
+def test_every_user_has_an_own_group():
     assert groups(users=[ALICE, {**BOB, "gid": 2500}]) == [("alice", 2001, ()), ("bob", 2500, ())]
 
 
@@ -78,18 +79,18 @@ def test_shared_groups_have_members_and_can_be_a_primary_group():
     ]
 
 
-def test_a_former_user_comes_back_with_the_same_number():
+def test_a_former_user_may_return_with_the_same_uid():
     carol = {"name": "carol", "uid": 2003}
     assert cluster(users=[carol], former_users=[carol]).users[0].uid == 2003
 
 
 class TestRights:
-    def test_machines_are_given_those_that_the_file_mentions(self):
+    def test_rights_are_sent_to_machines_if_the_file_has_them(self):
         given = payload.users(cluster(users=[ALICE, {**BOB, "sudo": True, "containers": False}]))
         assert not {"sudo", "containers"} & set(given[0]), "payloads of clusters that are up stay as they are"
         assert (given[1].get("sudo"), given[1].get("containers")) == (True, False)
 
-    def test_sudo_where_there_is_none_is_a_warning(self):
+    def test_sudo_without_its_package_is_a_warning(self):
         users = [{**ALICE, "sudo": True}, {**BOB, "sudo": False}]
         (found,) = find_warnings(cluster(users=users))
         assert (found.id, found.where) == ("user-sudo-missing", "hpc:cluster.users[0].sudo")

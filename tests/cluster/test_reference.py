@@ -1,4 +1,4 @@
-"""The schema that editors read is the models' own, and says of every key what it is for."""
+"""The schema that editors read and the reference pages equal the models, and describe every key."""
 
 import json
 from pathlib import Path
@@ -28,40 +28,40 @@ def test_every_stack_file_refers_to_it_in_its_first_line():
 
 
 @pytest.mark.parametrize(("section", "key"), KEYS)
-def test_every_key_says_what_it_is_for(section, key):
+def test_every_key_has_a_description(section, key):
     found = SCHEMA["$defs"][section]["properties"][key]
     described = found.get("description") or SCHEMA["$defs"][found["$ref"].rpartition("/")[2]]["description"]
     assert described.strip().endswith(".")
 
 
 def below(section: type[Section]) -> set[type[Section]]:
-    """Every section that is derived from one, directly or not."""
-    return {one for child in section.__subclasses__() for one in (child, *below(child))}
+    """Return all subclasses of a section, direct and indirect."""
+    return {kind for child in section.__subclasses__() for kind in (child, *below(child))}
 
 
-def test_every_section_refuses_keys_that_it_does_not_know():
+def test_every_section_refuses_unknown_keys():
     assert all(definition["additionalProperties"] is False for definition in SCHEMA["$defs"].values())
-    assert {one.__name__ for one in below(Section)} >= set(SCHEMA["$defs"])
+    assert {kind.__name__ for kind in below(Section)} >= set(SCHEMA["$defs"])
 
 
-def test_what_a_platform_fills_in_is_not_asked_for():
+def test_keys_with_a_platforms_default_are_not_required():
     assert SCHEMA["$defs"]["ClusterConfig"]["required"] == ["platform", "name", "nodesets", "partitions"]
     assert "required" not in SCHEMA["$defs"]["Controller"]
     assert "required" not in SCHEMA["$defs"]["Network"]
 
 
-def test_editors_complete_platforms_that_can_be_built_and_machine_types():
+def test_platforms_and_machine_types_are_enumerated():
     properties = SCHEMA["$defs"]["ClusterConfig"]["properties"]
     assert properties["platform"]["enum"] == ["local", "gcp", "nebius"]
     assert SCHEMA["$defs"]["Nodeset"]["properties"]["machine_type"]["enum"] == list(MACHINE_TYPES)
 
 
-def test_pulumis_own_keys_stand_beside_ours():
+def test_the_schema_has_pulumis_own_keys():
     assert set(SCHEMA["properties"]) == {"config", "encryptionsalt", "encryptedkey", "secretsprovider", "environment"}
     assert SCHEMA["additionalProperties"] is False
 
 
-def test_every_reference_leads_somewhere():
+def test_every_reference_of_the_schema_has_a_definition():
     text = json.dumps(SCHEMA)
     named = {part.split('"')[0] for part in text.split('"#/$defs/')[1:]}
     assert named <= set(SCHEMA["$defs"])
@@ -76,7 +76,7 @@ def test_the_pages_are_current():
     )
 
 
-def test_it_has_every_key_of_every_section():
+def test_the_pages_have_every_key_of_every_section():
     page = "".join(reference().values())
     for section in json_schema()["$defs"].values():
         assert section["description"] in page

@@ -1,4 +1,4 @@
-"""A project in a temporary folder, its living objects beside it, and the engine to run it."""
+"""A project in a temporary folder, with the objects of its resources beside it, and the engine to run it."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 @dataclass
 class Bench:
-    """One project, one stack, and what was seen of its runs."""
+    """One project with one stack, and the events of its last run."""
 
     root: Path
     passphrase: str = "correct horse"
@@ -42,18 +42,18 @@ class Bench:
         return self.workspace().stack(name)
 
     def program(self, text):
-        """What the program shall be from now on."""
+        """Set the project's program."""
         (self.root / "__main__.py").write_text(text)
 
     def graph(self, *nodes):
-        """Have the program build this graph: (name, {refs, props, options}) or just a name."""
+        """Set a program that creates these resources, each given as (name, {refs, props, options}) or as a name."""
         rows = [{"name": n} if isinstance(n, str) else {"name": n[0], **n[1]} for n in nodes]
         (self.root / "graph.json").write_text(json.dumps(rows))
         self.program((PROGRAMS / "graph.py").read_text())
 
     def run(self, kind, **options):
         self.events.clear()
-        # Each test has a module of this name, and they differ.
+        # Each test has its own module of this name.
         sys.modules.pop("living", None)
         return getattr(self.stack(), kind)(self.events.append, **options)
 
@@ -67,56 +67,58 @@ class Bench:
             self.graph(*nodes)
         return self.run("preview")
 
-    def alive(self):
-        """The living objects and their values."""
+    def objects(self):
+        """Return the values of the existing objects by name."""
         return {file.name: file.read_text() for file in self.living.iterdir()}
 
-    def did(self):
-        """What the provider was told to do since this was last asked, in order."""
+    def take_log(self):
+        """Return the lines that the provider logged since the last call, in order."""
         log = self.root.parent / "log"
         lines = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
         return lines
 
-    def steps(self):
-        """The same, without the ends of steps."""
-        return [line for line in self.did() if line.split()[0] in ("create", "update", "delete")]
+    def take_steps(self):
+        """Return the steps that the provider logged since the last call of `take_log` or of this."""
+        return [line for line in self.take_log() if line.split()[0] in ("create", "update", "delete")]
 
     def flag(self, name, *, on=True):
-        """Set or clear fail-NAME or hold-NAME."""
+        """Set or clear the flag fail-NAME or hold-NAME."""
         file = self.root.parent / name
         file.touch() if on else file.unlink(missing_ok=True)
 
     def resources(self):
-        """The resources in the state file, by name, without providers and the stack."""
+        """Return the resources in the state file by name, without providers and the stack."""
         rows = self.stack().export_state()["deployment"].get("resources", [])
         skip = ("pulumi:providers:", "pulumi:pulumi:Stack")
         return {r["urn"].split("::")[-1]: r for r in rows if not r["type"].startswith(skip)}
 
-    def note(self, *notes):
-        """Put notes into the state, as a run that was killed leaves them: (kind, name, what is done to its row)."""
+    def add_pending(self, *operations):
+        """Add pending operations to the state, as a killed run leaves them: (kind, name, changes of its row)."""
         file = self.stack().file
         document = json.loads(file.read_text())
         latest = document["checkpoint"]["latest"]
         rows = {row["urn"].split("::")[-1]: row for row in latest["resources"]}
         latest["pending_operations"] = []
-        for kind, name, *change in notes:
+        for kind, name, *changes in operations:
             row = copy.deepcopy(rows[name])
-            for edit in change:
-                edit(row)
+            for change in changes:
+                change(row)
             latest["pending_operations"].append({"type": kind, "resource": row})
         file.write_text(json.dumps(document))
 
-    def of(self, kind):
-        """The events of a kind in the last run."""
+    def events_of(self, kind):
+        """Return the events of a class in the last run."""
         return [event for event in self.events if isinstance(event, kind)]
 
-    def ops(self):
-        """What was planned in the last run: name -> op; resources that stay as they are are left out."""
-        return {e.name: e.op for e in self.of(events.Planned) if e.op != "same" and not e.type.endswith(":Stack")}
+    def planned(self):
+        """Return the planned ops of the last run by name, without `same`."""
+        return {
+            e.name: e.op for e in self.events_of(events.Planned) if e.op != "same" and not e.type.endswith(":Stack")
+        }
 
     def spawn(self, kind):
-        """The same run in a process of its own, to be killed or interrupted. Forked: the SDK is imported already."""
+        """Start a run in a process of its own, to be killed or interrupted. It is forked, so the SDK is imported."""
 
         def work():
             result = self.run(kind)
@@ -128,12 +130,12 @@ class Bench:
         return process
 
     def wait_until_held(self):
-        """Wait until a run in another process holds an object half-made."""
-        wait_for(lambda: "half" in self.alive().values())
+        """Wait until a run in another process is in the middle of a creation."""
+        wait_for(lambda: "half" in self.objects().values())
 
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    made = Bench(tmp_path / "project")
-    monkeypatch.setenv("LIVING", str(made.living))
-    return made
+    bench = Bench(tmp_path / "project")
+    monkeypatch.setenv("LIVING", str(bench.living))
+    return bench

@@ -105,10 +105,10 @@ class TestLocal:
         bench.up()
         bench.program(local("echo x >> log", delete="echo gone >> log", triggers=[2]))
         bench.up()
-        assert bench.ops() == {"c": "replace"}
+        assert bench.planned() == {"c": "replace"}
         bench.program(local("echo y >> log", delete="echo gone >> log", triggers=[2]))
         bench.up()
-        assert bench.ops() == {"c": "update"}
+        assert bench.planned() == {"c": "update"}
         assert (bench.root / "log").read_text().split() == ["x", "x", "gone", "y"]
 
     def test_stdin_environment_dir_interpreter_and_logging(self, bench):
@@ -116,11 +116,11 @@ class TestLocal:
         given = {"stdin": "typed", "environment": {"A": "b c"}, "dir": "sub", "logging": "stderr"}
         bench.program(local("cat; echo; pwd; echo $A; echo seen >&2", **given))
         assert bench.up().outputs["out"].splitlines() == ["typed", str(bench.root / "sub"), "b c"]
-        assert [log.message for log in bench.of(events.Log)] == ["seen"]
+        assert [log.message for log in bench.events_of(events.Log)] == ["seen"]
         bench.program(local("print(6 * 7)", interpreter=["python3", "-c"]))
         assert bench.up().outputs["out"] == "42"
 
-    def test_a_failing_command_tells_its_status_and_what_it_said(self, bench):
+    def test_a_failed_command_has_its_status_and_output_in_the_message(self, bench):
         bench.program(local("echo on the way; echo no good >&2; exit 3"))
         result = bench.up()
         assert not result.ok
@@ -135,7 +135,7 @@ class TestLocal:
         )
         result = bench.up()
         assert "it is [secret]" in result.failures[0].message
-        assert [log.message for log in bench.of(events.Log)] == ["it is [secret]"]
+        assert [log.message for log in bench.events_of(events.Log)] == ["it is [secret]"]
         assert "hush-hush" not in repr(bench.events)
 
     def test_custom_timeouts_end_a_command(self, bench):
@@ -148,7 +148,7 @@ class TestLocal:
         assert "0.2 s" in result.failures[0].message
         assert result.seconds < PATIENCE
 
-    def test_run_is_a_function_that_runs_each_time(self, bench):
+    def test_run_output_runs_in_each_run_also_in_a_preview(self, bench):
         bench.program(
             "import pulumi\nfrom pulumi_command import local\n"
             "pulumi.export('out', local.run_output(command='echo again').stdout)\n"
@@ -162,7 +162,10 @@ class TestRemote:
         words = {"update": "echo was $PULUMI_COMMAND_STDOUT", "delete": "true"}
         bench.program(remote(machine, "echo made; echo aside >&2", **words))
         assert bench.up().outputs == {"out": ["made", "aside"]}
-        assert {(log.severity, log.message) for log in bench.of(events.Log)} == {("info", "made"), ("info", "aside")}
+        assert {(log.severity, log.message) for log in bench.events_of(events.Log)} == {
+            ("info", "made"),
+            ("info", "aside"),
+        }
         # Neither keys nor sockets outlive the run.
         assert list(Path("/tmp").glob(f"pulumi-ssh-{os.getpid()}-*")) == []  # noqa: S108
         assert bench.up().summary == "nothing to do"
@@ -189,19 +192,19 @@ class TestRemote:
         bench.program(remote(machine, "touch been-here", connection=bad))
         result = bench.up()
         assert "hostKey" in result.failures[0].message
-        assert not [log for log in bench.of(events.Log) if log.message.startswith("Dial")]
+        assert not [log for log in bench.events_of(events.Log) if log.message.startswith("Dial")]
 
-    def test_an_unreachable_machine_is_given_up_after_the_attempts_that_are_allowed(self, bench, machine):
+    def test_an_unreachable_machine_is_an_error_after_the_allowed_attempts(self, bench, machine):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             dead = machine.connection(port=probe.getsockname()[1], dial_error_limit=2)
         bench.program(remote(machine, "true", connection=dead))
         result = bench.up()
         assert "after 3 attempts" in result.failures[0].message
-        dials = [log for log in bench.of(events.Log) if log.message.startswith("Dial")]
+        dials = [log for log in bench.events_of(events.Log) if log.message.startswith("Dial")]
         assert [log.ephemeral for log in dials] == [True, True]
 
-    def test_one_that_accepts_and_never_speaks_is_given_up_and_not_waited_for_twice(self, bench, machine):
+    def test_a_machine_that_never_answers_is_waited_for_once(self, bench, machine):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             at = machine.connection(port=silent.getsockname()[1], dial_error_limit=2, per_dial_timeout=1)
             # Two that depend on nothing: the second finds that the first has waited in vain.
@@ -227,7 +230,7 @@ class TestRemote:
         )
         assert bench.up().outputs["n"] == [str(i) for i in range(10)]
 
-    def test_goes_through_a_proxy(self, bench, machine):
+    def test_a_proxy_is_used(self, bench, machine):
         proxy = {
             "host": "127.0.0.1",
             "port": machine.port,
@@ -262,7 +265,7 @@ class TestCopy:
             f"remote.CopyToRemote('c', connection=at, source={source}, remote_path={str(target)!r}{args})\n"
         )
 
-    def test_texts_files_and_folders_arrive(self, bench, machine):
+    def test_texts_files_and_folders_are_copied(self, bench, machine):
         away = machine.folder / "away"
         folder = bench.root / "stuff"
         (folder / "inner").mkdir(parents=True)
@@ -295,8 +298,8 @@ class TestCopy:
         assert target.read_text() == "changed there"
         (bench.root / "file").write_text("two")
         bench.up()
-        assert bench.ops() == {"c": "update"}
+        assert bench.planned() == {"c": "update"}
         assert target.read_text() == "two"
         bench.program(self.program(machine, "pulumi.FileAsset('file')", target, triggers=["x"]))
         bench.up()
-        assert bench.ops() == {"c": "replace"}
+        assert bench.planned() == {"c": "replace"}

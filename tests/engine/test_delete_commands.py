@@ -26,7 +26,7 @@ def say(bench):
         log = bench.root.parent / "log"
         bench.program(PROGRAM.format(guests=guests, generation=generation, host=host, log=log))
         assert bench.run("up").ok
-        return [line for line in bench.did() if line.split()[0] in ("create", "update", "delete", "farewell")]
+        return [line for line in bench.take_log() if line.split()[0] in ("create", "update", "delete", "farewell")]
 
     return up
 
@@ -52,7 +52,7 @@ def test_it_comes_before_its_guest_is_removed(say):
 def test_nobody_says_farewell_when_the_host_goes_too(say, bench):
     say("a", "b")
     assert bench.run("destroy").ok
-    assert sorted(bench.did()) == [f"delete{d} {name}.0" for d in ("", "d") for name in ("a", "b", "host")]
+    assert sorted(bench.take_log()) == [f"delete{d} {name}.0" for d in ("", "d") for name in ("a", "b", "host")]
 
 
 def test_nobody_says_farewell_to_a_host_that_is_replaced(say):

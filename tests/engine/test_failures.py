@@ -1,36 +1,36 @@
-"""A failure stops what depends on it and nothing else; the state is kept and the next run goes on from there."""
+"""A failed step stops only the steps that depend on it. The state is kept, and the next run continues from it."""
 
 import pytest
 
 from engine import EngineError, ProgramError, UpdateError, events
 
 
-def test_independent_branches_finish_dependents_are_left_alone_and_up_resumes(bench):
+def test_dependents_of_a_failure_are_skipped_others_finish_and_up_resumes(bench):
     nodes = ["a", ("b", {"refs": ["a"]}), ("c", {"refs": ["b"]}), "x", ("y", {"refs": ["x"]})]
     bench.flag("fail-b")
     result = bench.up(*nodes)
     assert not result.ok
-    assert set(bench.alive()) == {"a.0", "x.0", "y.0"}
-    assert {e.urn.split("::")[-1]: e.op for e in bench.of(events.StepFailed)} == {"b": "create", "c": "skip"}
+    assert set(bench.objects()) == {"a.0", "x.0", "y.0"}
+    assert {e.urn.split("::")[-1]: e.op for e in bench.events_of(events.StepFailed)} == {"b": "create", "c": "skip"}
     assert [f.message for f in result.failures] == ["b was told to fail"]
     with pytest.raises(UpdateError, match="1 failed") as caught:
         result.check()
     assert caught.value.result is result
     bench.flag("fail-b", on=False)
-    bench.did()
+    bench.take_log()
     assert bench.up().ok
-    assert bench.steps() == ["create b.0", "create c.0"]
+    assert bench.take_steps() == ["create b.0", "create c.0"]
 
 
 def test_nothing_is_deleted_after_a_failure(bench):
-    """What looks dropped may only be unregistered because something failed before it."""
+    """A resource may be unregistered only because something failed before it."""
     bench.up("a", "old")
     bench.flag("fail-b")
     bench.up("a", "b")
-    assert "old.0" in bench.alive()
+    assert "old.0" in bench.objects()
     bench.flag("fail-b", on=False)
     bench.up("a", "b")
-    assert set(bench.alive()) == {"a.0", "b.0"}
+    assert set(bench.objects()) == {"a.0", "b.0"}
 
 
 def test_a_failed_update_keeps_the_old_state_and_outputs(bench):
@@ -42,23 +42,23 @@ def test_a_failed_update_keeps_the_old_state_and_outputs(bench):
     assert bench.stack().outputs()["stamps"] == {"a": "a.0=", "b": "b.0="}
     bench.flag("fail-a", on=False)
     assert bench.up().ok
-    assert bench.alive()["a.0"] == "new"
+    assert bench.objects()["a.0"] == "new"
 
 
-def test_a_failed_deletion_keeps_what_it_needs_and_is_tried_again(bench):
+def test_a_failed_deletion_keeps_what_it_needs_and_is_repeated(bench):
     bench.up("a", ("b", {"refs": ["a"]}), "c")
     bench.flag("fail-b")
     result = bench.run("destroy")
     assert not result.ok
-    assert set(bench.alive()) == {"a.0", "b.0"}
+    assert set(bench.objects()) == {"a.0", "b.0"}
     bench.flag("fail-b", on=False)
     assert bench.run("destroy").ok
-    assert bench.alive() == {}
+    assert bench.objects() == {}
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_replacement_that_fails_half_way_is_finished_by_the_next_run(bench, first):
-    """Deleted but not made again, or made but the old one not deleted."""
+    """The old resource is deleted and the new one not created, or the new one created and the old one not deleted."""
     options = {"options": {"delete_before_replace": first}}
     bench.up(("a", options))
     bench.program(
@@ -70,23 +70,23 @@ def test_a_replacement_that_fails_half_way_is_finished_by_the_next_run(bench, fi
     (bench.root / "living.py").write_text(real.replace(where, where + "; raise RuntimeError('broken')"))
     result = bench.up()
     assert not result.ok
-    assert set(bench.alive()) == (set() if first else {"a.0", "a.1"})
+    assert set(bench.objects()) == (set() if first else {"a.0", "a.1"})
     (bench.root / "living.py").write_text(real)
     assert bench.up().ok
-    assert set(bench.alive()) == {"a.1"}
+    assert set(bench.objects()) == {"a.1"}
     assert bench.run("destroy").ok
-    assert bench.alive() == {}
+    assert bench.objects() == {}
 
 
-def test_a_program_that_breaks_leaves_all_as_it_is(bench):
+def test_a_program_that_raises_changes_nothing(bench):
     bench.up("a", "b")
     bench.program("from living import Living\nLiving('a')\nraise ValueError('typo')\n")
     with pytest.raises(ProgramError, match="ValueError: typo") as caught:
         bench.up()
     assert "__main__.py:3" in str(caught.value)
-    assert set(bench.alive()) == {"a.0", "b.0"}
+    assert set(bench.objects()) == {"a.0", "b.0"}
     assert set(bench.resources()) == {"a", "b"}
-    assert bench.of(events.Finished)[0].result.ok is False
+    assert bench.events_of(events.Finished)[0].result.ok is False
     assert set(bench.stack().outputs()) == {"stamps"}
 
 
@@ -97,7 +97,7 @@ def test_a_run_error_is_shown_as_its_text_only(bench):
     assert str(caught.value) == "three things are wrong"
 
 
-def test_errors_in_apply_and_in_check_are_told(bench):
+def test_errors_in_apply_and_in_check_are_reported(bench):
     bench.program("from living import Living\nLiving('a').stamp.apply(lambda s: 1 / 0)\n")
     with pytest.raises(ProgramError, match="ZeroDivisionError"):
         bench.up()

@@ -1,4 +1,4 @@
-"""What the CLI's providers add to properties is in our states too, so that the CLI finds nothing to update."""
+"""Properties in the state have the form of the CLI's providers, so that the CLI finds nothing to update."""
 
 import importlib.metadata
 import json
@@ -17,23 +17,23 @@ pulumi_random.RandomId('r', byte_length=4)
 """
 
 
-def opened(value, box):
-    """A sealed value with each secret shown as ("secret", what it holds)."""
+def unsealed(value, decrypt):
+    """Return a sealed value with each secret as ("secret", its value)."""
     if isinstance(value, dict) and "ciphertext" in value:
-        text = value["ciphertext"] if box is None else box(value["ciphertext"])
-        return ("secret", opened(json.loads(text), None))
-    return {k: opened(v, box) for k, v in value.items()} if isinstance(value, dict) else value
+        text = value["ciphertext"] if decrypt is None else decrypt(value["ciphertext"])
+        return ("secret", unsealed(json.loads(text), None))
+    return {k: unsealed(v, decrypt) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def forms(bench):
-    """Inputs and outputs of the remote command and of the default providers, as they stand in the state."""
+    """Return inputs and outputs in the state, of the remote command and of the default providers."""
     deployment = bench.stack().export_state()["deployment"]
-    box = crypter.Crypter(lambda: bench.passphrase, deployment["secrets_providers"]["state"]["salt"]).decrypt
+    decrypt = crypter.Crypter(lambda: bench.passphrase, deployment["secrets_providers"]["state"]["salt"]).decrypt
     rows = [r for r in deployment["resources"] if ":providers:" in r["type"] or r["type"].endswith("remote:Command")]
-    return {r["type"]: (opened(r["inputs"], box), opened(r["outputs"], box)) for r in rows}
+    return {r["type"]: (unsealed(r["inputs"], decrypt), unsealed(r["outputs"], decrypt)) for r in rows}
 
 
-def test_connections_and_default_providers_have_the_form_that_the_clis_providers_give_them(bench):
+def test_connections_and_default_providers_have_the_form_of_the_clis_providers(bench):
     """As CLI 3.260 with command 1.2.1, random 4.21.4 wrote the same program's; else its next preview shows updates."""
     bench.program(REMOTE)
     assert bench.up().ok
@@ -50,7 +50,7 @@ def test_connections_and_default_providers_have_the_form_that_the_clis_providers
     assert found["pulumi:providers:command"] == ({"__internal": {}, **command}, command)
 
 
-def test_a_provider_that_the_program_makes_has_the_form_that_the_cli_gives_it(bench):
+def test_an_explicit_provider_has_the_clis_form(bench):
     """As CLI 3.260 wrote that of pulumi-kubernetes 4.34.2."""
     bench.program("import pulumi_random\npulumi_random.Provider('p')")
     assert bench.up().ok
@@ -59,5 +59,5 @@ def test_a_provider_that_the_program_makes_has_the_form_that_the_cli_gives_it(be
     assert bench.up().summary == "nothing to do"
 
 
-def test_the_versions_of_providers_that_have_a_framework_are_those_that_are_pinned():
+def test_framework_versions_are_those_of_the_pinned_providers():
     assert {(p, importlib.metadata.version(f"pulumi-{p}")) for p, _ in base.FRAMEWORKS} == {*base.FRAMEWORKS}

@@ -1,5 +1,5 @@
-"""Beside a large state, a journal: whatever moment a run is killed at, what is read is what was written; the file alone
-is whole again after each run; and nothing that only the journal knows is lost."""
+"""The journal of a large state: after a kill at any moment, file and journal give the written state; after each run the
+file alone is complete; and resources that only the journal has are not lost."""
 
 import json
 import os
@@ -17,36 +17,36 @@ NODES = [(f"n{i}", {"refs": [f"n{i - 1}"] if i % 3 else []}) for i in range(9)]
 
 
 @pytest.fixture(autouse=True)
-def _always(monkeypatch):
-    """However small the state is."""
+def _any_size(monkeypatch):
+    """Use a journal for states of any size."""
     monkeypatch.setattr(state, "LARGE_STATE", 0)
 
 
 @pytest.fixture
-def written(monkeypatch):
-    """The moments at which something came to disk: the file and the journal as they were then, and what was meant."""
-    moments = []
+def writes(monkeypatch):
+    """The journal, the file and the expected deployment after each write."""
+    rows = []
     real = state.State._append
 
     def append(self):
         real(self)
         with self._lock:
             if self._saved == self._version:
-                moments.append(
+                rows.append(
                     (checkpoint.journal_file(self.file).read_bytes(), self.file.read_bytes(), self.deployment())
                 )
 
     monkeypatch.setattr(state.State, "_append", append)
-    return moments
+    return rows
 
 
-def meant(row):
+def comparable(row):
     return {k: row.get(k) or None for k in ("resources", "pending_operations")}
 
 
 @pytest.mark.parametrize("least", [0, state.LARGE_JOURNAL], ids=["folded on the way", "one journal"])
-def test_what_is_read_at_any_moment_is_what_was_written(bench, written, monkeypatch, least):
-    """Creations, updates, replacements, a renaming, deletions: at each write, file and journal give the state."""
+def test_file_and_journal_give_the_written_state_after_each_write(bench, writes, monkeypatch, least):
+    """Of creations, updates, replacements, a renaming and deletions."""
     monkeypatch.setattr(state, "LARGE_JOURNAL", least)
     bench.up(*NODES)
     bench.up(
@@ -59,27 +59,27 @@ def test_what_is_read_at_any_moment_is_what_was_written(bench, written, monkeypa
     )
     bench.up("other", *NODES[:3], scope=Scope(targets=(f"{URN}n*",), dependents=True))
     bench.run("destroy")
-    assert len(written) > 20
+    assert len(writes) > 20
     file = bench.stack().file
-    for lines, text, wanted in written:
+    for lines, text, wanted in writes:
         file.write_bytes(text)
         checkpoint.journal_file(file).write_bytes(lines)
-        assert meant(checkpoint.read(file)) == meant(wanted)
+        assert comparable(checkpoint.read(file)) == comparable(wanted)
 
 
-def test_a_line_that_was_cut_off_counts_for_nothing(bench, written):
+def test_a_partial_line_is_skipped(bench, writes):
     bench.up("a")
     bench.up(*NODES)
-    lines, text, _ = written[-1]
+    lines, text, _ = writes[-1]
     file = bench.stack().file
     file.write_bytes(text)
     checkpoint.journal_file(file).write_bytes(lines)
     whole = checkpoint.read(file)
     checkpoint.journal_file(file).write_bytes(lines + lines.splitlines()[-1][:-7])
-    assert meant(checkpoint.read(file)) == meant(whole)
+    assert comparable(checkpoint.read(file)) == comparable(whole)
     bench.stack().prepare_for_cli()
     assert not checkpoint.journal_file(file).exists()
-    assert meant(json.loads(file.read_text())["checkpoint"]["latest"]) == meant(whole)
+    assert comparable(json.loads(file.read_text())["checkpoint"]["latest"]) == comparable(whole)
 
 
 def test_after_each_run_the_file_alone_is_the_state(bench):
@@ -92,7 +92,7 @@ def test_after_each_run_the_file_alone_is_the_state(bench):
 
 
 def killed(bench):
-    """A run that was killed with b made, and c half made."""
+    """Kill a run after the creation of b, and in the middle of that of c. Returns the state file."""
     bench.up("a")
     bench.graph("a", "b", ("c", {"refs": ["b"]}))
     bench.flag("hold-c")
@@ -105,18 +105,18 @@ def killed(bench):
     return bench.stack().file
 
 
-def test_a_killed_run_is_gone_on_with_and_every_command_reads_what_it_did(bench):
+def test_a_killed_run_is_resumed_and_every_command_reads_its_journal(bench):
     file = killed(bench)
     assert set(bench.resources()) == {"a", "b"}
     assert bench.preview().counts == {"same": 3, "create": 1}
     assert checkpoint.journal_file(file).exists(), "a preview changes nothing"
-    bench.did()
+    bench.take_log()
     assert bench.up().ok
-    assert bench.steps() == ["create c.0"]
+    assert bench.take_steps() == ["create c.0"]
     assert not checkpoint.journal_file(file).exists()
 
 
-def test_the_pulumi_cli_is_handed_the_whole_state(bench):
+def test_the_journal_is_merged_before_the_pulumi_cli_runs(bench):
     file = killed(bench)
     assert bench.stack().interrupted
     bench.stack().prepare_for_cli()
@@ -127,7 +127,7 @@ def test_the_pulumi_cli_is_handed_the_whole_state(bench):
     assert not checkpoint.journal_file(file).exists()
 
 
-def test_where_another_wrote_the_state_meanwhile_what_the_journal_knows_is_taken_over(bench):
+def test_resources_of_the_journal_are_pending_after_another_program_wrote_the_state(bench):
     """The lock of the killed run keeps the CLI away until somebody breaks it."""
     file = killed(bench)
     assert bench.stack()._locks().holders()
@@ -137,7 +137,7 @@ def test_where_another_wrote_the_state_meanwhile_what_the_journal_knows_is_taken
     pending = bench.stack().export_state()["deployment"]["pending_operations"]
     assert {op["resource"]["urn"] for op in pending} == {URN + "b", URN + "c"}
     assert bench.up("a", "b").ok
-    assert set(bench.alive()) == {"a.0", "b.0"}, "nothing is orphaned"
+    assert set(bench.objects()) == {"a.0", "b.0"}, "nothing is orphaned"
     assert "pending_operations" not in bench.stack().export_state()["deployment"]
 
 
@@ -156,10 +156,10 @@ def test_a_kill_while_the_journal_is_folded_loses_nothing(bench, monkeypatch, wh
     with pytest.raises(KeyboardInterrupt):
         bench.stack().prepare_for_cli()
     assert checkpoint.journal_file(file).exists()
-    assert meant(checkpoint.read(file)) == meant(whole)
+    assert comparable(checkpoint.read(file)) == comparable(whole)
     monkeypatch.undo()
     bench.stack().prepare_for_cli()
-    assert meant(json.loads(file.read_text())["checkpoint"]["latest"]) == meant(whole)
+    assert comparable(json.loads(file.read_text())["checkpoint"]["latest"]) == comparable(whole)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -167,7 +167,7 @@ def test_kill_at_a_random_moment_orphans_nothing(bench, seed):
     test_kill.test_kill_at_a_random_moment_orphans_nothing(bench, seed)
 
 
-def test_a_disk_that_is_full_is_told_in_words_and_gone_on_from(bench, monkeypatch):
+def test_a_full_disk_is_an_error_and_the_next_run_resumes(bench, monkeypatch):
     bench.up("a")
 
     def full(*_args):
@@ -178,13 +178,13 @@ def test_a_disk_that_is_full_is_told_in_words_and_gone_on_from(bench, monkeypatc
         broken.setattr(checkpoint, "write_text", full)
         with pytest.raises(state.StateWriteError, match=r"dev\.json: the state can't be written: No space left"):
             bench.up("a", "b")
-        assert [f.message.split(": ")[1] for f in bench.of(events.StepFailed)] == ["the state can't be written"]
-    assert set(bench.alive()) == {"a.0"}, "no step begins that is not noted"
+        assert [f.message.split(": ")[1] for f in bench.events_of(events.StepFailed)] == ["the state can't be written"]
+    assert set(bench.objects()) == {"a.0"}, "no step begins that is not noted"
     assert not bench.stack()._locks().holders()
     assert bench.up("a", "b").ok
 
 
-def test_threads_are_few_however_many_resources_there_are(bench):
+def test_the_number_of_threads_does_not_depend_on_that_of_resources(bench):
     most = [0]
     stop = threading.Event()
 
@@ -207,7 +207,7 @@ def test_threads_are_few_however_many_resources_there_are(bench):
     assert most[0] <= before + 1 + 2 * 4 + 16 + 4
 
 
-def test_a_run_that_changed_nothing_keeps_no_more_copies(bench):
+def test_a_run_without_changes_shares_the_copies_of_the_last_one(bench):
     bench.up("a")
     backend = bench.root.parent / "project-backend/.pulumi"
     kept = {file.stat().st_ino for file in backend.rglob("dev*.json")}
@@ -221,11 +221,11 @@ def test_a_run_that_changed_nothing_keeps_no_more_copies(bench):
     assert [copy.read_text() for copy in (backend / "backups").rglob("*.json")] == before, "no copy is the state itself"
 
 
-def test_a_history_that_can_not_be_written_is_a_warning(bench, monkeypatch):
+def test_a_history_that_cannot_be_written_is_a_warning(bench, monkeypatch):
     def full(self, *_args):
         raise OSError(28, os.strerror(28), "history")
 
     monkeypatch.setattr(state.State, "archive", full)
     assert bench.up("a").ok
-    assert [e.message for e in bench.of(events.Log)][-1].endswith("history: No space left on device")
+    assert [e.message for e in bench.events_of(events.Log)][-1].endswith("history: No space left on device")
     assert not bench.stack()._locks().holders()

@@ -1,4 +1,4 @@
-"""A run may be killed at any moment: nothing is orphaned, and the next one heals what was left."""
+"""A run may be killed at any moment: nothing is orphaned, and the next run resumes or undoes what it left."""
 
 import asyncio
 import os
@@ -13,12 +13,11 @@ import pytest
 
 from engine import events
 from engine.core import run
-from engine.core import run as core
 from tests.waiting import PATIENCE
 
 
 def killed_while_creating(bench, name, *nodes):
-    """Kill -9 a run while it holds `name` half-made."""
+    """Kill a run with SIGKILL in the middle of the creation of `name`."""
     bench.graph(*nodes)
     bench.flag(f"hold-{name}")
     process = bench.spawn("up")
@@ -30,70 +29,70 @@ def killed_while_creating(bench, name, *nodes):
     assert [(p["type"], p["resource"]["urn"].split("::")[-1]) for p in pending] == [("creating", name)]
 
 
-def healthy(bench):
+def has_no_pending(bench):
     return "pending_operations" not in bench.stack().export_state()["deployment"]
 
 
-def test_an_interrupted_creation_is_taken_over_by_the_next_up(bench):
+def test_an_interrupted_creation_is_resumed_by_the_next_up(bench):
     killed_while_creating(bench, "b", "a", ("b", {"refs": ["a"], "props": {"value": "v"}}))
     assert bench.up().ok
-    assert bench.alive() == {"a.0": "", "b.0": "v"}
-    assert healthy(bench)
-    assert next(p for p in bench.of(events.Planned) if p.name == "b").reason == "its creation was interrupted"
+    assert bench.objects() == {"a.0": "", "b.0": "v"}
+    assert has_no_pending(bench)
+    assert next(p for p in bench.events_of(events.Planned) if p.name == "b").reason == "its creation was interrupted"
 
 
-def test_what_an_interrupted_creation_left_goes_if_the_program_drops_or_changes_it(bench):
+def test_an_interrupted_creation_is_undone_if_the_program_drops_or_changes_it(bench):
     killed_while_creating(bench, "b", "a", ("b", {"refs": ["a"]}))
     assert bench.preview("a").counts == {"same": 2, "delete": 1}
     assert bench.up("a").ok
-    assert set(bench.alive()) == {"a.0"}
-    assert healthy(bench)
+    assert set(bench.objects()) == {"a.0"}
+    assert has_no_pending(bench)
     killed_while_creating(bench, "b", "a", "b")
-    # Another object altogether: the half-made one would be nobody's.
+    # With another generation it is another object, and the first one would be orphaned.
     assert bench.up("a", ("b", {"props": {"generation": 7}})).ok
-    assert set(bench.alive()) == {"a.0", "b.7"}
-    assert healthy(bench)
+    assert set(bench.objects()) == {"a.0", "b.7"}
+    assert has_no_pending(bench)
 
 
-def test_destroy_removes_what_an_interrupted_creation_left(bench):
+def test_destroy_undoes_an_interrupted_creation(bench):
     killed_while_creating(bench, "b", "a", ("b", {"refs": ["a"]}))
     assert bench.run("destroy").ok
-    assert bench.alive() == {}
-    assert healthy(bench)
+    assert bench.objects() == {}
+    assert has_no_pending(bench)
 
 
-def test_an_interrupted_replacement_is_undone_if_the_program_goes_back(bench):
+def test_an_interrupted_replacement_is_undone_if_the_program_reverts_it(bench):
     bench.up("a")
     killed_while_creating(bench, "a", ("a", {"props": {"generation": 1}}))
-    assert set(bench.alive()) == {"a.0", "a.1"}
+    assert set(bench.objects()) == {"a.0", "a.1"}
     assert bench.up("a").ok
-    assert set(bench.alive()) == {"a.0"}
-    assert healthy(bench)
+    assert set(bench.objects()) == {"a.0"}
+    assert has_no_pending(bench)
 
 
-def test_interrupted_updates_and_deletions_are_repeated_even_if_nothing_seems_to_differ(bench):
+def test_interrupted_updates_and_deletions_are_repeated_without_a_difference(bench):
     bench.up("a", ("b", {"options": {"delete_before_replace": False}}))
-    bench.note(("updating", "a"), ("deleting", "b"))
-    bench.did()
+    bench.add_pending(("updating", "a"), ("deleting", "b"))
+    bench.take_log()
     assert bench.up().ok
-    assert bench.ops() == {"a": "update", "b": "replace"}
-    steps = bench.steps()
+    assert bench.planned() == {"a": "update", "b": "replace"}
+    steps = bench.take_steps()
     assert sorted(steps) == ["create b.0", "delete b.0", "update a.0"]
-    # Whatever the options say: the other way round, the deletion would hit the new one.
+    # Whatever the options are: in the other order, the deletion would delete the new one.
     assert steps.index("delete b.0") < steps.index("create b.0")
-    assert healthy(bench)
+    assert has_no_pending(bench)
 
 
-def test_notes_of_what_is_long_gone_are_dropped(bench):
+def test_pending_operations_of_unknown_resources_are_dropped(bench):
     bench.up("a")
-    bench.note(("updating", "a", lambda row: row.update(urn=row["urn"] + "-gone")))
+    bench.add_pending(("updating", "a", lambda row: row.update(urn=row["urn"] + "-gone")))
     assert bench.up().summary == "nothing to do"
-    assert healthy(bench)
+    assert has_no_pending(bench)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_kill_at_a_random_moment_orphans_nothing(bench, seed):
-    """Whatever lives is known to the state (done or pending) at every moment; the next up makes all right."""
+    """At every moment each object is in the state, as a resource or as pending; the next up completes the program."""
     dice = random.Random(seed)  # noqa: S311 - dice, not keys
     nodes = [
         (f"n{i}", {"refs": [f"n{i - 1}"] if i % 3 else [], "props": {"delay": 0.02, "generation": 0}}) for i in range(9)
@@ -101,7 +100,7 @@ def test_kill_at_a_random_moment_orphans_nothing(bench, seed):
     changed = [(n, {**o, "props": {"delay": 0.02, "generation": dice.randint(0, 1)}}) for n, o in nodes[:7]]
     bench.up(*nodes[:4])
     bench.graph(*changed)
-    bench.did()
+    bench.take_log()
     process = bench.spawn("up")
     while not (bench.root.parent / "log").exists():
         time.sleep(0.005)
@@ -116,16 +115,16 @@ def test_kill_at_a_random_moment_orphans_nothing(bench, seed):
         f"{p['resource']['inputs']['name']}.{p['resource']['inputs']['generation']}"
         for p in row.get("pending_operations", [])
     }
-    assert set(bench.alive()) <= known
+    assert set(bench.objects()) <= known
     assert bench.up().ok
-    assert set(bench.alive()) == {f"{n}.{o['props']['generation']}" for n, o in changed}
-    assert healthy(bench)
+    assert set(bench.objects()) == {f"{n}.{o['props']['generation']}" for n, o in changed}
+    assert has_no_pending(bench)
     assert bench.run("destroy").ok
-    assert bench.alive() == {}
+    assert bench.objects() == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_ctrl_c_finishes_what_has_begun_and_begins_nothing_new(bench, number):
+def test_after_the_first_signal_running_steps_finish_and_none_begins(bench, number):
     bench.graph("a", ("b", {"refs": ["a"]}))
     bench.flag("hold-a")
     process = bench.spawn("up")
@@ -137,14 +136,14 @@ def test_the_first_ctrl_c_finishes_what_has_begun_and_begins_nothing_new(bench, 
     process.join(PATIENCE)
     assert process.exitcode == 1
     assert "interrupted" in (bench.root.parent / "summary").read_text()
-    assert set(bench.alive()) == {"a.0"}
-    assert healthy(bench)
-    bench.did()
+    assert set(bench.objects()) == {"a.0"}
+    assert has_no_pending(bench)
+    bench.take_log()
     assert bench.up().ok
-    assert bench.steps() == ["create b.0"]
+    assert bench.take_steps() == ["create b.0"]
 
 
-def test_the_second_ctrl_c_stops_at_once_and_the_next_run_heals(bench):
+def test_the_second_ctrl_c_stops_at_once_and_the_next_run_resumes(bench):
     bench.graph("a", ("b", {"refs": ["a"]}))
     bench.flag("hold-a")
     process = bench.spawn("up")
@@ -155,14 +154,14 @@ def test_the_second_ctrl_c_stops_at_once_and_the_next_run_heals(bench):
     process.join(PATIENCE)
     assert process.exitcode is not None
     bench.flag("hold-a", on=False)
-    assert not healthy(bench)
+    assert not has_no_pending(bench)
     assert bench.up().ok
-    assert set(bench.alive()) == {"a.0", "b.0"}
+    assert set(bench.objects()) == {"a.0", "b.0"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_is_sent_once_ends_a_step_that_goes_on_and_the_next_run_heals(bench, number, monkeypatch):
-    monkeypatch.setattr(core, "GRACE_SECONDS", 0.5)
+def test_sigterm_and_sighup_end_a_running_step_after_the_grace_time(bench, number, monkeypatch):
+    monkeypatch.setattr(run, "GRACE_SECONDS", 0.5)
     bench.graph("a", ("b", {"refs": ["a"]}))
     bench.flag("hold-a")
     process = bench.spawn("up")
@@ -174,10 +173,10 @@ def test_a_signal_that_is_sent_once_ends_a_step_that_goes_on_and_the_next_run_he
     assert process.exitcode is not None
     bench.flag("hold-a", on=False)
     assert bench.up().ok
-    assert set(bench.alive()) == {"a.0", "b.0"}
+    assert set(bench.objects()) == {"a.0", "b.0"}
 
 
-def test_a_closed_terminal_does_not_end_what_was_started_with_nohup(bench):
+def test_a_closed_terminal_does_not_end_a_run_under_nohup(bench):
     bench.graph("a")
     bench.flag("hold-a")
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -192,7 +191,7 @@ def test_a_closed_terminal_does_not_end_what_was_started_with_nohup(bench):
     assert process.exitcode == 0
 
 
-def test_nothing_is_printed_to_a_terminal_that_is_gone():
+def test_output_to_a_closed_terminal_is_discarded():
     ours, theirs = os.openpty()
     os.close(ours)
     program = "from engine.core import run; run._discard_closed_output(); print('x', flush=True)"
@@ -201,8 +200,8 @@ def test_nothing_is_printed_to_a_terminal_that_is_gone():
     assert done.returncode == 0
 
 
-def test_a_call_that_nobody_waits_for_any_more_ends_without_a_word(monkeypatch):
-    """After a Ctrl-C the loop is gone while steps still finish."""
+def test_a_call_of_a_closed_loop_ends_without_an_exception(monkeypatch):
+    """After a Ctrl-C the loop is closed while steps still finish."""
     complaints = []
     monkeypatch.setattr(threading, "excepthook", complaints.append)
     began, go_on = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Objects of Kubernetes as data; what is done with them on a cluster is in tests/nebius/kube."""
+"""Inputs and diffs of Kubernetes objects and Helm releases. Tests on a cluster are in tests/nebius/kube."""
 
 from dataclasses import replace
 
@@ -60,16 +60,16 @@ class TestReplacing:
             ({**obj("W"), "apiVersion": "a/v1"}, {**obj("W"), "apiVersion": "b/v1"}, ["apiVersion"]),
         ],
     )
-    def test_what_a_server_can_not_change_replaces(self, old, new, replaces):
+    def test_immutable_fields_replace_the_object(self, old, new, replaces):
         assert list(kubernetes.replacing(ctx(), old, new)) == replaces
 
-    def test_data_change_in_place_where_the_provider_says_so(self):
+    def test_data_is_updated_in_place_with_the_providers_setting(self):
         old, new = obj(data={"a": "1"}), obj(data={"a": "2"})
         assert kubernetes.replacing(ctx(enableConfigMapMutable="true"), old, new) == ()
         assert kubernetes.replacing(ctx(enableConfigMapMutable="true"), {**old, "immutable": True}, new) != ()
         assert kubernetes.replacing(ctx(enableSecretMutable="true"), old, new) != ()
 
-    def test_what_keeps_its_name_is_deleted_first(self, tmp_path):
+    def test_an_object_that_keeps_its_name_is_deleted_first(self, tmp_path):
         provider = Object(kubernetes.Cluster(tmp_path, KubernetesTools(tmp_path, tmp_path)))
         old, new = obj(data={"a": "1"}), obj(data={"a": "2"})
         assert provider.diff(ctx(), "n", old, {}, new).delete_first
@@ -91,7 +91,7 @@ class TestIdentity:
             ("kubernetes:core/v1:ConfigMap", "", obj(), ("v1", "ConfigMap", {"name": "n"})),
         ],
     )
-    def test_an_object_is_named_by_its_inputs_or_its_type_and_id(self, type_, id_, inputs, found):
+    def test_an_object_is_identified_by_its_inputs_or_its_type_and_id(self, type_, id_, inputs, found):
         named = kubernetes.identity(type_, id_, inputs)
         assert (named["apiVersion"], named["kind"], named["metadata"]) == found
 
@@ -101,7 +101,7 @@ class TestIdentity:
         assert kubernetes.field_manager(ctx("a"), {"__fieldManager": "of-the-cli"}) == "of-the-cli"
 
 
-def test_what_the_server_added_is_no_difference():
+def test_fields_that_the_server_adds_are_no_difference():
     inputs = {"spec": {"a": 1, "list": [{"x": 1}], "gone": 1}}
     live = {"spec": {"a": 2, "list": [{"x": 1, "default": True}], "more": 1}, "status": {}}
     assert kubernetes.actual_inputs(inputs, live) == {"spec": {"a": 2, "list": [{"x": 1}]}}
@@ -116,7 +116,7 @@ def test_what_the_server_added_is_no_difference():
         ("", "exit status 1, without a message"),
     ],
 )
-def test_errors_are_the_programs_own_without_noise(stderr, shown):
+def test_errors_are_shown_without_warnings_and_advice(stderr, shown):
     assert kubernetes.failure(Outcome(1, "", stderr), ctx()) == (shown or "Apply failed with 1 conflict: x")
 
 
@@ -128,7 +128,7 @@ def test_a_provider_without_a_kubeconfig_uses_no_cluster_of_the_environment(tmp_
 
 
 class TestForm:
-    """What pulumi-kubernetes keeps of inputs (4.34.2; 4.32.0 has no takeOwnership)."""
+    """The inputs as pulumi-kubernetes keeps them (4.34.2; 4.32.0 has no takeOwnership)."""
 
     GIVEN = {  # noqa: RUF012
         "name": "soperator", "namespace": "soperator-system", "chart": "oci://example.com/helm-soperator",
@@ -156,29 +156,29 @@ class TestForm:
             "repo": "https://example.com", "caFile": "", "certFile": "", "keyFile": "", "password": "", "username": "",
         }  # fmt: skip
 
-    def test_what_another_version_of_the_provider_keeps_is_no_change(self, providers):
+    def test_inputs_of_other_provider_versions_are_no_change(self, providers):
         release = providers.of("kubernetes:helm.sh/v3:Release")
         newer = {**self.KEPT, "serverSide": False}
         older = {key: value for key, value in self.KEPT.items() if key != "allowNullValues"}
         assert release.check(ctx(), newer, self.GIVEN) == newer
         assert release.check(ctx(), older, self.GIVEN) == older
 
-    def test_what_the_program_gives_no_more_is_a_change(self, providers):
+    def test_an_input_that_the_program_drops_is_a_change(self, providers):
         release = providers.of("kubernetes:helm.sh/v3:Release")
         before = {**self.KEPT, "skipCrds": True, "maxHistory": 5, "checksum": "abc"}
         assert release.check(ctx(), before, self.GIVEN) == self.KEPT
 
-    def test_texts_of_a_secret_are_data(self, providers):
+    def test_string_data_of_a_secret_is_data(self, providers):
         found = providers.of("kubernetes:core/v1:Secret").check(
             ctx(), {}, obj("Secret", stringData={"a": "one"}, data={"b": "dHdv"})
         )
         assert found == obj("Secret", data=secret({"a": "b25l", "b": "dHdv"}))
 
-    def test_texts_that_are_not_known_yet_stay(self, providers):
+    def test_unknown_string_data_stays(self, providers):
         given = obj("Secret", stringData={"a": UNKNOWN})
         assert providers.of("kubernetes:core/v1:Secret").check(ctx(), {}, given) == given
 
-    def test_a_chart_in_a_folder_gives_its_version(self, providers, tmp_path):
+    def test_a_local_chart_sets_the_version(self, providers, tmp_path):
         (tmp_path / "chart").mkdir()
         (tmp_path / "chart" / "Chart.yaml").write_text("name: c\nversion: 0.1.0\n")
         release = providers.of("kubernetes:helm.sh/v3:Release")
@@ -186,7 +186,7 @@ class TestForm:
         assert found["version"] == "0.1.0"
         assert "checksum" not in found
 
-    def test_a_changed_chart_in_a_folder_is_an_update(self, providers, tmp_path):
+    def test_a_changed_local_chart_is_an_update(self, providers, tmp_path):
         (tmp_path / "chart").mkdir()
         (tmp_path / "chart" / "Chart.yaml").write_text("name: c\nversion: 0.1.0\n")
         release, news = providers.of("kubernetes:helm.sh/v3:Release"), {**self.KEPT, "chart": "chart"}

@@ -1,4 +1,4 @@
-"""What the program says is what there is: made, changed, replaced and removed in the order of the dependencies."""
+"""Resources are created, updated, replaced and deleted as the program declares, in the order of their dependencies."""
 
 import pytest
 
@@ -9,12 +9,12 @@ def before(steps, first, second):
     return steps.index(first) < steps.index(second)
 
 
-def test_up_makes_what_the_program_says_dependencies_first(bench):
+def test_up_creates_resources_after_their_dependencies(bench):
     result = bench.up("a", ("b", {"refs": ["a"]}), ("c", {"refs": ["b"]}))
     assert result.ok
     assert result.counts == {"create": 4}
-    assert set(bench.alive()) == {"a.0", "b.0", "c.0"}
-    assert bench.steps() == ["create a.0", "create b.0", "create c.0"]
+    assert set(bench.objects()) == {"a.0", "b.0", "c.0"}
+    assert bench.take_steps() == ["create a.0", "create b.0", "create c.0"]
     assert result.outputs["stamps"]["a"] == "a.0="
 
 
@@ -32,36 +32,36 @@ def test_a_second_up_does_nothing_and_does_not_touch_the_state_file(bench):
 
 def test_a_changed_property_updates_in_place_and_reaches_dependents(bench):
     bench.up("a", ("b", {"refs": ["a"]}), "c")
-    bench.did()
+    bench.take_log()
     result = bench.up(("a", {"props": {"value": "new"}}), ("b", {"refs": ["a"]}), "c")
-    assert bench.steps() == ["update a.0", "update b.0"]
-    assert bench.alive()["a.0"] == "new"
+    assert bench.take_steps() == ["update a.0", "update b.0"]
+    assert bench.objects()["a.0"] == "new"
     change = next(c for p in result.changes if p.name == "a" for c in p.changes)
     assert (change.path, change.old, change.new, change.replaces) == ("value", "", "new", False)
 
 
-def test_a_replacement_is_made_before_the_old_one_goes(bench):
+def test_a_replacement_is_created_before_the_old_one_is_deleted(bench):
     bench.up("a", ("b", {"refs": ["a"]}))
-    bench.did()
+    bench.take_log()
     result = bench.up(("a", {"props": {"generation": 1}}), ("b", {"refs": ["a"]}))
-    assert bench.steps() == ["create a.1", "update b.0", "delete a.0"]
+    assert bench.take_steps() == ["create a.1", "update b.0", "delete a.0"]
     assert result.counts["replace"] == 1
     assert [c.path for p in result.changes if p.op == "replace" for c in p.changes if c.replaces] == ["generation"]
 
 
 @pytest.mark.parametrize("who", ["options", "props"])
-def test_a_replacement_may_be_asked_to_delete_first(bench, who):
+def test_delete_before_replace_deletes_first(bench, who):
     """By the program's option, or by the provider."""
     wish = {"delete_before_replace": True} if who == "options" else {"provider_deletes_first": True}
     bench.up(("a", {who: wish}), "z")
-    bench.did()
+    bench.take_log()
     props = {"generation": 1, **(wish if who == "props" else {})}
     bench.up(("a", {"props": props, "options": wish if who == "options" else {}}), "z")
-    assert bench.steps() == ["delete a.0", "create a.1"]
+    assert bench.take_steps() == ["delete a.0", "create a.1"]
 
 
-def test_deleting_first_takes_along_what_would_be_replaced_and_nothing_else(bench):
-    """`b` follows `a` in a property that forces its replacement; `c` merely uses another; `d` is deleted with it."""
+def test_deleting_first_also_replaces_only_the_dependents_that_must_be(bench):
+    """`b` uses `a` in a property that forces its replacement, `c` in another one, and `d` is deleted with `a`."""
     follower = {"refs": ["a"], "props": {"engine_decides": True}, "options": {"replace_on_changes": ["refs"]}}
     user = {"refs": ["a"]}
     with_ = {"options": {"deleted_with": "a"}}
@@ -76,9 +76,9 @@ def test_deleting_first_takes_along_what_would_be_replaced_and_nothing_else(benc
         ]
 
     bench.up(*graph(0))
-    bench.did()
+    bench.take_log()
     result = bench.up(*graph(1))
-    steps = bench.steps()
+    steps = bench.take_steps()
     assert result.ok
     assert before(steps, "delete b.0", "delete a.0")
     assert before(steps, "delete a.0", "create a.1")
@@ -86,49 +86,49 @@ def test_deleting_first_takes_along_what_would_be_replaced_and_nothing_else(benc
     assert before(steps, "create a.1", "create d.0@a.1")
     assert "update c.0" in steps
     assert "delete c.0" not in steps
-    assert bench.ops() == {"a": "replace", "b": "replace", "c": "update", "d": "replace"}
-    assert set(bench.alive()) == {"a.1", "b.0", "c.0", "d.0@a.1"}
+    assert bench.planned() == {"a": "replace", "b": "replace", "c": "update", "d": "replace"}
+    assert set(bench.objects()) == {"a.1", "b.0", "c.0", "d.0@a.1"}
 
 
-def test_what_the_program_drops_is_deleted_dependents_first(bench):
+def test_dropped_resources_are_deleted_dependents_first(bench):
     bench.up(
         "a", ("b", {"refs": ["a"]}), ("c", {"options": {"depends_on": ["b"]}}), ("d", {"options": {"parent": "c"}})
     )
-    bench.did()
+    bench.take_log()
     bench.up("z")
-    steps = bench.steps()
+    steps = bench.take_steps()
     assert steps == ["create z.0", "delete d.0", "delete c.0", "delete b.0", "delete a.0"]
-    assert set(bench.alive()) == {"z.0"}
+    assert set(bench.objects()) == {"z.0"}
 
 
 def test_destroy_needs_no_program_and_leaves_nothing(bench):
     bench.up("a", ("b", {"refs": ["a"]}), "c")
-    bench.did()
+    bench.take_log()
     bench.program("raise SystemExit('must not be run')")
     result = bench.run("destroy")
     assert result.ok
-    assert before(bench.steps(), "delete b.0", "delete a.0")
-    assert bench.alive() == {}
+    assert before(bench.take_steps(), "delete b.0", "delete a.0")
+    assert bench.objects() == {}
     assert "resources" not in bench.stack().export_state()["deployment"]
     assert bench.run("destroy").summary == "nothing to do"
 
 
-def test_independent_resources_go_side_by_side_and_parallel_limits_them(bench):
-    """Ten steps of 0.5 s take 5 s and more one after the other, which they go only if asked."""
+def test_independent_steps_run_in_parallel_up_to_the_limit(bench):
+    """Ten steps of 0.5 s would take 5 s and more one after the other."""
     nodes = [(f"n{i}", {"props": {"delay": 0.5}}) for i in range(10)]
     assert bench.up(*nodes).seconds < 5
     assert bench.run("destroy").seconds < 5
     assert bench.up(*nodes[:3], parallel=1).seconds > 1.5
 
 
-def test_what_a_provider_finds_dead_is_brought_back(bench):
-    """`diff` is asked in each run, also if no input changed."""
+def test_a_resource_is_updated_when_its_provider_finds_it_missing(bench):
+    """`diff` is called in each run, also if no input changed."""
     bench.up("a", "b")
-    bench.did()
+    bench.take_log()
     (bench.living / "a.0").unlink()
     bench.up()
-    assert bench.steps() == ["update a.0"]
-    assert set(bench.alive()) == {"a.0", "b.0"}
+    assert bench.take_steps() == ["update a.0"]
+    assert set(bench.objects()) == {"a.0", "b.0"}
 
 
 def test_two_resources_of_one_name_are_refused(bench):
@@ -137,23 +137,23 @@ def test_two_resources_of_one_name_are_refused(bench):
         bench.up()
 
 
-def test_refresh_takes_in_what_is_there_and_forgets_what_is_gone(bench):
+def test_refresh_reads_existing_resources_and_removes_missing_ones(bench):
     bench.up("a", ("b", {"refs": ["a"]}), "c")
     (bench.living / "a.0").unlink()
     (bench.living / "c.0").write_text("drifted")
     result = bench.run("refresh")
     assert result.ok
-    assert bench.ops() == {"a": "delete", "c": "refresh"}
+    assert bench.planned() == {"a": "delete", "c": "refresh"}
     state = bench.resources()
     assert set(state) == {"b", "c"}
     assert state["c"]["outputs"]["value"] == "drifted"
     assert "dependencies" not in state["b"]
-    bench.did()
+    bench.take_log()
     bench.up()
-    assert sorted(bench.steps()) == ["create a.0", "update c.0"]
+    assert sorted(bench.take_steps()) == ["create a.0", "update c.0"]
 
 
-def test_components_group_and_log_lines_arrive(bench):
+def test_components_and_log_lines_are_recorded(bench):
     bench.program(
         "import pulumi\nfrom living import Living\n"
         "class Group(pulumi.ComponentResource):\n"
@@ -170,6 +170,6 @@ def test_components_group_and_log_lines_arrive(bench):
     assert state["inner"]["urn"] == "urn:pulumi:dev::bench::bench:index:Group$pulumi-python:dynamic:Resource::inner"
     assert state["g"]["outputs"] == {"inner": "inner.0"}
     assert state["after"]["dependencies"] == [state["inner"]["urn"]]
-    assert bench.steps() == ["create inner.0", "create after.0"]
-    log = next(e for e in bench.of(events.Log) if e.severity == "warning")
+    assert bench.take_steps() == ["create inner.0", "create after.0"]
+    log = next(e for e in bench.events_of(events.Log) if e.severity == "warning")
     assert (log.message, log.urn) == ("mind the gap", state["inner"]["urn"])

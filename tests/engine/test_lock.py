@@ -1,4 +1,4 @@
-"""One run at a time, and the others are told who it is."""
+"""Only one run at a time can hold a stack, and others are refused with its holder."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def leave_lock(bench, **row):
     return file
 
 
-def test_a_second_run_is_refused_and_told_who_holds_the_lock(bench):
+def test_a_second_run_is_refused_with_the_holder_of_the_lock(bench):
     bench.graph("a")
     bench.flag("hold-a")
     process = bench.spawn("up")
@@ -34,7 +34,7 @@ def test_a_second_run_is_refused_and_told_who_holds_the_lock(bench):
     assert (holder.pid, holder.host) == (process.pid, socket.gethostname())
     assert f"pid {process.pid}" in str(caught.value)
     assert str(holder.file) in str(caught.value)
-    # Looking is allowed.
+    # A preview needs no lock.
     assert bench.preview().ok
     bench.flag("hold-a", on=False)
     process.join()
@@ -43,8 +43,8 @@ def test_a_second_run_is_refused_and_told_who_holds_the_lock(bench):
     assert bench.up().ok
 
 
-def test_the_lock_of_a_dead_process_is_taken_over(bench):
-    """Its number may have gone to another process since, which is told by when that began."""
+def test_the_lock_of_an_ended_process_is_removed(bench):
+    """Also if another process has its number, which is detected by the start time of that process."""
     gone = leave_lock(bench, hostname=socket.gethostname(), pid=2**22 + 1)
     attributes = gone.with_name("left.json.attrs")
     attributes.write_text("{}")
@@ -57,7 +57,7 @@ def test_the_lock_of_a_dead_process_is_taken_over(bench):
 
 
 @pytest.mark.parametrize(("zone", "hours"), [("-05:00", -5), ("+05:30", 5.5), ("Z", 0)])
-def test_the_lock_of_a_living_process_holds_whatever_its_clock_is_set_to(bench, zone, hours):
+def test_the_lock_of_a_running_process_holds_in_any_time_zone(bench, zone, hours):
     """The CLI writes local time, in nanoseconds."""
     now = datetime.now(timezone.utc) + timedelta(hours=hours)
     stamp = f"{now:%Y-%m-%dT%H:%M:%S}.123456789{zone}"
@@ -78,8 +78,8 @@ def test_locks_of_other_hosts_and_unreadable_ones_hold_until_they_are_broken(ben
     assert bench.up().ok
 
 
-def test_a_zombie_holds_nothing(bench):
-    """It has ended: only whoever started it has not asked how."""
+def test_the_lock_of_a_zombie_is_removed(bench):
+    """It has ended, and its parent has not read the exit status."""
     child = os.fork()
     if not child:
         os._exit(0)
@@ -93,14 +93,14 @@ def test_a_zombie_holds_nothing(bench):
         os.waitpid(child, 0)
 
 
-def test_what_a_full_disk_left_of_a_lock_holds_nothing(bench):
+def test_an_empty_lock_is_removed(bench):
     left = leave_lock(bench)
     left.write_text("")
     assert bench.up("a").ok
     assert not left.exists()
 
 
-def test_a_lock_that_cannot_be_written_is_told_and_leaves_nothing(bench, monkeypatch):
+def test_a_lock_that_cannot_be_written_is_an_error_and_leaves_no_file(bench, monkeypatch):
     monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     bench.graph("a")
     with pytest.raises(EngineError, match="no lock can be written: No space left on device"):

@@ -1,5 +1,5 @@
-"""Notes of what was under way (pending operations) outlive what they are about: the CLI never drops those of creations.
-What the state holds is never deleted because of one, and what is resumed is not told as a deletion."""
+"""Stale pending operations: the CLI never drops those of creations. They never delete a resource of the state, and a
+preview does not show a resumed creation as a deletion."""
 
 import json
 import os
@@ -17,47 +17,47 @@ KINDS = ("creating", "updating", "deleting", "reading", "importing")
 
 
 def as_created(row):
-    """How the CLI notes a creation: without an id, and without the times of one that is there."""
+    """Change a row to one of a pending creation of the CLI, which has neither id nor times."""
     for key in ("id", "outputs", "created", "modified"):
         row.pop(key, None)
 
 
 def created_otherwise(row):
     as_created(row)
-    row["inputs"]["value"] = "what it was to be then"
+    row["inputs"]["value"] = "of that run"
 
 
 def created_elsewhere(row):
-    """Its parent had another type then."""
+    """Change a row to one of a pending creation under a parent of another type."""
     created_otherwise(row)
     row["urn"] = row["urn"].replace("::pulumi-python:", "::old:index:Group$pulumi-python:")
 
 
 @pytest.mark.parametrize("change", [as_created, created_otherwise, created_elsewhere])
 @pytest.mark.parametrize("kind", ["preview", "up", "destroy"])
-def test_a_note_of_a_creation_that_a_later_run_brought_to_its_end_is_void(bench, change, kind):
+def test_a_pending_creation_of_an_existing_resource_is_dropped(bench, change, kind):
     bench.up(*NODES)
-    bench.note(("creating", "b", change))
-    bench.did()
+    bench.add_pending(("creating", "b", change))
+    bench.take_log()
     result = bench.run(kind)
     assert result.ok
     if kind == "destroy":
-        assert sorted(bench.steps()) == ["delete a.0", "delete b.0", "delete c.0"]
+        assert sorted(bench.take_steps()) == ["delete a.0", "delete b.0", "delete c.0"]
         return
-    assert (bench.ops(), bench.steps()) == ({}, [])
+    assert (bench.planned(), bench.take_steps()) == ({}, [])
     assert result.summary == "nothing to do"
     if kind == "up":
         assert "pending_operations" not in bench.stack().export_state()["deployment"]
 
 
-def test_a_note_of_a_deletion_is_void_once_another_is_in_its_place(bench):
+def test_a_pending_deletion_of_a_replaced_resource_is_dropped(bench):
     bench.up(*NODES)
-    bench.note(("deleting", "b", lambda row: row.update(created="2026-01-01T00:00:00Z")))
+    bench.add_pending(("deleting", "b", lambda row: row.update(created="2026-01-01T00:00:00Z")))
     assert bench.up().summary == "nothing to do"
 
 
-def test_a_note_of_a_thing_that_another_resource_took_over_leaves_it_where_it_is(bench):
-    """Its URN is another, and so are its inputs: only what `create` returns tells that it is the same thing."""
+def test_a_pending_creation_does_not_delete_an_object_of_another_resource(bench):
+    """URN and inputs differ: only the id that `create` returns shows that it is the same object."""
     bench.up(("renamed", {"props": {"name": "a", "value": "new"}}))
 
     def before(row):
@@ -65,15 +65,15 @@ def test_a_note_of_a_thing_that_another_resource_took_over_leaves_it_where_it_is
         row["urn"] = row["urn"].replace("::renamed", "::a")
         row["inputs"]["value"] = "old"
 
-    bench.note(("creating", "renamed", before))
-    bench.did()
+    bench.add_pending(("creating", "renamed", before))
+    bench.take_log()
     assert bench.up().ok
-    assert not [step for step in bench.steps() if step.startswith("delete")]
-    assert set(bench.alive()) == {"a.0"}
-    assert any("belongs to another" in e.message for e in bench.of(events.Log))
+    assert not [step for step in bench.take_steps() if step.startswith("delete")]
+    assert set(bench.objects()) == {"a.0"}
+    assert any("belongs to another" in e.message for e in bench.events_of(events.Log))
 
 
-def test_what_up_resumes_is_no_deletion_in_a_preview(bench):
+def test_a_resumed_creation_is_no_deletion_in_a_preview(bench):
     bench.up("a")
     bench.up("a", "b")
     file = bench.stack().file
@@ -86,27 +86,27 @@ def test_what_up_resumes_is_no_deletion_in_a_preview(bench):
     for nodes in (("a", "b"), ("a", ("b", {"props": {"value": "changed"}}))):
         result = bench.preview(*nodes)
         assert result.counts == {"same": 2, "create": 1}
-        assert bench.ops() == {"b": "create"}
+        assert bench.planned() == {"b": "create"}
     assert bench.preview("a").counts["delete"] == 1
 
 
 def test_an_interrupted_replacement_is_no_deletion_in_a_preview_either(bench):
     bench.up("a")
 
-    def anew(row):
+    def next_generation(row):
         row["inputs"]["generation"] = 1
         for key in ("id", "outputs"):
             row.pop(key)
 
-    bench.note(("creating", "a", anew))
+    bench.add_pending(("creating", "a", next_generation))
     assert bench.preview().ok
-    assert bench.ops() == {}
+    assert bench.planned() == {}
     (bench.living / "a.1").write_text("half")
     bench.preview(("a", {"props": {"generation": 1}}))
-    assert bench.ops() == {"a": "replace"}
-    bench.did()
+    assert bench.planned() == {"a": "replace"}
+    bench.take_log()
     assert bench.up("a").ok
-    assert set(bench.alive()) == {"a.0"}, "what was made beside it goes"
+    assert set(bench.objects()) == {"a.0"}, "what was made beside it goes"
 
 
 changes = st.fixed_dictionaries(
@@ -123,7 +123,7 @@ changes = st.fixed_dictionaries(
 
 
 def stale(kind, given):
-    """Not the note of a deletion that really was begun: the thing may be half gone, and is made anew."""
+    """Return whether the pending operation is stale. One of a deletion that was really begun is not."""
     return kind != "deleting" or "created" in given or "id" in given
 
 
@@ -135,21 +135,21 @@ notes = st.tuples(st.sampled_from(KINDS), st.sampled_from("abc"), changes)
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(left=st.lists(notes.filter(lambda n: stale(n[0], n[2])), min_size=1, max_size=4))
-def test_no_stale_note_ever_leads_to_the_deletion_of_what_the_state_holds(bench, left):
+def test_stale_pending_operations_never_delete_resources_of_the_state(bench, left):
     with tempfile.TemporaryDirectory(dir=bench.root.parent) as folder:
-        ours = type(bench)(Path(folder) / "project")
-        os.environ["LIVING"] = str(ours.living)
-        ours.up(*NODES)
-        held = set(ours.alive())
-        ours.note(*((kind, name, lambda row, given=given: apply(row, given)) for kind, name, given in left))
-        foretold = (ours.preview().ok, ours.ops())
-        assert "delete" not in foretold[1].values()
-        ours.did()
-        assert ours.up().ok
-        deleted = {step.split()[1] for step in ours.steps() if step.startswith("delete")}
+        inner = type(bench)(Path(folder) / "project")
+        os.environ["LIVING"] = str(inner.living)
+        inner.up(*NODES)
+        held = set(inner.objects())
+        inner.add_pending(*((kind, name, lambda row, given=given: apply(row, given)) for kind, name, given in left))
+        preview = (inner.preview().ok, inner.planned())
+        assert "delete" not in preview[1].values()
+        inner.take_log()
+        assert inner.up().ok
+        deleted = {step.split()[1] for step in inner.take_steps() if step.startswith("delete")}
         assert not deleted & held
-        assert set(ours.alive()) == held
-        assert ours.up().summary == "nothing to do"
+        assert set(inner.objects()) == held
+        assert inner.up().summary == "nothing to do"
 
 
 def apply(row, given):

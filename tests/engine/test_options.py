@@ -1,4 +1,4 @@
-"""Resource options do what the CLI has them do."""
+"""Resource options have the same effect as in the CLI."""
 
 import pytest
 
@@ -14,46 +14,46 @@ def test_a_protected_resource_is_neither_deleted_nor_replaced(bench):
     assert not bench.up("b").ok
     result = bench.run("destroy")
     assert [f.urn.split("::")[-1] for f in result.failures] == ["a"]
-    assert "a.0" in bench.alive()
+    assert "a.0" in bench.objects()
     # Unprotected, it goes.
     assert bench.up("a", "b").ok
     assert bench.up("b").ok
-    assert set(bench.alive()) <= {"b.0"}
+    assert set(bench.objects()) <= {"b.0"}
 
 
-def test_protection_of_a_new_goal_may_be_lifted_along_with_a_replacement(bench):
+def test_protection_may_be_removed_together_with_a_replacement(bench):
     bench.up(("a", {"options": {"protect": True}}))
     assert bench.up(("a", {"props": {"generation": 1}})).ok
-    assert set(bench.alive()) == {"a.1"}
+    assert set(bench.objects()) == {"a.1"}
 
 
-def test_what_needs_a_protected_resource_may_go_and_what_it_needs_may_not(bench):
+def test_dependents_of_a_protected_resource_are_deleted_and_its_dependencies_are_not(bench):
     bench.up("base", ("a", {"refs": ["base"], "options": {"protect": True}}), ("user", {"refs": ["a"]}))
     bench.up("other")
-    assert set(bench.alive()) == {"base.0", "a.0", "other.0"}
+    assert set(bench.objects()) == {"base.0", "a.0", "other.0"}
 
 
-def test_retained_resources_are_forgotten_not_deleted(bench):
+def test_retained_resources_are_removed_from_the_state_and_not_deleted(bench):
     bench.up(("a", {"options": {"retain_on_delete": True}}), "b")
-    bench.did()
+    bench.take_log()
     bench.up("b")
-    assert bench.steps() == []
-    assert set(bench.alive()) == {"a.0", "b.0"}
+    assert bench.take_steps() == []
+    assert set(bench.objects()) == {"a.0", "b.0"}
     assert set(bench.resources()) == {"b"}
 
 
-def test_what_dies_with_another_is_not_deleted_by_hand(bench):
+def test_a_resource_deleted_with_another_has_no_step_of_its_own(bench):
     bench.up("host", ("guest", {"options": {"deleted_with": "host"}}), ("other", {"refs": ["host"]}))
-    bench.did()
+    bench.take_log()
     bench.run("destroy")
-    assert sorted(bench.steps()) == ["delete host.0", "delete other.0"]
+    assert sorted(bench.take_steps()) == ["delete host.0", "delete other.0"]
 
 
-def test_what_dies_with_another_is_deleted_if_the_other_stays(bench):
+def test_a_resource_deleted_with_another_is_deleted_if_the_other_stays(bench):
     bench.up("host", ("guest", {"options": {"deleted_with": "host"}}))
-    bench.did()
+    bench.take_log()
     bench.up("host")
-    assert bench.steps() == ["delete guest.0@host.0"]
+    assert bench.take_steps() == ["delete guest.0@host.0"]
 
 
 @pytest.mark.parametrize("path", ["value", "nested.inner", 'nested["inner"]', "items[0]", "items[*]"])
@@ -68,11 +68,11 @@ def test_ignored_changes_are_ignored(bench, path):
         )
 
     bench.up(graph("x", 1))
-    bench.did()
+    bench.take_log()
     bench.up(graph("changed", 1))
-    assert bench.ops() == {}
+    assert bench.planned() == {}
     bench.up(graph("changed", 2))
-    assert bench.ops() == {}  # the provider of this test looks at value, refs and generation only
+    assert bench.planned() == {}  # the provider of this test looks at value, refs and generation only
     row = bench.resources()["a"]["inputs"]
     assert (row["value"], row["nested"], row["items"], row["other"]) == ("x", {"inner": "x"}, ["x"], 2)
 
@@ -81,13 +81,13 @@ def test_replace_on_changes_makes_an_update_a_replacement(bench):
     options = {"replace_on_changes": ["value"]}
     props = {"engine_decides": True}
     bench.up(("a", {"props": {**props, "value": "1"}, "options": options}))
-    bench.did()
+    bench.take_log()
     bench.up(("a", {"props": {**props, "value": "2"}, "options": options}))
-    assert bench.ops() == {"a": "replace"}
+    assert bench.planned() == {"a": "replace"}
 
 
 def test_an_alias_keeps_a_renamed_resource_and_its_dependents(bench):
-    """The object lives on under the new name: dependents follow the new URN, nothing is made or deleted."""
+    """The object is kept under the new name, dependents refer to the new URN, and no step runs."""
     bench.program(
         "import pulumi\nfrom living import Living\n"
         "parent = Living('old')\n"
@@ -95,7 +95,7 @@ def test_an_alias_keeps_a_renamed_resource_and_its_dependents(bench):
     )
     bench.up()
     before = {name: row["id"] for name, row in bench.resources().items()}
-    bench.did()
+    bench.take_log()
     bench.program(
         "import pulumi\nfrom living import Living\n"
         "opts = pulumi.ResourceOptions(aliases=[pulumi.Alias(name='old')], ignore_changes=['name'])\n"
@@ -108,31 +108,31 @@ def test_an_alias_keeps_a_renamed_resource_and_its_dependents(bench):
     assert {"new": before["old"], "new-child": before["old-child"]} == {n: r["id"] for n, r in after.items()}
     assert after["new-child"]["dependencies"] == [after["new"]["urn"]]
     assert after["new-child"]["parent"] == after["new"]["urn"]
-    assert bench.steps() == []
+    assert bench.take_steps() == []
 
 
 def test_aliases_may_be_whole_urns_and_other_parents(bench):
     bench.program("from living import Living\nLiving('a')\n")
     bench.up()
-    bench.did()
+    bench.take_log()
     bench.program(
         "import pulumi\nfrom living import Living\n"
         "group = pulumi.ComponentResource('bench:index:Group', 'g')\n"
         "Living('a', pulumi.ResourceOptions(parent=group, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)]))\n"
     )
     bench.up()
-    assert bench.steps() == []
+    assert bench.take_steps() == []
     moved = bench.resources()["a"]["urn"]
     assert moved == "urn:pulumi:dev::bench::bench:index:Group$pulumi-python:dynamic:Resource::a"
     bench.program(
         f"import pulumi\nfrom living import Living\nLiving('a', pulumi.ResourceOptions(aliases=['{moved}']))\n"
     )
     bench.up()
-    assert bench.steps() == []
-    assert bench.ops() == {}
+    assert bench.take_steps() == []
+    assert bench.planned() == {}
 
 
-def test_a_component_keeps_what_is_in_it_below_a_new_parent(bench):
+def test_a_component_keeps_its_children_under_a_new_parent(bench):
     made = (
         "import pulumi\nfrom living import Living\n"
         "{platform}"
@@ -143,11 +143,11 @@ def test_a_component_keeps_what_is_in_it_below_a_new_parent(bench):
     bench.program(made.format(platform="", opts="None"))
     bench.up()
     before = bench.resources()["a"]["id"]
-    bench.did()
+    bench.take_log()
     opts = "pulumi.ResourceOptions(parent=platform, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)])"
     bench.program(made.format(platform="platform = pulumi.ComponentResource('bench:index:Platform', 'g')\n", opts=opts))
     bench.up()
-    assert bench.steps() == []
+    assert bench.take_steps() == []
     assert bench.resources()["a"]["id"] == before
     assert "Platform$bench:index:Group$bench:index:Part$" in bench.resources()["a"]["urn"]
 
@@ -174,12 +174,12 @@ def test_additional_secret_outputs_and_secret_inputs_stay_secret(bench):
         ("hooks=pulumi.ResourceHookBinding(after_create=[print])", "hooks"),
     ],
 )
-def test_what_is_not_supported_is_said_not_dropped(bench, options, says):
+def test_unsupported_options_are_errors(bench, options, says):
     bench.program(f"import pulumi\nfrom living import Living\nLiving('a', pulumi.ResourceOptions({options}))\n")
     with pytest.raises(EngineError, match=says) as caught:
         bench.up()
     assert "Pulumi CLI" in str(caught.value)
-    assert bench.alive() == {}
+    assert bench.objects() == {}
 
 
 def test_replace_with_and_replacement_trigger(bench):
@@ -195,9 +195,9 @@ def test_replace_with_and_replacement_trigger(bench):
     bench.up()
     program(1, "x")
     bench.up()
-    assert bench.ops() == {"a": "replace", "b": "replace"}
+    assert bench.planned() == {"a": "replace", "b": "replace"}
     program(1, "y")
     bench.up()
-    assert bench.ops() == {"c": "replace"}
-    assert set(bench.alive()) == {"a.1", "b.0", "c.0"}
-    assert next(p for p in bench.of(events.Planned) if p.op == "replace").reason
+    assert bench.planned() == {"c": "replace"}
+    assert set(bench.objects()) == {"a.1", "b.0", "c.0"}
+    assert next(p for p in bench.events_of(events.Planned) if p.op == "replace").reason

@@ -1,4 +1,4 @@
-"""A preview shows what `up` would do, does nothing, and does not guess at what is not known yet."""
+"""A preview shows what `up` would do, does nothing, and shows values that are not known yet as unknown."""
 
 import pytest
 
@@ -17,16 +17,16 @@ pulumi.export('stamp', a.stamp)
 """
 
 
-def test_nothing_is_done_and_no_state_is_written(bench):
+def test_a_preview_does_nothing_and_writes_no_state(bench):
     result = bench.preview("a", ("b", {"refs": ["a"]}))
     assert result.ok
     assert result.counts == {"create": 3}
-    assert bench.did() == []
+    assert bench.take_log() == []
     assert bench.workspace().stacks() == []
     assert not (bench.root.parent / "project-backend").exists()
 
 
-def test_applies_on_what_is_not_known_do_not_run(bench):
+def test_applies_on_unknowns_do_not_run(bench):
     bench.program(APPLIES.format(value="1"))
     result = bench.preview()
     assert not (bench.root / "noted").exists()
@@ -41,20 +41,20 @@ def test_applies_on_what_is_not_known_do_not_run(bench):
     bench.program(APPLIES.format(value="2"))
     result = bench.preview()
     assert not (bench.root / "noted").exists()
-    assert bench.ops() == {"a": "update", "b": "update"}
+    assert bench.planned() == {"a": "update", "b": "update"}
     change = next(c for p in result.changes if p.name == "b" for c in p.changes)
     assert (change.path, change.old, change.new) == ("refs[0]", "a.0=1", "[unknown]")
 
 
-def test_preview_foretells_what_up_does(bench):
+def test_a_preview_shows_the_steps_of_the_next_up(bench):
     bench.up("a", ("b", {"refs": ["a"]}), "c", "d")
     nodes = [("a", {"props": {"generation": 1}}), ("b", {"refs": ["a"]}), ("c", {"props": {"value": "x"}}), "e"]
     bench.preview(*nodes)
-    foretold = bench.ops()
-    assert foretold == {"a": "replace", "b": "update", "c": "update", "d": "delete", "e": "create"}
-    assert set(bench.alive()) == {"a.0", "b.0", "c.0", "d.0"}
+    previewed = bench.planned()
+    assert previewed == {"a": "replace", "b": "update", "c": "update", "d": "delete", "e": "create"}
+    assert set(bench.objects()) == {"a.0", "b.0", "c.0", "d.0"}
     bench.up()
-    assert bench.ops() == foretold
+    assert bench.planned() == previewed
     assert bench.preview().changes == ()
 
 
@@ -76,17 +76,17 @@ def test_unknown_providers_are_previewed_with_unknown_outputs(bench):
     assert result.foreign == ("cloud:net:Network", "cloud:net:Subnet", "cloud:net:getZones")
     assert result.counts == {"create": 4}
     assert result.outputs == {"zones": "[unknown]"}
-    assert any("getZones" in log.message for log in bench.of(events.Log))
+    assert any("getZones" in log.message for log in bench.events_of(events.Log))
 
 
-def test_up_of_what_is_not_embedded_stops_before_the_first_step_and_names_the_command(bench):
+def test_up_with_unknown_providers_stops_before_the_first_step(bench):
     bench.program(FOREIGN)
     stack = bench.stack()
     assert stack.preview(lambda _event: None).ok
     with pytest.raises(NotRunnableError, match=r"pulumi up --stack dev") as caught:
         stack.up(lambda _event: None)
     assert "cloud:net:Network" in str(caught.value)
-    assert bench.did() == []
+    assert bench.take_log() == []
     # Added to a stack that stands already, it is refused when it comes.
     bench.up("mine")
     bench.program(FOREIGN)
@@ -94,7 +94,7 @@ def test_up_of_what_is_not_embedded_stops_before_the_first_step_and_names_the_co
         bench.up()
 
 
-def test_configuration_reaches_the_program_defaults_first_secrets_marked(bench):
+def test_the_program_gets_the_configuration_over_its_defaults(bench):
     (bench.root / "Pulumi.yaml").write_text(
         "name: bench\nruntime: python\nconfig:\n  size: {type: integer, default: 3}\n  kind: {default: small}\n"
     )

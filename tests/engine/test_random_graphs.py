@@ -1,4 +1,4 @@
-"""Random programs, edited at random: after `up` the state equals the program, after `destroy` nothing is left."""
+"""Random edits of random programs: after `up` the state equals the program, after `destroy` it is empty."""
 
 import os
 import tempfile
@@ -12,7 +12,7 @@ NAMES = [f"r{i}" for i in range(6)]
 
 @st.composite
 def graphs(draw):
-    """A program: some of the names, each with references to ones before it. What lies deeper under parents has another
+    """Return the resources of a program, each with references to earlier ones. At another depth a resource has another
     URN and is another resource, so its object has another name."""
     nodes, depths = [], {}
     for name in draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=len(NAMES))):
@@ -33,7 +33,7 @@ def graphs(draw):
     return nodes
 
 
-# A failing example is not shrunk: that would take minutes, and the one found reads well enough.
+# A failing example is not shrunk, because that would take minutes.
 @settings(
     max_examples=5,
     deadline=None,
@@ -41,51 +41,51 @@ def graphs(draw):
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(edits=st.lists(st.tuples(graphs(), st.sampled_from([None, *NAMES])), min_size=1, max_size=3))
-def test_after_up_the_state_is_the_program_after_destroy_nothing_is_left(bench, edits):
-    """Some of the edits fail at one resource, and are brought to their end by the next run."""
+def test_after_up_the_state_equals_the_program_and_after_destroy_it_is_empty(bench, edits):
+    """Some of the edits fail at one resource, and the next run completes them."""
     with tempfile.TemporaryDirectory(dir=bench.root.parent) as folder:
-        ours = type(bench)(Path(folder) / "project")
-        os.environ["LIVING"] = str(ours.living)
-        for nodes, unlucky in edits:
-            apply_edit(ours, nodes, unlucky)
-            check_state(ours, nodes)
-            assert ours.up().changes == ()
-        assert ours.run("destroy").ok
-        assert ours.alive() == {}
-        assert ours.resources() == {}
+        inner = type(bench)(Path(folder) / "project")
+        os.environ["LIVING"] = str(inner.living)
+        for nodes, failing in edits:
+            apply_edit(inner, nodes, failing)
+            check_state(inner, nodes)
+            assert inner.up().changes == ()
+        assert inner.run("destroy").ok
+        assert inner.objects() == {}
+        assert inner.resources() == {}
 
 
-def apply_edit(ours, nodes, unlucky):
-    ours.graph(*nodes)
-    flags = [f"fail-{unlucky}{'-' * depth}" for depth in range(len(NAMES))] if unlucky else []
+def apply_edit(inner, nodes, failing):
+    inner.graph(*nodes)
+    flags = [f"fail-{failing}{'-' * depth}" for depth in range(len(NAMES))] if failing else []
     for flag in flags:
-        ours.flag(flag)
-    if unlucky:
-        ours.up()
+        inner.flag(flag)
+    if failing:
+        inner.up()
     for flag in flags:
-        ours.flag(flag, on=False)
-    assert ours.preview().ok
-    foretold = ours.ops()
-    result = ours.up()
+        inner.flag(flag, on=False)
+    assert inner.preview().ok
+    previewed = inner.planned()
+    result = inner.up()
     assert result.ok, result.failures
-    assert ours.ops() == foretold
+    assert inner.planned() == previewed
 
 
-def check_state(ours, nodes):
+def check_state(inner, nodes):
     names = {}
     for name, node in nodes:
         host = node["options"].get("deleted_with")
         names[name] = f"{node['props']['name']}.{node['props']['generation']}" + (f"@{names[host]}" if host else "")
-    assert ours.alive() == {names[n]: o["props"]["value"] for n, o in nodes}
+    assert inner.objects() == {names[n]: o["props"]["value"] for n, o in nodes}
     stamps = {n: f"{names[n]}={o['props']['value']}" for n, o in nodes}
-    assert ours.stack().outputs() == {"stamps": stamps}
-    rows = ours.stack().export_state()["deployment"]["resources"]
+    assert inner.stack().outputs() == {"stamps": stamps}
+    rows = inner.stack().export_state()["deployment"]["resources"]
     assert not [r for r in rows if r.get("delete") or r.get("pendingReplacement")]
-    assert "pending_operations" not in ours.stack().export_state()["deployment"]
+    assert "pending_operations" not in inner.stack().export_state()["deployment"]
     seen = set()
     for row in rows:
         wanted = {row.get("parent"), row.get("deletedWith"), *row.get("dependencies", [])} - {None}
         assert wanted <= seen, "a resource stands before one that it depends on"
         seen.add(row["urn"])
-    by_name = ours.resources()
+    by_name = inner.resources()
     assert {n: r["inputs"]["refs"] for n, r in by_name.items()} == {n: [stamps[r] for r in o["refs"]] for n, o in nodes}

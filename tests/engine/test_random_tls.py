@@ -1,4 +1,4 @@
-"""Passwords, ids and keys: drawn once, kept, of the form that was asked for, secret where they should be."""
+"""Passwords, ids, keys and certificates: created once, kept, in the requested form, and secret where they must be."""
 
 import base64
 import re
@@ -25,7 +25,7 @@ pulumi.export('out', out)
 """
 
 
-def test_they_are_drawn_once_and_have_the_form_that_was_asked_for(bench):
+def test_values_and_keys_are_created_once_in_the_requested_form(bench):
     bench.program(PROGRAM.format(length=20))
     result = bench.up()
     assert result.outputs["out"]["pw"] == "[secret]"
@@ -53,13 +53,13 @@ def test_they_are_drawn_once_and_have_the_form_that_was_asked_for(bench):
     assert bench.stack().outputs(show_secrets=True)["out"] == out
 
 
-def test_a_changed_wish_draws_anew_and_leaves_the_others(bench):
+def test_a_changed_input_replaces_only_its_value(bench):
     bench.program(PROGRAM.format(length=20))
     bench.up()
     before = bench.stack().outputs(show_secrets=True)["out"]
     bench.program(PROGRAM.format(length=24))
     bench.up()
-    assert bench.ops() == {"pw": "replace"}
+    assert bench.planned() == {"pw": "replace"}
     after = bench.stack().outputs(show_secrets=True)["out"]
     assert (len(after.pop("pw")), len(before.pop("pw"))) == (24, 20)
     assert after.pop("hashed") != before.pop("hashed")
@@ -78,7 +78,7 @@ pulumi.export('out', [key.private_key_pem, pulumi.Output.unsecret(made.cert_pem)
 """
 
 
-def test_a_certificate_is_its_keys_and_is_made_again_before_it_ends(bench):
+def test_a_certificate_fits_its_key_and_is_renewed_before_it_expires(bench):
     bench.program(CERTIFICATE.format(hours=48, early=24))
     bench.up()
     key, pem = bench.stack().outputs(show_secrets=True)["out"]
@@ -91,10 +91,10 @@ def test_a_certificate_is_its_keys_and_is_made_again_before_it_ends(bench):
     assert bench.up().summary == "nothing to do"
     bench.program(CERTIFICATE.format(hours=48, early=12))
     bench.up()
-    assert (bench.ops(), bench.stack().outputs(show_secrets=True)["out"]) == ({"made": "update"}, [key, pem])
+    assert (bench.planned(), bench.stack().outputs(show_secrets=True)["out"]) == ({"made": "update"}, [key, pem])
     bench.program(CERTIFICATE.format(hours=48, early=49))
     bench.up()
-    assert bench.ops() == {"made": "replace"}
+    assert bench.planned() == {"made": "replace"}
     assert bench.stack().outputs(show_secrets=True)["out"][1] != pem
 
 
@@ -102,7 +102,7 @@ def test_a_certificate_is_its_keys_and_is_made_again_before_it_ends(bench):
     ("resource", "says"),
     [("r.RandomPassword('x', length=2, min_lower=3)", "too short"), ("t.PrivateKey('x', algorithm='DSA')", "ED25519")],
 )
-def test_impossible_wishes_are_refused(bench, resource, says):
+def test_impossible_inputs_are_refused(bench, resource, says):
     bench.program(f"import pulumi_random as r, pulumi_tls as t\n{resource}\n")
     result = bench.up()
     assert not result.ok

@@ -1,4 +1,4 @@
-"""The state file is the CLI's: its form, its encryption, what is done when it is damaged."""
+"""The state file: the CLI's form, its encryption, and damaged files."""
 
 import copy
 import json
@@ -25,7 +25,7 @@ pulumi.export('drawn', pulumi_random.RandomPassword('pw', length=20).result)
 """
 
 
-def test_the_form_is_the_clis(bench):
+def test_the_state_file_has_the_clis_form(bench):
     bench.up("a", ("b", {"refs": ["a"], "options": {"protect": True, "parent": "a"}}))
     folder = bench.root.parent / "project-backend" / ".pulumi"
     assert (folder / "meta.yaml").read_text() == "version: 1\n"
@@ -56,7 +56,7 @@ def test_the_form_is_the_clis(bench):
     assert json.loads(history[1].read_text())["result"] == "succeeded"
 
 
-def test_secrets_are_nowhere_in_clear_text_and_come_back_as_they_were(bench):
+def test_secrets_are_encrypted_everywhere_and_decrypted_to_the_same_values(bench):
     bench.program(SECRETS)
     result = bench.up()
     assert result.outputs == {
@@ -93,8 +93,8 @@ def test_a_wrong_passphrase_changes_nothing(bench):
 
 @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
 @pytest.mark.parametrize("whose", ["state", "stack file"])
-def test_a_wrong_passphrase_is_told_before_the_first_step_also_where_nothing_is_to_be_decrypted(bench, kind, whose):
-    """The first secret may come with the outputs of a step, when the thing is there already."""
+def test_a_wrong_passphrase_is_an_error_before_the_first_step_also_without_secrets(bench, kind, whose):
+    """The first secret may be in the outputs of a step, after the object was created."""
     bench.program(
         "import pulumi, pulumi_random\n"
         "from pulumi_command import local\n"
@@ -102,7 +102,7 @@ def test_a_wrong_passphrase_is_told_before_the_first_step_also_where_nothing_is_
         "pulumi.export('pw', pulumi_random.RandomPassword('pw', length=20).result)\n"
     )
     if whose == "state":
-        # Nothing but its salt is left of it.
+        # After a destroy, the state has only its salt.
         bench.up()
         bench.run("destroy")
         bench.passphrase = "wrong"
@@ -115,7 +115,7 @@ def test_a_wrong_passphrase_is_told_before_the_first_step_also_where_nothing_is_
         bench.run(kind)
     with pytest.raises(PassphraseError):
         bench.stack().prepare_for_cli()
-    assert bench.alive() == {}
+    assert bench.objects() == {}
     assert (bench.stack().file.read_bytes() if bench.stack().file.exists() else None) == before
     bench.passphrase = "correct horse"
     (bench.root / "Pulumi.dev.yaml").unlink(missing_ok=True)
@@ -123,8 +123,8 @@ def test_a_wrong_passphrase_is_told_before_the_first_step_also_where_nothing_is_
     assert bench.up().ok
 
 
-def test_a_secret_is_the_same_whatever_the_order_of_its_keys():
-    """Maps of the SDK's messages have no order."""
+def test_a_secret_is_the_same_for_any_order_of_its_keys():
+    """The maps in the SDK's messages have no order."""
     box = crypter.Crypter(lambda: "x")
     one, other = (
         {values.SIG: values.SECRET, "value": dict(pairs)} for pairs in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])
@@ -132,7 +132,7 @@ def test_a_secret_is_the_same_whatever_the_order_of_its_keys():
     assert crypter.seal(one, box.encrypt) == crypter.seal(other, box.encrypt)
 
 
-def test_the_salt_of_the_stack_file_rules_and_configured_secrets_are_read_with_it(bench):
+def test_the_salt_of_the_stack_file_has_precedence_and_decrypts_configured_secrets(bench):
     """As after `pulumi config set --secret`, which writes both."""
     box = crypter.Crypter(lambda: bench.passphrase)
     sealed = box.encrypt("from-config")
@@ -148,7 +148,7 @@ def test_the_salt_of_the_stack_file_rules_and_configured_secrets_are_read_with_i
     assert bench.stack().outputs(show_secrets=True) == {"w": "from-config", "l": ["from-config"]}
     assert bench.stack().outputs() == {"w": "[secret]", "l": "[secret]"}
     assert bench.stack().export_state()["deployment"]["secrets_providers"]["state"]["salt"] == box.salt
-    # Another salt (the CLI made a new one): what there is is read with the old, written with the new.
+    # With another salt, as after the CLI made a new one, the state is read with the old salt and written with the new.
     other = crypter.Crypter(lambda: bench.passphrase)
     sealed = other.encrypt("again")
     (bench.root / "Pulumi.dev.yaml").write_text(
@@ -160,7 +160,7 @@ def test_the_salt_of_the_stack_file_rules_and_configured_secrets_are_read_with_i
     assert bench.stack().outputs(show_secrets=True) == {"w": "again"}
 
 
-def test_a_salt_that_the_cli_wrote_is_understood(monkeypatch):
+def test_a_salt_of_the_cli_is_read(monkeypatch):
     """The one of Pulumi's own test of its passphrase manager (pkg/secrets/passphrase/manager_test.go)."""
     monkeypatch.setattr(crypter, "ROUNDS", 1_000_000)
     salt = "v1:fozI5u6B030=:v1:F+6ZduKKd8G0/V7L:PGMFeIzwobWRKmEAzUdaQHqC5mMRIQ=="
@@ -170,7 +170,7 @@ def test_a_salt_that_the_cli_wrote_is_understood(monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["cut", "no json", "no resources", "incomplete"])
-def test_a_damaged_state_is_named_with_its_backup_and_left_alone(bench, how):
+def test_a_damaged_state_is_an_error_with_its_backup_and_stays(bench, how):
     bench.up("a")
     bench.up("a", "b")
     file = bench.stack().file
@@ -197,7 +197,7 @@ def test_a_damaged_state_is_named_with_its_backup_and_left_alone(bench, how):
     assert set(bench.resources()) == {"a", "b"}
 
 
-def test_a_damaged_state_with_a_damaged_backup_names_the_outcome_of_the_run_before(bench):
+def test_a_damaged_backup_is_skipped_for_the_copy_of_the_run_before(bench):
     bench.up("a")
     bench.up("a", "b")
     file = bench.stack().file
@@ -216,10 +216,10 @@ def test_a_damaged_state_with_a_damaged_backup_names_the_outcome_of_the_run_befo
         bench.preview()
 
 
-def test_what_a_copy_of_the_state_says_was_under_way_is_seen_to(bench):
-    """An export may be of long ago, and forgets it; the copy beside the state is of a moment ago."""
+def test_pending_operations_are_imported_from_a_copy_and_not_from_an_export(bench):
+    """An export may be old; the copy beside the state is not."""
     bench.up("a")
-    bench.note(("updating", "a"))
+    bench.add_pending(("updating", "a"))
     document = json.loads(bench.stack().file.read_text())
     bench.stack().import_state(document)
     assert bench.up().counts["update"] == 1
@@ -227,7 +227,7 @@ def test_what_a_copy_of_the_state_says_was_under_way_is_seen_to(bench):
     assert bench.up().summary == "nothing to do"
 
 
-def test_export_and_import_carry_a_stack_over(bench):
+def test_export_and_import_restore_a_stack(bench):
     bench.up("a", ("b", {"refs": ["a"]}))
     document = json.loads(json.dumps(bench.stack().export_state()))
     assert document["version"] == 3
@@ -235,7 +235,7 @@ def test_export_and_import_carry_a_stack_over(bench):
     assert bench.workspace().stacks() == []
     bench.stack().import_state(document)
     assert bench.workspace().stacks() == ["dev"]
-    bench.did()
+    bench.take_log()
     assert bench.up().summary == "nothing to do"
     for wrong in (
         {},
@@ -262,8 +262,8 @@ def test_one_stack_reads_the_outputs_of_another(bench):
     assert "nowhere" in bench.preview().failures[0].message
 
 
-def test_a_stack_reads_what_it_exported_last_itself(bench):
-    """As with the CLI: nothing at first, and what the last run exported, not this one."""
+def test_a_stack_reads_its_own_outputs_of_the_last_run(bench):
+    """As with the CLI: none at first, later those of the last run and not of this one."""
     program = (
         "import pulumi\nfrom pulumi.runtime import invoke\nname = 'organization/bench/dev'\n"
         "told = invoke('pulumi:pulumi:readStackOutputs', {'name': name}).value\n"
@@ -282,7 +282,7 @@ def test_a_stack_reads_what_it_exported_last_itself(bench):
 
 
 def test_outputs_and_exports_do_not_need_the_sdk(bench):
-    """It takes a second to import, and these are asked often."""
+    """It takes a second to import, and these commands are frequent."""
     bench.up("a")
     code = (
         "import sys; from pathlib import Path; from engine import Workspace\n"
@@ -296,7 +296,7 @@ def test_outputs_and_exports_do_not_need_the_sdk(bench):
     )
 
 
-def test_what_is_missing_is_named(bench):
+def test_missing_stacks_and_wrong_names_are_errors(bench):
     with pytest.raises(EngineError, match="no stack dev"):
         bench.stack().outputs()
     with pytest.raises(EngineError, match="letters, digits"):
@@ -305,8 +305,8 @@ def test_what_is_missing_is_named(bench):
         type(bench.workspace())(bench.root, backend="s3://bucket")
 
 
-def test_nobody_changes_a_state_that_was_read(bench):
-    """It is read once, and handed to all who ask while the file is the same."""
+def test_no_operation_changes_a_state_that_was_read(bench):
+    """It is read once and cached while the file is the same."""
 
     def edited():
         bench.stack().edit(lambda rows: stored_stack.renamed(stored_stack.unprotected(rows, None), b, "other"))

@@ -1,4 +1,4 @@
-"""Edits of single resources of a state: references to them follow, and the rest stays as it is."""
+"""Edits of single resources of a state: references are changed too, and the rest stays."""
 
 import copy
 
@@ -30,7 +30,7 @@ def names(rows):
     return [row["urn"].rpartition("::")[2] for row in rows]
 
 
-def test_unprotecting_touches_nothing_else():
+def test_unprotecting_changes_nothing_else():
     before = copy.deepcopy(ROWS)
     assert not any(row.get("protect") for row in stored_stack.unprotected(ROWS, None))
     some = stored_stack.unprotected(ROWS, [urn("base")])
@@ -39,7 +39,7 @@ def test_unprotecting_touches_nothing_else():
     assert before == ROWS
 
 
-def test_what_is_needed_is_not_forgotten_alone():
+def test_a_resource_is_removed_only_with_its_dependents():
     assert names(stored_stack.without(ROWS, [urn("alone")], force=False, dependents=False)) == [
         "bench-dev", "p", "base", "needs", "child",
     ]  # fmt: skip
@@ -47,11 +47,11 @@ def test_what_is_needed_is_not_forgotten_alone():
         stored_stack.without(ROWS, [urn("base")], force=True, dependents=False)
     with pytest.raises(EngineError, match=r"C::base is protected: unprotect it first"):
         stored_stack.without(ROWS, [urn("base")], force=False, dependents=True)
-    # A provider takes along all that it made.
+    # All resources of a provider depend on it.
     assert names(stored_stack.without(ROWS, [urn("p")], force=True, dependents=True)) == ["bench-dev", "alone"]
 
 
-def test_a_new_name_holds_wherever_the_old_one_stood():
+def test_a_rename_changes_all_references():
     rows = stored_stack.renamed(stored_stack.renamed(ROWS, urn("base"), "ground"), urn("p"), "q")
     assert urn("base") not in str(rows)
     assert urn("p") not in str(rows)
@@ -64,7 +64,7 @@ def test_a_new_name_holds_wherever_the_old_one_stood():
             stored_stack.renamed(ROWS, urn("base"), wrong)
 
 
-def test_who_is_not_there_is_named():
+def test_an_unknown_resource_is_an_error():
     for edit in (
         lambda: stored_stack.unprotected(ROWS, [urn("nobody")]),
         lambda: stored_stack.without(ROWS, [urn("nobody")], force=True, dependents=True),
@@ -76,7 +76,7 @@ def test_who_is_not_there_is_named():
         stored_stack.without(ROWS, [STACK], force=True, dependents=True)
 
 
-def test_on_a_stack_that_is_up(bench):
+def test_edits_work_on_an_existing_stack(bench):
     bench.up("a")
     stack = bench.stack()
     target = next(row["urn"] for row in stack.export_state()["deployment"]["resources"] if row["urn"].endswith("::a"))

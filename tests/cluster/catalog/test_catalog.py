@@ -1,4 +1,4 @@
-"""Every row of the catalog says where it comes from, and promises Slurm nothing that is not there."""
+"""Rows of the catalog have a source, sizes that machines have, and names that exist."""
 
 import pytest
 
@@ -14,11 +14,11 @@ from tests.cluster.stacks import ROOT
 
 
 @pytest.mark.parametrize("row", MACHINE_TYPES.values(), ids=lambda row: row.name)
-def test_a_machine_type_has_its_source_and_promises_no_more_than_there_is(row):
+def test_a_machine_type_has_a_source_and_no_more_than_its_sizes(row):
     assert row.source
     assert row.cpus == row.sockets * row.cores_per_socket * row.threads_per_core > 0
     assert 0 < row.real_memory <= row.memory_mib
-    # A machine of a cloud keeps some for kernel and firmware.
+    # On a cloud machine, kernel and firmware use some of it.
     assert row.platform == "local" or row.real_memory < row.memory_mib
     assert not (row.gpu and row.family.gpus) or row.platform == "local"
     if row.platform == "gcp":
@@ -27,25 +27,25 @@ def test_a_machine_type_has_its_source_and_promises_no_more_than_there_is(row):
         assert any(row.takes(disk.name) for disk in DISK_TYPES.values() if disk.bootable)
 
 
-def test_figures_are_as_published_and_as_machines_showed():
+def test_figures_equal_published_and_measured_ones():
     row = MACHINE_TYPES["a3-megagpu-8g"]
     assert (row.cpus, row.sockets, row.family.local_ssds) == (208, 2, 16)
     assert row.gpu == Gpu(type="h100", count=8)
     assert row.real_memory == 1_860_368
-    # What `free` was seen to print.
+    # Measured with `free`.
     assert MACHINE_TYPES["e2-standard-4"].real_memory <= 15_990
     assert MACHINE_TYPES["n1-standard-1"].real_memory <= 3_661
 
 
 @pytest.mark.parametrize("row", FAMILIES.values(), ids=lambda row: row.name)
-def test_a_family_has_its_source_and_machine_types_and_takes_what_there_is(row):
+def test_a_family_has_a_source_machine_types_and_existing_disks_and_gpus(row):
     assert row.source
     assert any(kind.family is row for kind in MACHINE_TYPES.values())
     assert set(row.disks) <= set(DISK_TYPES)
     assert set(row.gpus) <= {*ACCELERATORS, "standin"}
 
 
-def test_the_longest_name_of_a_family_decides():
+def test_a_type_belongs_to_the_family_with_the_longest_matching_name():
     assert family_of("a3-megagpu-8g").fabric is fabrics.TCPXO
     assert family_of("a3-ultragpu-8g").fabric is fabrics.ROCE
     with pytest.raises(KeyError):
@@ -53,13 +53,13 @@ def test_the_longest_name_of_a_family_decides():
 
 
 @pytest.mark.parametrize("row", DISK_TYPES.values(), ids=lambda row: row.name)
-def test_a_disk_type_is_taken_by_some_machine(row):
+def test_a_disk_type_fits_some_machine_type(row):
     assert any(kind.takes(row.name) for kind in MACHINE_TYPES.values())
     assert row.smallest_gb < row.largest_gb
 
 
 @pytest.mark.parametrize("row", fabrics.FABRICS, ids=lambda row: row.name)
-def test_a_fabric_has_networks_for_its_nics_a_source_of_its_rate_and_files_that_there_are(row):
+def test_a_fabric_has_networks_for_its_nics_a_source_and_existing_files(row):
     assert bool(row.nics) == bool(row.mtu)
     assert len(set(row.nic_names)) in (0, row.nics)
     assert bool(row.gbps) == bool(row.rate_source)
@@ -68,7 +68,7 @@ def test_a_fabric_has_networks_for_its_nics_a_source_of_its_rate_and_files_that_
     assert all(list((scripts / "image").glob(f"*/{name}.sh")) for name in row.image_steps)
 
 
-def test_machines_with_ten_nics_are_not_taken_for_tcpxo():
+def test_machines_with_ten_nics_have_gib_and_not_tcpxo():
     names = ("a3-megagpu-8g", "a3-ultragpu-8g", "a4-highgpu-8g")
     found = {name: unchecked(nodesets={"gpu": {"machine_type": name}}) for name in names}
     assert {name for name, config in found.items() if parts(config)["tcpxo"]} == {"a3-megagpu-8g"}
@@ -76,7 +76,7 @@ def test_machines_with_ten_nics_are_not_taken_for_tcpxo():
     assert {len(plan(config).gpu) for config in found.values()} == {8}
 
 
-def test_defaults_exist():
+def test_defaults_of_platforms_are_in_the_catalog():
     for platform in all_platforms():
         assert set(platform.machine_types.values()) <= set(MACHINE_TYPES)
         base = platform.defaults.get("image", {}).get("base")
@@ -84,6 +84,6 @@ def test_defaults_exist():
 
 
 @pytest.mark.parametrize("row", IMAGES.values(), ids=lambda row: row.name)
-def test_images_come_with_a_release_of_slurm_that_files_are_written_for(row):
+def test_images_have_releases_of_slurm_that_are_in_the_catalog(row):
     assert row.slurm_versions
     assert set(row.slurm_versions) <= set(VERSIONS)

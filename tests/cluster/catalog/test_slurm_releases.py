@@ -1,4 +1,4 @@
-"""Each release of Slurm gets only what it knows: an unknown parameter in slurm.conf stops every daemon."""
+"""Each release of Slurm gets only parameters that it has: an unknown one in slurm.conf stops every daemon."""
 
 import re
 
@@ -23,32 +23,31 @@ SLURMDBD = {
 
 
 def with_version(stack: str, version: str) -> ClusterConfig:
-    """A stack as another release of Slurm would have it."""
+    """Return a stack's configuration for another release of Slurm."""
     cluster = config(stack)
     return cluster.model_copy(update={"slurm": cluster.slurm.model_copy(update={"version": version})})
 
 
 def lines(text: str) -> list[dict[str, str]]:
-    """The `Name=value` pairs of each line that is no comment."""
-    found = []
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            pairs = dict(pair.split("=", 1) for pair in re.split(r"\s+(?=[A-Za-z]+=)", line))
-            found.append(pairs)
-    return found
+    """Return the `Name=value` pairs of each line that is no comment."""
+    return [
+        dict(pair.split("=", 1) for pair in re.split(r"\s+(?=[A-Za-z]+=)", line))
+        for line in text.splitlines()
+        if line and not line.startswith("#")
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("stack", STACKS)
 class TestEveryRelease:
-    def test_gets_no_parameter_that_it_does_not_know(self, stack, version):
+    def test_has_only_its_own_parameters(self, stack, version):
         for pairs in lines(render(with_version(stack, version))["slurm.conf"]):
             first = next(iter(pairs))
             table = {"NodeName": NODE, "PartitionName": PARTITION}.get(first, CONF)
             known = {*table.names(version), "NodeName", "PartitionName", "NodeSet", "Nodes", "SlurmctldHost"}
             assert set(pairs) <= known
 
-    def test_gets_no_parameter_twice(self, stack, version):
+    def test_has_each_parameter_once(self, stack, version):
         names = [next(iter(pairs)).lower() for pairs in lines(render(with_version(stack, version))["slurm.conf"])]
         single = [name for name in names if name not in ("nodename", "nodeset", "partitionname")]
         assert len(single) == len(set(single))
@@ -66,20 +65,20 @@ def test_the_other_files_have_only_parameters_of_every_release():
     assert {name for pairs in lines(render_slurmdbd(cluster, "x")) for name in pairs} <= SLURMDBD
 
 
-def test_mpi_none_is_said_by_silence():
-    """There is no plugin of that name since 23.11: naming it would stop srun."""
+def test_mpi_none_leaves_the_parameter_out():
+    """There is no plugin of that name since 23.11: with it srun would fail."""
     assert config("example-full").slurm.mpi_default == "none"
     assert "MpiDefault" not in render(config("example-full"))["slurm.conf"]
 
 
-def test_what_is_owned_exists():
-    """An owned name that no release knows would never match what a file says."""
+def test_owned_parameters_are_in_the_tables():
+    """An owned name that no release has would never match a name of a file."""
     for owned, table in ((owned_conf(), CONF), (owned_node(), NODE), (owned_partition(), PARTITION)):
         assert [name for name in owned if table.canonical(name) != name] == []
 
 
-def test_what_configuration_decides_is_owned_or_can_be_replaced_by_extra():
-    """Nothing is written twice, and nothing that machines rely on can be replaced."""
+def test_parameters_of_fields_are_owned_or_replaceable_by_extra():
+    """No parameter is written twice, and none on which machines depend can be replaced."""
     replaced = config("example-full").slurm.extra
     names = [name for group in settings(config("example-full")) for name in group.settings]
     assert set(replaced) <= set(names)
@@ -90,11 +89,11 @@ def test_what_configuration_decides_is_owned_or_can_be_replaced_by_extra():
 @pytest.mark.parametrize(
     "gone", ["FastSchedule", "ControlMachine", "BackupController", "CryptoType", "SallocDefaultCommand"]
 )
-def test_what_slurm_refuses_is_no_parameter(gone):
+def test_defunct_names_are_no_parameters(gone):
     assert CONF.canonical(gone) is None
 
 
-def test_parameters_come_and_go_with_releases():
+def test_parameters_have_a_first_and_a_last_release():
     """The first and the last release that has each."""
     ends = {
         "GetEnvTimeout": ("22.05", "24.11"), "SuspendExcStates": ("23.11", "26.05"), "TLSType": ("24.05", "26.05"),

@@ -1,4 +1,4 @@
-"""Elastic nodesets: what the file may say of them, what is warned of, and the most that they may cost."""
+"""Elastic nodesets: allowed settings, and the lines of a preview about them."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -32,13 +32,13 @@ SOUND: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", SOUND)
-def test_what_is_allowed_is_not_refused(case: str) -> None:
+def test_allowed_settings_have_no_errors(case: str) -> None:
     partition = {"nodesets": ["a3"], "default": True, "max_time": "1-23:45:00"}
     assert cloud_findings({"nodesets": {"a3": GROWING}, "partitions": {"a": partition}, **SOUND[case]}) == {}
 
 
 @pytest.mark.parametrize(("base", "words"), [("debian-12", "jobs,cloud"), ("debian-13", "jobs,usage")])
-def test_private_data_that_shows_sleeping_nodes_is_allowed(base: str, words: str) -> None:
+def test_private_data_with_cloud_or_on_a_later_release_is_allowed(base: str, words: str) -> None:
     given = {"image": {"base": base}, "slurm": {"extra": {"privatedata": words}}}
     assert findings(**nodeset(count={"min": 0, "max": 2}), **given) == {}
 
@@ -51,7 +51,7 @@ def test_a_platform_without_elastic_nodes_refuses_them(monkeypatch: pytest.Monke
 
 
 class TestGoogleCloud:
-    def test_a_preview_has_the_most_that_elastic_nodes_may_cost(self) -> None:
+    def test_a_preview_has_the_largest_cost_of_elastic_nodes(self) -> None:
         lines = describe_request(unchecked(nodesets={"a3": GROWING}))
         assert any(line.startswith("2 x a3-megagpu-8g: nodeset a3, from reservation mine") for line in lines)
         (up_to, most) = (line for line in lines if "elastic" in line)
@@ -64,7 +64,7 @@ class TestGoogleCloud:
             "2,800 GB of pd-ssd"
         )
 
-    def test_a_preview_says_which_nodes_are_paid_for_without_jobs(self) -> None:
+    def test_a_preview_has_the_cost_of_spares(self) -> None:
         lines = describe_request(unchecked(nodesets={"a3": A3 | {"count": 4, "spare": 1}}))
         (spare,) = (line for line in lines if "spare" in line)
         assert spare == (
@@ -72,20 +72,20 @@ class TestGoogleCloud:
             "machines are there"
         )
 
-    def test_a_nodeset_without_static_nodes_asks_for_none(self) -> None:
+    def test_a_nodeset_without_static_nodes_requests_only_elastic_ones(self) -> None:
         config = unchecked(nodesets={"cpu": {"count": {"min": 0, "max": 4}}})
         assert not any("nodeset cpu" in line for line in describe_request(config))
         assert [one.count for one in elastic_requests(config)] == [4]
 
-    def test_the_address_plan_has_room_for_all_of_them(self) -> None:
+    def test_the_address_plan_has_room_for_all_elastic_nodes(self) -> None:
         fixed, some = google(nodesets={"a3": A3 | {"count": 16}}), unchecked(nodesets={"a3": GROWING})
         assert room(some) == room(fixed)
 
-    def test_policies_hold_for_machines_that_are_not_there_yet(self) -> None:
+    def test_placement_policies_include_elastic_nodes(self) -> None:
         none = unchecked(nodesets={"a3": GROWING | {"count": {"min": 0, "max": 4}}})
         assert policies(none) == policies(google(nodesets={"a3": A3}))
 
-    def test_a_preview_says_what_waits_and_what_it_costs(self) -> None:
+    def test_a_preview_has_the_queue_and_the_cost_of_flex_start(self) -> None:
         lines = describe_request(unchecked(nodesets={"a3": GROWING | {"capacity": ["spot", "flex"]}}))
         (line,) = (line for line in lines if "queue" in line)
         assert line == (
@@ -93,7 +93,7 @@ class TestGoogleCloud:
             "are paid for until it has ended and they were idle, 7-00:00:00 at most"
         )
 
-    def test_iam_binds_a_role_for_so_many_nodesets(self) -> None:
+    def test_a_role_is_bound_for_a_limited_number_of_nodesets(self) -> None:
         def found(count: int) -> list[str]:
             nodesets = {f"n{number}": GROWING for number in range(count)}
             return [one.id for one in checks.find_errors(unchecked(nodesets=nodesets)) if one.id == "elastic-many"]
@@ -115,12 +115,12 @@ class TestGoogleCloud:
             (["spot", "on_demand"], ["on_demand", "spot"], Effect.REPLACE),
         ],
     )
-    def test_what_another_list_of_ways_does(self, old: Any, new: Any, effect: Effect) -> None:
+    def test_another_list_of_capacities_has_an_effect(self, old: Any, new: Any, effect: Effect) -> None:
         before, after = (unchecked(nodesets={"a3": GROWING | {"capacity": ways}}) for ways in (old, new))
         assert [change.effect for change in effects(before, after, "a3")] == [effect]
 
 
-def test_another_type_recreates_static_nodes_and_waits_for_the_next_start_of_elastic_ones() -> None:
+def test_another_machine_type_recreates_static_nodes_at_once_and_elastic_ones_at_their_next_start() -> None:
     def reason(**count: int) -> str:
         before, after = (
             unchecked(nodesets={"cpu": {"count": count, "machine_type": kind}})

@@ -1,4 +1,5 @@
-"""Bad input is refused in words: where it stands, what was given, what is allowed with an example, what to do."""
+"""Errors about a stack file: place, given value, allowed values with an example, and what to do. And their ids, by
+which people and programs refer to a rule: none is renamed, and none stands for two rules."""
 
 import ast
 from collections import Counter
@@ -13,14 +14,14 @@ TWO_ENDS = ("accounts in a circle", "QOS that preempt each other")
 Reviewed = Callable[[str, Mapping[str, str]], None]
 
 
-def test_one_mistake_is_one_error_in_words(reviewed: Reviewed) -> None:
-    """A second finding would send its reader to look for a second mistake."""
+def test_one_mistake_is_one_error(reviewed: Reviewed) -> None:
+    """With a second finding, a reader would search for a second mistake."""
     found = {case: findings(**changes) for case, changes in refused_local.CASES.items()}
     assert [case for case, every in found.items() if len(every) != (2 if case in TWO_ENDS else 1)] == []
     reviewed("refused/local", {case: "\n".join(map(str, every.values())) for case, every in found.items()})
 
 
-def test_one_mistake_on_google_cloud_is_one_error_in_words(reviewed: Reviewed) -> None:
+def test_one_mistake_on_google_cloud_is_one_error(reviewed: Reviewed) -> None:
     found = {case: cloud_findings(changes) for case, changes in refused_google.CASES.items()}
     assert [case for case, every in found.items() if len(every) != 1] == []
     reviewed("refused/google", {case: "\n".join(map(str, every.values())) for case, every in found.items()})
@@ -69,7 +70,7 @@ warm-up-partition-twice zone-unknown
 """.split()
 """In alphabetical order. A new rule adds its own; one that was released stays."""
 SEVERAL = {"customize-protected": 3, "nccl-truncated": 2, "slurm-end-of-support": 2, "value-invalid": 2}
-"""Those that are found in several places of the code."""
+"""Ids in several places of the code."""
 
 
 @cache
@@ -93,9 +94,9 @@ def _of_call(call: ast.Call, function: str) -> list[ast.expr]:
     return [keyword.value for keyword in call.keywords if keyword.arg == ("id" if function == "Finding" else "rule")]
 
 
-def test_ids_are_those_that_are_listed() -> None:
+def test_ids_of_findings_are_listed_here() -> None:
     assert sorted(set(_ids())) == IDS
 
 
-def test_each_id_is_one_rule() -> None:
+def test_each_id_belongs_to_one_rule() -> None:
     assert {one: times for one, times in Counter(_ids()).items() if times > 1} == SEVERAL

@@ -1,4 +1,4 @@
-"""What a stack is warned of: the case itself, and nothing where all is as it should be."""
+"""Warnings about a stack, for each case and for cases without any."""
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -28,7 +28,7 @@ OTHER = {"other": {"nodesets": ["a3"], "exclusive": True}}
 
 
 def capacity(way: dict[str, Any], **partition: str) -> dict[str, Any]:
-    """A3 Mega nodes that are asked for in this way, and something of their partition."""
+    """A3 Mega nodes with a capacity, and keys of their partition."""
     main = {"nodesets": ["a3"], "default": True, "exclusive": True, **partition}
     return {"nodesets": {"a3": {**A3, "capacity": way}}, "partitions": {"main": main}}
 
@@ -127,14 +127,14 @@ LOCAL: dict[str, dict[str, Any]] = {
 }
 
 
-def test_what_is_warned_of_and_nothing_where_all_is_as_it_should_be(reviewed: Reviewed) -> None:
+def test_warnings_are_those_that_were_reviewed(reviewed: Reviewed) -> None:
     found = {case: find_warnings(google(**{**MEGA, "slurm": RXDM, **given})) for case, given in CASES.items()}
     found |= {case: find_warnings(cluster(**given)) for case, given in LOCAL.items()}
     found |= {f"the stack {name}": find_warnings(config(name)) for name in EVERY if not name.startswith("example-")}
     reviewed("refused/warned", {case: "\n".join(map(str, every)) for case, every in found.items()})
 
 
-def test_a_warm_up_runs_where_root_may() -> None:
+def test_a_warm_up_uses_a_partition_that_admits_root() -> None:
     config = cluster(**BOTH)
     assert config.slurm.warm_up
     (part, *_) = warm_up(config, config.slurm.warm_up)["partitions"]
@@ -143,7 +143,7 @@ def test_a_warm_up_runs_where_root_may() -> None:
 
 class TestKernel:
     @pytest.mark.parametrize(("day", "expected"), [("2027-03-20", 0), ("2027-03-21", 1)])
-    def test_the_newest_gets_old_as_well(self, monkeypatch: pytest.MonkeyPatch, day: str, expected: int):
+    def test_the_newest_kernel_has_a_warning_when_old(self, monkeypatch: pytest.MonkeyPatch, day: str, expected: int):
         monkeypatch.setattr(checks, "today", lambda: datetime.fromisoformat(day))
         found = find_warnings(google(**MEGA, slurm=RXDM, storage={"lustre": MANAGED}, image={"base": "ubuntu-2204"}))
         assert [one.id for one in found] == ["kernel-old"] * expected
@@ -158,7 +158,7 @@ class TestSlurmsSupport:
             for one in settings_checks.end_of_support(google(**changes), date.fromisoformat(day))
         ]
 
-    def test_a_release_is_warned_of_two_months_before_its_end(self):
+    def test_a_release_has_a_warning_from_two_months_before_its_end(self):
         chosen = {"image": {"base": "ubuntu-2204"}, "slurm": {"version": "25.05"}}
         assert self.found("2026-09-30", **chosen) == []
         (before,) = self.found("2026-10-01", **chosen)
@@ -167,11 +167,11 @@ class TestSlurmsSupport:
         (after,) = self.found("2026-12-01", **chosen)
         assert "25.05 ended on 2026-11-30" in after
 
-    def test_the_newest_gets_old_as_well(self):
+    def test_the_newest_release_has_a_warning_after_its_end(self):
         (found,) = self.found("2027-12-01", image={"base": "ubuntu-2204"})
         assert found.endswith("; update this program")
 
-    def test_of_a_distribution_it_is_said_who_mends_it_instead(self):
+    def test_packages_of_a_distribution_have_an_info_about_their_maintainer(self):
         (found,) = settings_checks.end_of_support(google(image={"base": "ubuntu-2404"}), date(2026, 11, 23))
         assert found.level is Level.INFO
         assert (
@@ -179,7 +179,7 @@ class TestSlurmsSupport:
         )
         assert all(bool(image.mended) != image.built for image in IMAGES.values())
 
-    def test_of_pods_the_operators_version_decides(self):
+    def test_the_release_of_pods_depends_on_the_version_of_soperator(self):
         pods = config("nebius")
         (found,) = settings_checks.end_of_support(pods, date(2027, 5, 1))
         assert pods.slurm_version == "25.11"
@@ -195,7 +195,7 @@ class TestZones:
     def warned(zone: str, **changes: Any) -> list[str]:
         return list(map(str, checks.zone_warnings(parse({**settings(**changes), "gcp:zone": zone}))))
 
-    def test_one_that_is_not_known_to_have_the_machines(self):
+    def test_a_zone_without_the_machine_type_is_a_warning(self):
         (one,) = self.warned("us-west4-b", **MEGA)
         assert one.startswith(
             "gcp:zone: us-west4-b is not known to have a3-megagpu-8g; zones that have it: us-central1-a, "
@@ -205,14 +205,14 @@ class TestZones:
             "a3-megagpu-8g."
         )
 
-    def test_one_that_is_not_known_to_have_the_gpus(self):
+    def test_a_zone_without_the_gpus_is_a_warning(self):
         nodesets = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}}
         (one,) = self.warned("us-central1-d", nodesets=nodesets)
         assert "not known to have t4; zones that have it: us-central1-a" in one
         assert "accelerator-types list --filter zone:us-central1-d" in one
 
-    def test_machines_that_nobody_looked_up(self):
+    def test_machine_types_without_a_list_of_zones_have_no_warning(self):
         assert self.warned("europe-west12-a") == []
 
-    def test_one_that_has_them(self):
+    def test_a_zone_with_the_machine_type_has_no_warning(self):
         assert self.warned("us-west4-a", **MEGA) == []

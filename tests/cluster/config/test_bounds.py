@@ -1,4 +1,4 @@
-"""Every number has bounds, every pattern means ASCII, and reading takes bounded time, however much there is to read."""
+"""Every number has bounds, every pattern is of ASCII, and reading takes bounded time for files of any size."""
 
 import contextlib
 import gc
@@ -25,7 +25,7 @@ SCHEMA = json_schema()
 
 
 def integers(tree: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every number in a part of the schema, with its place."""
+    """Yield every number in a part of the schema, with its place."""
     if isinstance(tree, dict):
         if tree.get("type") == "integer" and not {"enum", "anyOf"} & tree.keys():
             yield at, tree
@@ -37,34 +37,34 @@ def integers(tree: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("place", "number"), [*integers(SCHEMA["$defs"], "")])
-def test_every_number_has_a_least_and_a_most(place: str, number: dict[str, Any]) -> None:
-    """Slurm, Google and JSON keep so many bits; an open end would be found by the first slip of the hand."""
+def test_every_number_has_a_minimum_and_a_maximum(place: str, number: dict[str, Any]) -> None:
+    """Slurm, Google and JSON store a limited number of bits."""
     assert {"minimum", "maximum"} <= number.keys(), place
     assert -(2**53) < number["minimum"] <= number["maximum"] < 2**53
 
 
-def test_parameters_that_are_numbers_are_in_slurms_tables() -> None:
+def test_parameters_with_a_largest_number_are_in_slurms_tables() -> None:
     known = {name for table in (CONF, NODE, PARTITION) for name in (*table.always, *table.some)}
     assert set(bounds.NUMBERS) <= known
     assert set(NODE_SIZES) <= set(bounds.NUMBERS)
 
 
 @pytest.mark.parametrize("value", ["INFINITE", "unlimited", "0x10", 0, bounds.NUMBERS["MaxJobCount"], "10"])
-def test_numbers_as_slurm_reads_them_are_taken(value: object) -> None:
+def test_numbers_that_slurm_reads_are_accepted(value: object) -> None:
     assert findings(slurm={"extra": {"MaxJobCount": value}}) == {}
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
-def test_patterns_say_which_characters_they_mean(source: Path) -> None:
-    r"""`\d` and `\w` are digits and letters of every script, which nothing that the value is written for reads."""
+def test_patterns_have_explicit_character_sets(source: Path) -> None:
+    r"""`\d` and `\w` match digits and letters of every script, which Slurm and others do not read."""
     found = re.findall(r'r[f]?"[^"\n]*\\[dwsDWSbB][^"\n]*"', source.read_text(encoding="utf-8"))
     assert not found
 
 
 @pytest.mark.parametrize(
-    "pattern", sorted({one["pattern"] for one in SCHEMA["$defs"]["User"]["properties"].values() if "pattern" in one})
+    "pattern", sorted({key["pattern"] for key in SCHEMA["$defs"]["User"]["properties"].values() if "pattern" in key})
 )
-def test_patterns_for_editors_do_as_well(pattern: str) -> None:
+def test_patterns_of_the_schema_have_explicit_character_sets(pattern: str) -> None:
     assert not re.search(r"\\[dwsDWSbB]", pattern)
 
 
@@ -91,19 +91,19 @@ OTHER, BACK = str.maketrans(DIGITS, NUMERALS), str.maketrans(NUMERALS, DIGITS)
         "slurm.version": {"slurm": {"version": "22.05"}},
     }.items(),
 )
-def test_numerals_of_other_scripts_are_no_digits(place: str, changes: dict[str, Any]) -> None:
+def test_numerals_of_other_scripts_are_refused(place: str, changes: dict[str, Any]) -> None:
     def written(tree: Any) -> Any:
         if isinstance(tree, dict):
             return {written(key): written(value) for key, value in tree.items()}
         if isinstance(tree, list):
-            return [written(one) for one in tree]
+            return [written(item) for item in tree]
         return tree.translate(OTHER) if isinstance(tree, str) else tree
 
-    assert place in {one.translate(BACK) for one in findings(**written(changes))}
+    assert place in {where.translate(BACK) for where in findings(**written(changes))}
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/sbin/nologin", "/bin/false"])
-def test_shells_of_every_image_are_taken(shell: str) -> None:
+def test_shells_of_every_image_are_accepted(shell: str) -> None:
     assert findings(users=[{**ALICE, "shell": shell}]) == {}
 
 
@@ -122,12 +122,12 @@ def test_shells_of_every_image_are_taken(shell: str) -> None:
         "#!": "nothing",
     }.items(),
 )
-def test_an_interpreter_is_one_that_every_image_has(line: str, missing: str | None) -> None:
+def test_interpreters_that_images_lack_are_found(line: str, missing: str | None) -> None:
     assert missing_interpreter(f"{line}\ntrue\n") == missing
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEM))
-def test_no_person_and_no_group_is_called_as_the_systems_are(name: str) -> None:
+def test_names_of_system_accounts_are_refused_for_users_and_groups(name: str) -> None:
     places = findings(users=[{**ALICE, "name": name}], groups={name: 3001})
     assert {"users[0].name", f"groups.{name}"} <= set(places)
 
@@ -164,7 +164,7 @@ LARGE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("much", LARGE)
-def test_much_is_read_or_refused_in_two_seconds(much: str) -> None:
+def test_large_files_are_read_or_refused_in_two_seconds(much: str) -> None:
     # What other tests left on the heap is not collected meanwhile.
     gc.disable()
     try:

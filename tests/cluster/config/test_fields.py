@@ -1,4 +1,5 @@
-"""A setting of Slurm is one declaration: rendered, refused elsewhere, checked by release, with an impact and docs."""
+"""A field with an annotation `Slurm` is rendered, refused elsewhere, checked by release, and has an impact and a
+description."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -97,7 +98,7 @@ def more(partition: Mapping[str, Any] = {}, nodeset: Mapping[str, Any] = {}, **s
     )
 
 
-def test_it_is_rendered():
+def test_a_field_is_rendered():
     lines = render(more({"grace": 30}, {"weight": 7}, array_size=99, timers={"complete": 5}))["slurm.conf"].splitlines()
     assert {"CompleteWait=5", "MaxArraySize=99", "JobRequeue=1"} <= {*lines}
     assert lines.index("WaitTime=0") < lines.index("CompleteWait=5") < lines.index("ReturnToService=2")
@@ -121,17 +122,17 @@ def test_a_limit_of_a_qos_goes_to_the_database():
         (more({"conf": {"GraceTime": 5}}), "set `grace:` of the partition instead"),
     ],
 )
-def test_it_is_refused_in_free_settings(config: MoreConfig, todo: str):
-    assert [one.todo for one in find_errors(config)] == [todo]
+def test_a_parameter_of_a_field_is_refused_in_free_settings(config: MoreConfig, todo: str):
+    assert [finding.todo for finding in find_errors(config)] == [todo]
 
 
-def test_one_that_is_a_default_may_be_replaced():
+def test_a_replaceable_field_may_be_set_in_extra():
     config = more(extra={"JobRequeue": 0})
     assert not list(find_errors(config))
     assert [line for line in render(config)["slurm.conf"].splitlines() if "JobRequeue" in line] == ["JobRequeue=0"]
 
 
-def test_a_release_that_does_not_know_it_is_refused():
+def test_a_field_of_a_later_release_is_refused():
     assert not list(find_errors(more({"per_socket": 4}, version="23.11")))
     (found,) = find_errors(more({"per_socket": 4}, version="22.05"))
     assert found.at == ("partitions", "cpu", "per_socket")
@@ -139,7 +140,7 @@ def test_a_release_that_does_not_know_it_is_refused():
     assert "23.11" in found.allowed
 
 
-def test_it_is_in_the_schema_and_on_the_page():
+def test_a_field_is_in_the_schema_and_on_the_reference_page():
     keys = json_schema(MoreConfig)["$defs"]["MoreSettings"]["properties"]
     assert keys["array_size"] == {"type": "integer", "minimum": 1, "description": "Largest job array."}
     rows = "".join(reference(MoreConfig).values()).splitlines()
@@ -148,9 +149,9 @@ def test_it_is_in_the_schema_and_on_the_page():
     assert any(row.startswith("| `complete` |") and row.endswith("| reconfigure |") for row in rows)
 
 
-def test_it_has_an_impact():
+def test_a_field_has_an_impact():
     changes = effects(more(), more({"grace": 30}, {"weight": 7}, array_size=99), "s")
-    assert [(one.path, one.effect, one.reason) for one in changes] == [
+    assert [(change.path, change.effect, change.reason) for change in changes] == [
         ("nodesets.cpu.weight", Effect.RESTART, "read at start"),
         ("slurm.array_size", Effect.RESTART, "read at start"),
         ("partitions.cpu.grace", Effect.RECONFIGURE, "read again"),

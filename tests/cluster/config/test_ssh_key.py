@@ -1,4 +1,4 @@
-"""Public keys are read as ssh-keygen reads them, and damaged or weak ones are refused."""
+"""Public keys are read as by ssh-keygen, and damaged or weak ones are refused."""
 
 import base64
 import contextlib
@@ -29,7 +29,7 @@ def line(*parts: bytes) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_key_is_as_ssh_keygen_has_it(kind: str, tmp_path: Path) -> None:
+def test_bits_and_fingerprint_equal_those_of_ssh_keygen(kind: str, tmp_path: Path) -> None:
     words, bits = KINDS[kind]
     file = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", *words.split(), "-N", "", "-C", "a b", "-f", str(file)], check=True)
@@ -40,7 +40,7 @@ def test_a_key_is_as_ssh_keygen_has_it(kind: str, tmp_path: Path) -> None:
     assert (found.bits, found.comment) == (bits, "a b")
 
 
-def test_keys_of_security_tokens() -> None:
+def test_keys_of_security_tokens_are_read() -> None:
     assert read_key(line(b"sk-ssh-ed25519@openssh.com", b"k" * 32, b"ssh:")).bits == 256
     curve = line(b"sk-ecdsa-sha2-nistp256@openssh.com", b"nistp256", b"\4" + b"k" * 64, b"ssh:")
     assert read_key(curve).bits == 256
@@ -78,7 +78,7 @@ def test_other_lines_are_refused(bad: str) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 66))
-def test_any_bytes_are_a_key_or_refused(data: bytes, cut: int) -> None:
+def test_any_bytes_are_a_key_or_are_refused(data: bytes, cut: int) -> None:
     words = ED25519.split()
     blob = base64.b64decode(words[1])
     mixed = base64.b64encode(blob[:cut] + data).decode()

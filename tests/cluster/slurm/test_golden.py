@@ -1,4 +1,4 @@
-"""What a stack renders is on disk, where a review sees every line that a change of code or configuration moves."""
+"""The rendered files of every stack are in tests/golden, so that a review has every line that a change affects."""
 
 import json
 
@@ -47,7 +47,7 @@ def _monitoring(cluster: ClusterConfig) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_every_stack_renders_what_was_reviewed(stack, update_golden):
+def test_rendered_files_equal_the_reviewed_ones(stack, update_golden):
     folder = GOLDEN / stack
     files = rendered(config(stack))
     if update_golden:
@@ -59,6 +59,6 @@ def test_every_stack_renders_what_was_reviewed(stack, update_golden):
     assert files == on_disk, "if the change is meant: `pytest --update-golden`, then review the difference"
 
 
-def test_no_golden_folder_outlives_its_stack():
+def test_every_golden_folder_belongs_to_a_stack():
     ours = {path.name for path in GOLDEN.iterdir() if (path / "slurm.conf").exists()}
     assert ours == set(STACKS)

@@ -1,4 +1,4 @@
-"""Last results of health checks, as `./hpc health` and `./hpc status` read them."""
+"""Health checks of nodes: reasons, results, and the settings in slurm.conf and of the set-up."""
 
 import pytest
 
@@ -28,10 +28,10 @@ def config(name: str = "dev", **checks: object):
 
 
 class TestVocabulary:
-    def test_every_kind_has_somebody_who_acts(self):
+    def test_every_kind_has_advice(self):
         assert set(ADVICE) == set(KINDS)
 
-    def test_a_reason_names_its_kinds_whatever_the_figures_say(self):
+    def test_a_reason_has_its_kinds_for_any_figures(self):
         failed = {kind: f'it\'s; "bad": gpu-ecc: \u2028{kind * 40}' for kind in KINDS}
         text = reason(failed)
         assert kinds_of_reason(text) == KINDS
@@ -40,28 +40,28 @@ class TestVocabulary:
         assert not {"'", '"'} & set(text)
         assert len(text) <= 2 * LONGEST
 
-    def test_one_is_read_as_it_was_written(self):
+    def test_a_reason_is_parsed_to_what_was_written(self):
         found = {"gpu-count": "7 of 8 GPUs: no device nvidia3", "mount": "/home is not mounted"}
         assert parse_reason(reason(found)) == found
 
     @pytest.mark.parametrize("text", ["", "Kill task failed", "new driver", "hpc: leaves the cluster", PREFIX])
-    def test_reasons_of_others_are_none_of_ours(self, text):
+    def test_other_reasons_have_no_kinds_and_no_advice(self, text):
         assert kinds_of_reason(text) == ()
         assert not may_resume(text)
         assert advice(text) is None
 
-    def test_only_faults_that_can_be_over_are_resumed(self):
+    def test_only_faults_that_can_end_by_themselves_are_resumed(self):
         assert may_resume(reason({"mount": "x", "clock": "y"}))
         assert not may_resume(reason({"mount": "x", "gpu-ecc": "y"}))
 
-    def test_the_worst_fault_says_who_acts(self):
+    def test_the_worst_fault_decides_who_must_act(self):
         found = advice(reason({"clock": "x", "gpu-memory": "y"}))
         assert found
         assert found.actor is Actor.SUPPORT
 
 
 class TestResults:
-    def test_ok_failed_old_and_missing(self):
+    def test_results_are_ok_failed_old_or_missing(self):
         stored = {
             "a": {"time": NOW - 10, "checks": {"disk": {"state": "ok", "text": ""}}},
             "b": {"time": NOW - 10, "checks": {"disk": {"state": "failed", "text": "/ has 1 % free"}}},
@@ -73,7 +73,7 @@ class TestResults:
             ("health-failed", ("b",)), ("health-old", ("c",)), ("health-old", ("d",)),
         ]  # fmt: skip
 
-    def test_a_failed_measurement_counts_beside_the_checks(self):
+    def test_a_failed_measurement_is_a_failure_of_the_node(self):
         stored = {"a": {"time": NOW, "checks": {}, "measured": {"network": {"state": "failed", "text": "9 Mbit/s"}}}}
         (found,) = results("a", {"a": node("a")}, stored, now=NOW, interval=300)
         assert found.failing == {"network": "9 Mbit/s"}
@@ -92,19 +92,19 @@ class TestResults:
             {"checks": {"disk": 1, "other": {}}, "measured": 3},
         ],
     )
-    def test_damaged_results_are_none(self, stored):
+    def test_damaged_results_are_treated_as_missing(self, stored):
         (found,) = results("a", {"a": node("a")}, {"a": stored}, now=NOW, interval=300)
         assert found.word == "no result"
         assert found.failing == {}
 
-    def test_a_drained_node_comes_with_figures_and_commands(self):
+    def test_a_finding_about_a_drained_node_has_figures_and_commands(self):
         said = drained("lab", "lab-gpu-0", reason({"gpu-count": "7 of 8 GPUs"}))
         assert said
         assert "gpu-count: 7 of 8 GPUs" in said.what
         assert said.todo == "./hpc nodes lab reboot lab-gpu-0"
         assert "./hpc nodes lab resume lab-gpu-0" in said.note
 
-    def test_a_warning_is_shown_and_is_no_fault(self):
+    def test_a_warning_is_shown_and_is_no_finding(self):
         checks = {"gpu-xid": {"state": "warning", "text": "Xid 94"}, "disk": {"state": "ok", "text": ""}}
         (found,) = results(["gpu-0"], {}, {"gpu-0": {"time": 10.0, "checks": checks}}, now=11.0, interval=300)
         assert (found.word, found.noted, found.failing) == ("warning", {"gpu-xid": "Xid 94"}, {})
@@ -113,7 +113,7 @@ class TestResults:
 
 class TestStack:
     @pytest.mark.parametrize("stack", STACKS)
-    def test_without_the_section_nothing_is_there(self, stack):
+    def test_without_the_section_there_are_no_health_checks(self, stack):
         values = load(stack)
         values["hpc:cluster"].get("slurm", {}).pop("health", None)
         cluster = parse(values)
@@ -128,7 +128,7 @@ class TestStack:
         ):  # fmt: skip
             assert f"\n{line}\n" in text
 
-    def test_the_job_of_a_lost_gpu_runs_elsewhere_within_90_s(self):
+    def test_the_job_of_a_lost_gpu_is_started_on_another_node_within_90_s(self):
         """All that it waits for, each as long as it may take: the next check, which waits for an nvidia-smi that hangs,
         processes that ignore SIGTERM, the look of the process that hastens it, and slurmctld's scheduler."""
         cluster = config(requeue=True)
@@ -221,5 +221,5 @@ class TestStack:
         nodes = ["dev-cpu-0", "dev-cpu-1", "dev-gpu-0"]
         assert found["network"]["partitions"] == [{"partition": "every", "nodes": nodes}]
 
-    def test_checks_that_can_be_left_out_are_kinds(self):
+    def test_skip_accepts_kinds_of_checks(self):
         assert HealthChecks(nccl=NcclTest(), skip=("clock", "gpu-ecc")).skip == ("clock", "gpu-ecc")

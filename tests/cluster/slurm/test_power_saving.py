@@ -1,4 +1,4 @@
-"""Elastic nodes in slurm.conf: Slurm asks for them, and never for static ones; each release gets only what it has."""
+"""Elastic nodes in slurm.conf: power saving is for them and not for static nodes, and as the release supports it."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def parameter(found: list[dict[str, str]], name: str) -> str | None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_release_gets_only_what_it_has(version: str) -> None:
+def test_each_release_has_only_its_own_parameters_and_words(version: str) -> None:
     found = conf(elastic(version))
     for row in found:
         table = {"NodeName": NODE, "PartitionName": PARTITION}.get(next(iter(row)), CONF)
@@ -59,14 +59,14 @@ def test_each_release_gets_only_what_it_has(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_no_release_makes_sound_nodes_of_drained_ones(version: str) -> None:
-    """idle_on_node_suspend takes DRAIN and DOWN off what is suspended, so these must never be."""
+def test_drained_nodes_stay_drained_in_every_release(version: str) -> None:
+    """idle_on_node_suspend removes DRAIN and DOWN from suspended nodes, so nodes with these are never suspended."""
     found = conf(elastic(version))
     words, states = parameter(found, "SlurmctldParameters") or "", parameter(found, "SuspendExcStates") or ""
     assert "idle_on_node_suspend" not in words or {"DRAIN", "DOWN"} <= set(states.split(","))
 
 
-def test_elastic_nodes_are_in_the_cloud_and_static_ones_are_never_suspended() -> None:
+def test_elastic_nodes_have_state_cloud_and_static_ones_are_never_suspended() -> None:
     found = conf(elastic())
     assert {name: row["State"] for name, row in rows(found, "NodeName").items()} == {
         "dev-cpu-[0-1]": "UNKNOWN", "dev-gpu-0": "UNKNOWN", "dev-gpu-[1-3]": "CLOUD", "dev-day-[0-1]": "CLOUD",
@@ -76,7 +76,7 @@ def test_elastic_nodes_are_in_the_cloud_and_static_ones_are_never_suspended() ->
     assert sorted(kept) == ["dev-cpu-0", "dev-cpu-1", "dev-gpu-0"]
 
 
-def test_a_partition_waits_for_the_longest_of_its_elastic_nodesets() -> None:
+def test_a_partition_has_the_longest_suspend_time_of_its_nodesets() -> None:
     found = rows(conf(elastic()), "PartitionName")
     assert {name: row.get("SuspendTime") for name, row in found.items()} == {"cpu": None, "gpu": "300", "any": "600"}
     assert parameter(conf(elastic()), "SuspendTime") == "INFINITE"
@@ -89,13 +89,13 @@ def test_names_resolve_or_have_addresses() -> None:
     assert all("NodeAddr" in row for row in rows(written, "NodeName").values())
 
 
-def test_without_elastic_nodes_nothing_is_said_of_power_saving() -> None:
+def test_without_elastic_nodes_there_is_no_power_saving() -> None:
     found = conf(elastic(nodesets={"cpu": {"count": 2}}, partitions={"cpu": {"nodesets": ["cpu"], "default": True}}))
     names = {next(iter(row)) for row in found}
     assert names.isdisjoint({"SuspendProgram", "ResumeProgram", "SuspendTime", "SuspendExcNodes", "ReconfigFlags"})
 
 
-def test_the_time_for_a_boot_is_the_one_that_slurm_waits() -> None:
+def test_boot_seconds_is_the_resume_timeout() -> None:
     assert boot_seconds(elastic(), "gpu") == BOOT_SECONDS
     assert boot_seconds(elastic(slurm={"extra": {"resumetimeout": 60}}), "gpu") == 60
     longer = PARTITIONS | {"any": PARTITIONS["any"] | {"conf": {"resumetimeout": 120}}}
@@ -105,7 +105,7 @@ def test_the_time_for_a_boot_is_the_one_that_slurm_waits() -> None:
 
 
 @pytest.mark.parametrize(("version", "waits"), [("24.11", "65533"), ("25.05", "INFINITE"), ("26.05", "INFINITE")])
-def test_slurm_waits_for_machines_in_a_queue(version: str, waits: str) -> None:
+def test_partitions_with_flex_start_have_a_long_resume_timeout(version: str, waits: str) -> None:
     queued = NODESETS | {"gpu": NODESETS["gpu"] | {"capacity": ["spot", "flex"]}}
     waiting = rows(conf(elastic(version, nodesets=queued)), "PartitionName")
     assert {name: row.get("ResumeTimeout") for name, row in waiting.items()} == {
@@ -113,7 +113,7 @@ def test_slurm_waits_for_machines_in_a_queue(version: str, waits: str) -> None:
     }  # fmt: skip
 
 
-def test_nodes_that_become_elastic_restart_no_slurmd() -> None:
+def test_a_nodeset_that_becomes_elastic_restarts_only_slurmctld() -> None:
     fixed = elastic(nodesets=NODESETS | {"gpu": {"count": 4, "machine_type": "local-2c-2gpu"}})
     before, after = (render(one, plan(one).of) for one in (fixed, elastic()))
     assert conf_changes.slurmd_epoch(before) == conf_changes.slurmd_epoch(after)

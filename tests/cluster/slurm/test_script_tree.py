@@ -1,4 +1,4 @@
-"""The tree of scripts follows from the configuration; a node more changes nothing in it."""
+"""The tree of scripts depends on the configuration, and not on the number of nodes."""
 
 import hashlib
 import re
@@ -29,7 +29,7 @@ def planned(**changes: object) -> Tree:
 
 
 class TestSlurmConf:
-    def test_a_cluster_without_scripts_pays_nothing(self):
+    def test_a_cluster_without_scripts_has_no_prolog(self):
         assert not has_scripts(cluster())
         assert lines(cluster()) == []
 
@@ -42,13 +42,13 @@ class TestSlurmConf:
             {"slurm": {"rxdm": {"partitions": ["cpu"]}}},
         ],
     )
-    def test_any_script_has_slurmd_start_both(self, changes):
+    def test_any_script_sets_prolog_and_epilog(self, changes):
         assert lines(cluster(**changes)) == [
             "Prolog=/opt/apps/adm/slurm/slurm_prolog",
             "Epilog=/opt/apps/adm/slurm/slurm_epilog",
         ]
 
-    def test_without_scripts_a_prolog_of_ones_own_is_fine(self):
+    def test_without_scripts_extra_may_set_a_prolog(self):
         assert lines(cluster(slurm={"extra": {"Prolog": "/usr/local/sbin/prolog"}})) == [
             "Prolog=/usr/local/sbin/prolog"
         ]
@@ -81,13 +81,13 @@ class TestTree:
         }
         assert found.rxdm_links == found.links
 
-    def test_an_address_travels_with_its_hash(self):
+    def test_a_url_has_its_hash(self):
         url = "https://example.org/check.sh"
         found = planned(slurm={"scripts": [{"name": "check", "url": url, "sha256": SHA}]})
         assert found.scripts == {"check": {"url": url, "sha256": SHA}}
 
     @given(st.integers(1, 50))
-    def test_a_node_more_changes_nothing(self, count):
+    def test_the_tree_does_not_depend_on_the_number_of_nodes(self, count):
         scripts = [{"name": "check", "text": TEXT}]
         assert planned(nodesets={"cpu": {"count": count, "scripts": scripts}}) == planned(
             nodesets={"cpu": {"count": count + 1, "scripts": scripts}}
@@ -96,14 +96,14 @@ class TestTree:
 
 class TestFiles:
     @given(st.text(alphabet="a#! \t\r\u00e9", max_size=20), st.integers(0, 2))
-    def test_a_file_arrives_as_it_is(self, tmp_path_factory, rest, ends):
+    def test_the_lines_of_a_file_give_the_same_text(self, tmp_path_factory, rest, ends):
         folder = tmp_path_factory.mktemp("project")
         text = "#!/bin/sh\n" + rest + "\n" * ends
         (folder / "check.sh").write_bytes(text.encode())
         found = tree(cluster(slurm={"scripts": [{"name": "check", "file": "check.sh"}]}), folder)
         assert "\n".join(found.scripts["check"]["lines"]) == text
 
-    def test_every_file_that_is_no_script_is_reported_with_its_place(self, tmp_path):
+    def test_files_that_are_no_scripts_are_reported_with_their_places(self, tmp_path):
         (tmp_path / "page.sh").write_text("<!DOCTYPE html>\n")
         (tmp_path / "binary.sh").write_bytes(b"#!/\xff\xfe")
         (tmp_path / "large.sh").write_text("#!/bin/sh\n" + "#" * 1_048_576)
@@ -123,7 +123,7 @@ class TestFiles:
         assert "No such file" in given["scripts[3].file"]
         assert "No such file" in given["rxdm.file"]
 
-    def test_the_hash_of_a_file_is_the_files(self, tmp_path):
+    def test_the_hash_of_rxdm_is_that_of_its_file(self, tmp_path):
         (tmp_path / "rxdm.sh").write_text(TEXT)
         found = tree(cluster(slurm={"rxdm": {"partitions": ["cpu"], "file": "rxdm.sh"}}), tmp_path)
         assert found.rxdm is not None
@@ -131,7 +131,7 @@ class TestFiles:
 
 
 class TestCatalog:
-    def test_every_version_is_a_commit_with_its_file(self):
+    def test_every_version_of_rxdm_has_a_commit_and_a_url(self):
         commits = [one.commit for one in RXDM_VERSIONS.values()]
         assert len(set(commits)) == len(commits) == 17
         for one in RXDM_VERSIONS.values():
@@ -139,17 +139,17 @@ class TestCatalog:
             assert sha256(one.sha256)
             assert one.url.endswith(f"/{one.commit}/tools/prologs-epilogs/receive-data-path-manager-mega")
 
-    def test_they_are_in_order_and_the_default_is_the_newest_that_is_right(self):
+    def test_versions_of_rxdm_are_sorted_and_the_default_is_the_newest(self):
         dates = [one.date for one in RXDM_VERSIONS.values()]
         assert dates == sorted(dates, reverse=True)
         assert next(iter(RXDM_VERSIONS.values())) is NEWEST
 
-    def test_the_action_follows_from_what_the_version_does(self):
+    def test_unusable_versions_of_rxdm_are_refused(self):
         for one in RXDM_VERSIONS.values():
             assert one.usable == (ACTIONS[one.sha256] != "refuse")
         assert sorted(set(ACTIONS.values())) == ["ok", "patch", "refuse"]
 
-    def test_the_version_of_the_guide_is_patched(self):
+    def test_the_guides_version_of_rxdm_is_patched(self):
         """The one that slurm-gcp had when Cluster Toolkit 1.39.0 came out."""
         guides = next(one for one in RXDM_VERSIONS.values() if one.commit.startswith("23d885b2"))
         assert (guides.date, guides.system_check, guides.plugin, guides.rxdm) == (

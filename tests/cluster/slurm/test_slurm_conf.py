@@ -1,4 +1,4 @@
-"""Rendering is a pure function: fast, the same text for the same configuration, and a digest that tells any change."""
+"""Rendering of slurm.conf and the other files, its speed, and the digest of the files."""
 
 import time
 
@@ -15,13 +15,13 @@ from tests.cluster.stacks import cluster, config, local
 
 
 def large():
-    """Ten thousand nodes of two kinds, more than this machine's bridge takes: the rules between parts are left out."""
+    """Return ten thousand nodes of two kinds, without checks: a bridge of this machine would not take as many."""
     kinds = {"cpu": {"count": 5000}, "gpu": {"count": 5000, "machine_type": "a3-megagpu-8g"}}
     partitions = {"cpu": {"nodesets": ["cpu"], "default": True}, "gpu": {"nodesets": ["gpu"]}}
     return validate(local(network={"cidr": "10.64.0.0/12"}, nodesets=kinds, partitions=partitions))
 
 
-def test_ten_thousand_nodes_take_well_under_a_second():
+def test_ten_thousand_nodes_are_rendered_in_seconds():
     config = large()
     addresses = plan(config).of
     start = time.process_time()
@@ -39,13 +39,13 @@ def test_names_and_addresses_of_nodes_pair_up():
             assert all(addresses[name] == address for name, address in named)
 
 
-def test_without_addresses_names_alone_are_written():
+def test_without_addresses_only_names_are_written():
     text = render(config("example-full"))["slurm.conf"]
     assert "NodeAddr" not in text
     assert "SlurmctldHost=full-controller\n" in text
 
 
-def test_machines_of_their_own_are_confined_to_their_cores_and_a_rehearsals_are_not():
+def test_cores_are_confined_on_google_cloud_and_not_in_a_rehearsal():
     """Machines of a rehearsal share the host's cores, and may claim more than it has."""
     given = local(platform="gcp", image={"base": "ubuntu-2204"}, nodesets={"a3": {"machine_type": "a3-megagpu-8g"}})
     given["partitions"]["cpu"]["nodesets"] = ["a3"]
@@ -66,14 +66,14 @@ def test_machines_of_their_own_are_confined_to_their_cores_and_a_rehearsals_are_
     assert "RealMemory=1860368 Gres=gpu:h100:8" in files["gcp"]["slurm.conf"]
 
 
-def test_extra_settings_replace_defaults_and_stand_once():
+def test_extra_settings_replace_defaults():
     text = render(cluster(slurm={"extra": {"priorityweightqos": 7, "SlurmdDebug": "debug"}}))["slurm.conf"]
     assert text.count("PriorityWeightQOS=") == 1
     assert "PriorityWeightQOS=7\n" in text.partition("slurm.extra")[2]
     assert "SlurmdDebug=info" not in text
 
 
-def test_tokens_are_accepted_where_there_is_rest_and_by_both_daemons():
+def test_slurmrestd_makes_both_daemons_accept_tokens():
     some = cluster(slurm={"slurmrestd": True}, image={"base": "debian-13"})
     written = "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/etc/slurm/jwt.key"
     assert f"{written},max_token_lifespan=2592000\n" in render(some)["slurm.conf"]
@@ -87,13 +87,13 @@ def test_values_of_several_words_are_quoted():
     assert "JobSubmitPlugins=lua\n" in text
 
 
-def test_memory_that_is_kept_for_the_system_is_not_shared_out():
-    """Or a job on all CPUs of a node would ask for more than the node can give, and wait for ever."""
+def test_reserved_memory_is_not_in_def_mem_per_cpu():
+    """Otherwise a job on all CPUs of a node would ask for more memory than there is, and wait forever."""
     text = render(cluster(nodesets={"cpu": {"machine_type": "local-2c", "node_conf": {"MemSpecLimit": 48}}}))
     assert "DefMemPerCPU=1000" in text["slurm.conf"]
 
 
-def test_lua_is_a_file_of_its_own_and_named_in_slurm_conf():
+def test_job_submit_lua_is_a_file_of_its_own():
     lua = "-- slurm_job_submit\n\n-- slurm_job_modify"
     files = render(cluster(slurm={"job_submit_lua": lua}))
     assert files["job_submit_site.lua"] == lua + "\n"
@@ -113,11 +113,11 @@ class TestCpusOfGpus:
         part = {"main": {"nodesets": nodesets, "default": True}}
         return render(cluster(nodesets=self.GPU, partitions=part, slurm=slurm))["slurm.conf"]
 
-    def test_are_those_of_the_nodes_that_have_some(self):
+    def test_are_a_share_of_the_nodes_with_gpus(self):
         assert " DefCPUPerGPU=26" in self.rendered(["gpu"])
         assert " DefCPUPerGPU=26" in self.rendered(["cpu", "gpu"])
 
-    def test_are_the_users_own_where_they_say_so(self):
+    def test_are_left_out_if_extra_has_them_or_no_node_has_gpus(self):
         assert " DefCPUPerGPU=" not in self.rendered(["gpu"], extra={"DefCpuPerGPU": 8})
         assert " DefCPUPerGPU=" not in self.rendered(["cpu"])
 
@@ -126,7 +126,7 @@ FILES = st.dictionaries(st.sampled_from(["a", "b", "ab"]), st.text(max_size=5))
 
 
 @given(FILES, FILES)
-def test_the_digest_is_the_same_exactly_if_the_files_are(one, other):
+def test_the_digest_is_equal_if_and_only_if_the_files_are(one, other):
     assert (digest(one) == digest(other)) == (one == other)
 
 

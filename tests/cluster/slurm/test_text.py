@@ -1,4 +1,4 @@
-"""A value of a stack file is one value in Slurm's files, never a line: a line may name a program that root starts."""
+"""A value of a stack file is one value in Slurm's files, and never a line, which may name a program that root runs."""
 
 from collections.abc import Callable
 
@@ -23,33 +23,33 @@ PLACES: dict[str, Callable[[str], Changes]] = {
 
 
 def written(place: str, value: str) -> list[str]:
-    """Lines of all files of a cluster whose file has the value."""
+    """Return the lines of all files of a cluster with the value at a place."""
     found = cluster(**PLACES[place](value))
     return [line for text in (*render(found).values(), render_slurmdbd(found, "x")) for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_good_value_is_taken(place: str):
+def test_a_valid_value_is_written(place: str):
     assert "bf_max_job_test=1000" in "".join(written(place, "bf_max_job_test=1000"))
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("end", ENDS)
-def test_one_that_ends_a_line_or_a_value_is_refused(place: str, end: str):
-    """U+2028 was taken, and the machine made two lines of it: Epilog=/home/alice/x ran as root."""
+def test_a_value_that_ends_a_line_or_itself_is_refused(place: str, end: str):
+    """U+2028 was accepted once, and read as a line end by the machine: Epilog=/home/alice/x ran as root."""
     with pytest.raises(ConfigError) as refused:
         written(place, f"x{end}Epilog=/home/alice/x")
     assert "printable ASCII" in str(refused.value)
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_one_that_would_swallow_the_next_line_is_refused(place: str):
+def test_a_value_that_joins_the_next_line_is_refused(place: str):
     with pytest.raises(ConfigError, match="at its end"):
         written(place, "x\\")
 
 
 @given(ANY, st.sampled_from([*PLACES]))
-def test_whatever_is_taken_makes_no_line_and_no_other_setting(value: str, place: str):
+def test_an_accepted_value_adds_no_line(value: str, place: str):
     try:
         found = written(place, value)
     except ConfigError:
@@ -59,8 +59,8 @@ def test_whatever_is_taken_makes_no_line_and_no_other_setting(value: str, place:
 
 
 @given(ANY)
-def test_the_renderer_itself_writes_no_line_that_a_value_brings(value: str):
-    """Whatever was let in before."""
+def test_the_renderer_writes_no_additional_line(value: str):
+    """Also of values that validators would refuse."""
     try:
         found = document("head", [f"Name={word(value)}\n"])
     except ValueError:
@@ -69,6 +69,6 @@ def test_the_renderer_itself_writes_no_line_that_a_value_brings(value: str):
 
 
 @pytest.mark.parametrize("line", ["a\tb", "a\u2028b", "a\rb", "\x1b[2J", "caf\u00e9"])
-def test_nor_any_that_is_no_plain_text(line: str):
+def test_the_renderer_writes_only_printable_ascii(line: str):
     with pytest.raises(ValueError, match="printable ASCII"):
         document("head", [f"{line}\n"])

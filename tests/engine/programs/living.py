@@ -1,8 +1,9 @@
-"""A dynamic resource whose objects are files in a folder, so that a test can see what lives and in which order.
+"""A dynamic resource whose objects are files in a folder, so that a test can check which exist, and in which order they
+were created and deleted.
 
-An object is named NAME.GENERATION: a changed generation is another object, hence a replacement; any other changed
-property is an update. One with a `host` (the id of another) lives on that and dies with it. A file `fail-NAME` beside
-the folder makes each step on that name fail, `hold-NAME` makes its creation wait half-done until the file is gone.
+An object is named NAME.GENERATION. A changed generation is another object and so a replacement; any other changed
+property is an update. An object with a `host` (the id of another one) is deleted with that. A file `fail-NAME` beside
+the folder makes all steps of that name fail; `hold-NAME` stops its creation half-way until the file is removed.
 """
 
 import os
