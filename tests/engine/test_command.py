@@ -1,4 +1,4 @@
-"""command: local and remote commands, copies. The remote ones go to a real sshd on the loopback."""
+"""Resources of pulumi-command: local commands, and remote commands and copies with a real sshd on the loopback."""
 
 import getpass
 import os
@@ -303,3 +303,58 @@ class TestCopy:
         bench.program(self.program(machine, "pulumi.FileAsset('file')", target, triggers=["x"]))
         bench.up()
         assert bench.planned() == {"c": "replace"}
+
+
+WITH_DELETE = """\
+import pulumi
+from living import Living
+from pulumi_command import local
+
+host = Living("host", pulumi.ResourceOptions(delete_before_replace=True), generation={host})
+for name in {guests}:
+    guest = Living(name, pulumi.ResourceOptions(delete_before_replace=True), generation={generation})
+    local.Command(
+        f"{{name}}-farewell", delete=f"echo farewell {{name}} >> {log}", triggers=[guest.stamp],
+        opts=pulumi.ResourceOptions(deleted_with=host),
+    )
+"""
+
+
+class TestDelete:
+    """Commands with only a `delete`, which logs `farewell`. They are deleted with a host, and depend on a guest."""
+
+    @pytest.fixture
+    def up(self, bench):
+        """Create a host and guests, and return the steps and the lines of `delete`."""
+
+        def up(*guests, generation=0, host=0):
+            log = bench.root.parent / "log"
+            bench.program(WITH_DELETE.format(guests=guests, generation=generation, host=host, log=log))
+            assert bench.run("up").ok
+            return [line for line in bench.take_log() if line.split()[0] in ("create", "update", "delete", "farewell")]
+
+        return up
+
+    def test_create_and_update_run_nothing(self, up):
+        assert sorted(up("a")) == ["create a.0", "create host.0"]
+        assert up("a") == []
+
+    def test_delete_runs_before_its_dependency_is_replaced(self, up):
+        up("a", "b")
+        steps = up("a", "b", generation=1)
+        for name in ("a", "b"):
+            own = [step for step in steps if step.split()[1].split(".")[0] == name]
+            assert own == [f"farewell {name}", f"delete {name}.0", f"create {name}.1"]
+
+    def test_delete_runs_before_its_dependency_is_deleted(self, up):
+        up("a", "b")
+        assert up("a") == ["farewell b", "delete b.0"]
+
+    def test_delete_does_not_run_if_the_host_is_deleted(self, up, bench):
+        up("a", "b")
+        assert bench.run("destroy").ok
+        assert sorted(bench.take_log()) == [f"delete{d} {name}.0" for d in ("", "d") for name in ("a", "b", "host")]
+
+    def test_delete_does_not_run_if_the_host_is_replaced(self, up):
+        up("a")
+        assert sorted(up("a", host=1)) == ["create host.1", "delete host.0"]
