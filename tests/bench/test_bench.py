@@ -34,7 +34,7 @@ REPORT = Report(machine=MACHINE, date="2026-01-02", results=(UP, NODES, BROKEN))
 
 
 class TestNumbers:
-    def test_a_ratio_is_taken_round_by_round(self) -> None:
+    def test_a_ratio_is_the_median_of_the_rounds(self) -> None:
         """A round in which all was slow does not count for more."""
         slow = ratio(Series(name="a", values=(1, 20, 1)), Series(name="b", values=(2, 40, 2)))
         assert slow == 0.5
@@ -45,17 +45,17 @@ class TestNumbers:
 
 
 class TestReport:
-    def test_goes_through_a_file(self) -> None:
+    def test_survives_json(self) -> None:
         assert Report.from_json(json.loads(json.dumps(asdict(REPORT)))) == REPORT
 
-    def test_is_a_page_that_names_the_machine_and_every_goal(self) -> None:
+    def test_page_has_machine_and_goals(self) -> None:
         text = report.page(REPORT)
         assert "2026-01-02: A <CPU> & more, 2 cores, 4 GiB of memory, Linux 6, Debian, Python 3.11." in text
         assert "| up with 32 nodes | 70.0 s | under 60.0 s | MISSED |" in text
         assert "| manually | 4.0 s | 4.0 s to 5.0 s | 3 |" in text
         assert "No answer: sbatch failed" in text
 
-    def test_describes_this_machine_without_its_name(self) -> None:
+    def test_description_has_no_host_name(self) -> None:
         told = report.description()
         assert set(told) == set(MACHINE)
         assert all(told.values())
@@ -63,7 +63,7 @@ class TestReport:
 
 
 class TestEnvironment:
-    def test_a_command_that_fails_says_its_last_words(self, tmp_path: Path) -> None:
+    def test_a_failed_command_has_the_end_of_its_output(self, tmp_path: Path) -> None:
         here = Environment(root=tmp_path, quick=True, say=print)
         with pytest.raises(CommandError, match=r"failed \(3\):\ngone"):
             here.call(["sh", "-c", "echo gone >&2; exit 3"])
@@ -77,9 +77,7 @@ class TestEnvironment:
 
 
 class TestRunner:
-    def test_a_case_that_fails_is_told_and_the_next_is_asked(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_failed_case_is_reported_and_the_next_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cases, "PLACE", tmp_path / "place")
 
         def broken(here: Environment) -> Answer:
@@ -97,14 +95,14 @@ class TestRunner:
 
 
 class TestCommand:
-    def test_a_case_that_is_none_is_refused_with_all_that_are(self, hpc: Hpc) -> None:  # noqa: F811
+    def test_an_unknown_case_is_refused(self, hpc: Hpc) -> None:  # noqa: F811
         ended = hpc("bench", "speed")
         assert ended.error == f"error: there is no case 'speed'. There are: {', '.join(case.name for case in CASES)}.\n"
 
-    def test_quick_figures_are_not_written_down(self, hpc: Hpc) -> None:  # noqa: F811
+    def test_quick_figures_are_not_written(self, hpc: Hpc) -> None:  # noqa: F811
         assert "leave out one of --quick and --write" in hpc("bench", "--quick", "--write").err
 
-    def test_the_script_refuses_what_it_does_not_know(self) -> None:
+    def test_the_script_refuses_unknown_actions(self) -> None:
         script = Path(__file__).parents[2] / "bench/by-hand.sh"
         done = subprocess.run([str(script), "sideways", "a", "b", "c"], capture_output=True, text=True, check=False)
         assert done.returncode == 2

@@ -37,7 +37,7 @@ def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
             assert free
 
 
-def test_who_waited_for_a_removed_lock_gets_one_that_others_see(tmp_path: Path) -> None:
+def test_a_waiter_for_a_removed_lock_locks_a_new_file(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     entered, done = threading.Event(), threading.Event()
 
@@ -58,14 +58,14 @@ def test_who_waited_for_a_removed_lock_gets_one_that_others_see(tmp_path: Path) 
     thread.join()
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically(tmp_path: Path) -> None:
     write_atomically(tmp_path / "new" / "record", "1", mode=0o600)
     write_atomically(tmp_path / "new" / "record", "2", mode=0o600)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["record"]
     assert (tmp_path / "new" / "record").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_can_not_be_written_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_atomically(tmp_path / "record", "1\r\n")
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):
@@ -99,7 +99,7 @@ def names(place: Path) -> set[str]:
     return {path.name for path in place.iterdir()}
 
 
-def test_a_private_folder_is_the_users_alone_and_goes(place: Path) -> None:
+def test_a_private_folder_is_private_and_removed(place: Path) -> None:
     folder = PrivateFolder("kind")
     assert folder.path.name.startswith(f"kind-{os.getpid()}-")
     assert folder.path.stat().st_mode & 0o777 == 0o700
@@ -108,7 +108,7 @@ def test_a_private_folder_is_the_users_alone_and_goes(place: Path) -> None:
     assert names(place) == set()
 
 
-def test_a_living_holders_folder_stays_and_a_dead_ones_goes(place: Path) -> None:
+def test_only_folders_of_ended_processes_are_removed(place: Path) -> None:
     code = "import sys; from pathlib import Path; import hostfiles; hostfiles.PARENT = Path(sys.argv[1])\n"
     code += "folder = hostfiles.PrivateFolder('kind'); print(folder.path, flush=True); sys.stdin.read()"
     holder = subprocess.Popen(
@@ -124,7 +124,7 @@ def test_a_living_holders_folder_stays_and_a_dead_ones_goes(place: Path) -> None
     assert names(place) == {mine.path.name, other.path.name}
 
 
-def test_a_process_number_holds_no_folder(place: Path) -> None:
+def test_a_process_id_does_not_keep_a_folder(place: Path) -> None:
     """That of a living process, and one that none has: both may be of another container's."""
     for number in (os.getppid(), 2**22 + 1):
         (place / f"kind-{number}-x").mkdir(mode=0o700)
@@ -132,7 +132,7 @@ def test_a_process_number_holds_no_folder(place: Path) -> None:
     assert names(place) == {mine.path.name}, "nobody holds either"
 
 
-def test_what_others_put_beside_them_is_left_alone_and_in_nobodys_way(place: Path) -> None:
+def test_other_files_are_left_alone(place: Path) -> None:
     target = place / "precious"
     target.mkdir()
     (target / "file").write_text("x")
@@ -150,7 +150,7 @@ def test_what_others_put_beside_them_is_left_alone_and_in_nobodys_way(place: Pat
     assert (target / "file").exists()
 
 
-def test_many_private_folders_at_once_take_nothing_from_each_other(place: Path) -> None:
+def test_private_folders_in_many_threads(place: Path) -> None:
     found: list[Path] = []
 
     def make() -> None:
@@ -170,7 +170,7 @@ def test_many_private_folders_at_once_take_nothing_from_each_other(place: Path) 
     assert names(place) == set()
 
 
-def test_a_folder_that_was_never_held_goes_in_time(place: Path) -> None:
+def test_a_new_folder_without_a_lock_is_removed_later(place: Path) -> None:
     half = place / ".new-kind-1-x"
     half.mkdir()
     hostfiles.sweep("kind")

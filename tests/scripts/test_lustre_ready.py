@@ -1,4 +1,4 @@
-"""Whether a Lustre file system is up is asked of its ports, for so long and no longer, and what is missing is said."""
+"""ready.sh waits until the ports of a Lustre file system answer, and prints what is missing."""
 
 import http.server
 import os
@@ -67,19 +67,19 @@ def run(command: list[str], **ports: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("status", [200, 301, 403, 404, 500])
-def test_one_that_answers_is_ready_whatever_its_web_server_says(status: int):
+def test_any_response_of_the_web_server_is_enough(status: int):
     with listening() as lnet, web(status) as port:
         found = ask("--web", lnet=lnet, http_port=port)
     assert (found.returncode, found.stderr) == (0, "")
     assert found.stdout == "the Lustre file system at 127.0.0.1 answers\n"
 
 
-def test_googles_own_has_no_web_server_to_ask():
+def test_managed_lustre_has_no_web_server():
     with listening() as lnet:
         assert ask(lnet=lnet, http_port=closed()).returncode == 0
 
 
-def test_a_server_that_does_not_answer_is_named_with_what_to_do():
+def test_a_server_that_does_not_answer_is_an_error():
     port = closed()
     found = ask("--web", lnet=port)
     assert found.returncode == 1
@@ -87,7 +87,7 @@ def test_a_server_that_does_not_answer_is_named_with_what_to_do():
     assert "to do: look at its servers' consoles" in found.stderr
 
 
-def test_a_web_server_that_never_answers_is_waited_for_and_told_and_no_more():
+def test_a_web_server_that_never_answers_is_only_printed():
     with listening() as lnet:
         found = ask("--web", lnet=lnet, http_port=closed(), seconds=2)
     assert (found.returncode, found.stderr) == (0, "")
@@ -95,7 +95,7 @@ def test_a_web_server_that_never_answers_is_waited_for_and_told_and_no_more():
     assert "answers; after 2 s the web server of 127.0.0.1" in found.stdout
 
 
-def test_the_command_asks_for_what_each_kind_has():
+def test_the_command_fits_each_kind_of_file_system():
     own, managed = Exascaler(google(storage={"lustre": EXASCALER})), Managed(google(storage={"lustre": MANAGED}))
     text = own.probe("172.16.9.1")
     assert text.startswith("bash -s -- 172.16.9.1 1800 --web <<'LUSTRE_READY'\n#!/bin/bash\n")

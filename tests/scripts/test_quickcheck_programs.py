@@ -21,19 +21,19 @@ def limit(root: Path, folder: str, name: str, text: str) -> None:
 
 
 class TestMemoryLimit:
-    def test_of_v1_is_the_smallest_on_the_way_up(self, tmp_path: Path):
+    def test_v1_has_the_smallest_limit_of_its_parents(self, tmp_path: Path):
         limit(tmp_path, "memory", "memory.limit_in_bytes", "9223372036854771712")
         limit(tmp_path, "memory/slurm/uid_1/job_3", "memory.limit_in_bytes", "1000")
         limit(tmp_path, "memory/slurm/uid_1/job_3/step_0", "memory.limit_in_bytes", "2000")
         assert node.memory_limit(V1, tmp_path) == 1000
 
-    def test_of_v2(self, tmp_path: Path):
+    def test_v2(self, tmp_path: Path):
         (tmp_path / "cgroup.controllers").write_text("memory")
         limit(tmp_path, "system.slice/slurmstepd.scope/job_3", "memory.max", "512")
         limit(tmp_path, "system.slice/slurmstepd.scope/job_3/step_0", "memory.max", "max")
         assert node.memory_limit(V2, tmp_path) == 512
 
-    def test_none_set_is_not_none_seen(self, tmp_path: Path):
+    def test_no_limit_differs_from_no_cgroup(self, tmp_path: Path):
         assert node.memory_limit(V2, tmp_path) is None
         assert node.memory_limit("", tmp_path) is None
         (tmp_path / "cgroup.controllers").write_text("memory")
@@ -49,7 +49,7 @@ class TestHome:
         (tmp_path / ".hpc-check-ab12" / "login").write_text("ab12\n")
         return tmp_path
 
-    def test_both_ways(self, home: Path):
+    def test_files_are_read_and_written(self, home: Path):
         assert node.home("ab12", "n-0") == {}
         assert (home / ".hpc-check-ab12" / "node-n-0").read_text() == "ab12 n-0\n"
 
@@ -62,7 +62,7 @@ class TestHome:
         monkeypatch.setattr(os, "getuid", lambda: 4711)
         assert f"is of uid {own} here, and of 4711 (alice)" in str(node.home("ab12", "n-0"))
 
-    def test_a_home_that_is_not_there_is_named(self, home: Path):
+    def test_a_missing_home_is_an_error(self, home: Path):
         assert node.home("other", "n-0") == {"error": f"{home}/.hpc-check-other/login: No such file or directory"}
 
 
@@ -75,7 +75,7 @@ class TestContainer:
         )
         assert list(container.libraries(text)) == ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
 
-    def test_a_root_folder_has_what_cat_needs(self, tmp_path: Path):
+    def test_a_root_folder_has_cat_and_its_libraries(self, tmp_path: Path):
         container.fill(tmp_path, "ab12")
         assert (tmp_path / "hpc-check").read_text() == "ab12\n"
         assert os.access(tmp_path / "bin/cat", os.X_OK)
@@ -98,7 +98,7 @@ class TestContainer:
         assert " ".join(container.commands(runtime, "ab12", "/r", image)[0]) == first
 
 
-def test_the_driver_removes_what_killed_runs_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_driver_removes_leftovers_of_killed_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path), pw_name="alice"))
     for name in (".hpc-check-old", ".hpc-check-new", "kept"):
         (tmp_path / name).mkdir()
@@ -109,7 +109,7 @@ def test_the_driver_removes_what_killed_runs_have_left(tmp_path: Path, monkeypat
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hpc-check-new", "kept"]
 
 
-def test_the_driver_asks_srun_for_what_the_plan_says():
+def test_options_of_srun_are_those_of_the_job():
     spec = {"run": "ab12", "jobs": [], "mail": "n-0", "wait": False, "immediate": 15, "image": "", "pyxis": False}
     job = {
         "key": "node", "partition": "p", "tasks": 2, "options": ["--mem=64M"], "program": ["node.py", "node", "ab12"],
@@ -147,7 +147,7 @@ class TestImage:
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
 
-    def test_goes_into_the_home(self, here: Path):
+    def test_it_is_downloaded_to_the_home(self, here: Path):
         self.program(here, "enroot", 'echo "$4" >"$3"')
         place = self.a_driver()._image()
         assert place == f"{here}/.hpc-check-ab12/image.sqsh"
@@ -157,18 +157,18 @@ class TestImage:
         self.program(here, "apptainer", 'echo "$3" >"$2"')
         assert Path(self.a_driver()._image()).read_text() == "docker://nvcr.io/a/b\n"
 
-    def test_not_where_the_home_is_the_machines_own(self, here: Path):
+    def test_it_is_not_downloaded_without_a_shared_home(self, here: Path):
         self.program(here, "enroot", f"touch {here}/asked")
         assert self.a_driver(shared_home=False)._image() == "nvcr.io#a/b"
         assert not (here / "asked").exists()
 
-    def test_one_that_fails_or_takes_too_long_is_left_to_the_nodes(self, here: Path):
+    def test_after_a_failed_download_nodes_pull_the_image(self, here: Path):
         self.program(here, "enroot", "exit 3")
         assert self.a_driver()._image() == "nvcr.io#a/b"
         self.program(here, "enroot", "sleep 60")
         assert self.a_driver(image_seconds=0.2)._image() == "nvcr.io#a/b"
 
-    def test_ends_with_the_run(self, here: Path):
+    def test_the_download_ends_with_the_run(self, here: Path):
         """All of it: enroot is a script, and what it has started goes on without it."""
         self.program(here, "enroot", f"sleep 600 & echo $! >{here}/pid; wait")
         self.program(here, "scancel", "")
@@ -182,14 +182,14 @@ class TestImage:
         wait_for(lambda: not lives(int((here / "pid").read_text())))
 
 
-def test_a_container_that_fails_does_not_keep_a_node_from_the_job_over_all(monkeypatch: pytest.MonkeyPatch):
+def test_a_node_with_a_failed_container_runs_the_job_on_all_nodes(monkeypatch: pytest.MonkeyPatch):
     runner = driver.Driver({"run": "ab12"})
     monkeypatch.setattr(runner, "_run", lambda job, _: int(job["key"] == "container"))
     runner._node([({"key": "node"}, "n-0"), ({"key": "container"}, "n-0")])
     assert runner.good == {"n-0": True}
 
 
-def test_what_many_tasks_print_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_output_of_many_tasks_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Two lines of each of 400 nodes: without the first of them nodes would pass for silent."""
     (tmp_path / "srun").write_text("#!/bin/sh\nseq -f '%0119g' 800\n")
     (tmp_path / "srun").chmod(0o755)

@@ -1,8 +1,7 @@
-"""sacctmgr and the database behind it, as Slurm 24.11's were seen to act: what is kept, what is printed, what fails.
+"""Stand-in for sacctmgr and its database, with the behaviour of Slurm 24.11: what it stores, prints and refuses.
 
-A command whose values are all there changes nothing; what sacctmgr says then, and with which exit code, depends on what
-it was told (`_modify_account`). Seen with real commands on a rehearsal; tests/e2e/test_accounts.py runs the same edits
-there.
+A command whose values are all set already changes nothing; its message and exit code then depend on its arguments
+(`_modify_account`). Observed with real commands in a rehearsal, where tests/e2e/test_accounts.py runs the same edits.
 """
 
 from itertools import product
@@ -31,7 +30,7 @@ class Database:
         self.places: dict[tuple[str, str], dict[str, str]] = {("root", ""): _place(), ("root", "root"): _place()}
         self.users = {"root": "root"}
         self.qos: dict[str, dict[str, str]] = {"normal": {"priority": "0"}}
-        self.told: list[str] = []
+        self.commands: list[str] = []
         self.kill_at: float = float("inf")
         self.lost = False
         """Whether the command at which the run is killed comes to nothing."""
@@ -42,8 +41,8 @@ class Database:
         if "show" in words:
             return self._show(words[4], words[5].partition("=")[2].split(","))
         verb, kind, *rest = words[2:]
-        self.told.append(" ".join(words[2:]))
-        killed = len(self.told) > self.kill_at
+        self.commands.append(" ".join(words[2:]))
+        killed = len(self.commands) > self.kill_at
         if not (killed and self.lost):
             options = dict(word.split("=", 1) for word in rest if "=" in word)
             if verb == "add" and kind != "user":
@@ -106,7 +105,7 @@ class Database:
         for key, field in (("description", "descr"), ("organization", "org")):
             if key in options:
                 self.accounts[name][field] = options.pop(key).lower()
-        # Whatever else it was told: nothing of that is done.
+        # Then sacctmgr does not apply the other values.
         _check(options.get("parent") != place["parentname"], UNCHANGED)
         for key, value in options.items():
             if key == "parent":

@@ -1,4 +1,4 @@
-"""The database becomes what the stack says, from whatever is there, in commands that sacctmgr accepts."""
+"""Commands of sacctmgr change the database from any contents to those of the stack."""
 
 import contextlib
 import copy
@@ -38,7 +38,7 @@ NONE = {"cluster": "dev", **accounts.NOTHING}
 
 @pytest.fixture
 def database(tmp_path, monkeypatch):
-    """An empty database; what was made in it is remembered in a file of the test's."""
+    """An empty database, with MANAGED in a temporary folder."""
     return _connect(monkeypatch, tmp_path)
 
 
@@ -74,9 +74,9 @@ def without(kind, name):
     return {**DESIRED, kind: [row for row in DESIRED[kind] if row["name"] != name]}
 
 
-def test_an_empty_database_gets_everything_in_order(database):
+def test_entities_are_added_in_order(database):
     converge(DESIRED)
-    assert database.told == [
+    assert database.commands == [
         "add qos urgent Priority=100 MaxWall=01:00:00 MaxTRESPerUser=cpu=4,node=2",
         "add account science parent=root description=Everybody organization=lab",
         "add account research parent=science description=r organization=science fairshare=3",
@@ -85,15 +85,15 @@ def test_an_empty_database_gets_everything_in_order(database):
     ]
 
 
-def test_a_right_database_is_left_alone(database):
+def test_a_current_database_needs_no_command(database):
     converge(DESIRED)
-    del database.told[:]
+    del database.commands[:]
     converge(DESIRED)
-    assert database.told == []
+    assert database.commands == []
 
 
-def _of_slurmctld(monkeypatch, database, *answers):
-    """Give slurmctld's associations: one list of (account, user) for each question, the last one from then on."""
+def set_slurmctld(monkeypatch, database, *answers):
+    """Set slurmctld's associations: a list of (account, user) per request; the last one stays."""
     row = "ClusterName=dev Account={} UserName={} Partition= ID=3\n".format
     rest = [
         "Association Records\n" + "".join(row(account, f"{user}(2001)" if user else "") for account, user in answer)
@@ -109,31 +109,29 @@ def _of_slurmctld(monkeypatch, database, *answers):
     monkeypatch.setattr(accounts, "CACHE_SECONDS", 1)
 
 
-class TestAssociations:
-    """Of users, in slurmctld's memory."""
-
+class TestWaitForAssociations:
     ALL = (("science", ""), ("research", "alice"), ("science", "alice"), ("science", "bob"))
 
-    def test_users_without_one_yet_are_waited_for(self, database, monkeypatch):
+    def test_it_waits_for_missing_associations(self, database, monkeypatch):
         converge(DESIRED)
-        _of_slurmctld(monkeypatch, database, self.ALL[:2], self.ALL[:2], self.ALL)
+        set_slurmctld(monkeypatch, database, self.ALL[:2], self.ALL[:2], self.ALL)
         accounts.wait_for_associations()
 
-    def test_of_one_that_somebody_deleted_nothing_is_expected(self, database, monkeypatch):
+    def test_a_deleted_association_is_not_awaited(self, database, monkeypatch):
         converge(DESIRED)
         database.run("sacctmgr", "--immediate", "delete", "user", "name=bob")
-        _of_slurmctld(monkeypatch, database, self.ALL[:3])
+        set_slurmctld(monkeypatch, database, self.ALL[:3])
         accounts.wait_for_associations()
 
-    def test_a_slurmctld_that_never_gets_them_is_named(self, database, monkeypatch):
+    def test_it_fails_if_slurmctld_never_has_them(self, database, monkeypatch):
         converge(DESIRED)
-        _of_slurmctld(monkeypatch, database, self.ALL[:2])
+        set_slurmctld(monkeypatch, database, self.ALL[:2])
         with pytest.raises(SetupError, match="the associations of the stack's users in slurmctld did not come within"):
             accounts.wait_for_associations()
 
 
 @pytest.mark.parametrize(
-    ("new", "told"),
+    ("new", "commands"),
     [
         # Beside its parent, which stays, sacctmgr takes no other value of an account.
         (edited(accounts_research={"fairshare": 5}), ["modify account where name=research set fairshare=5"]),
@@ -161,11 +159,11 @@ class TestAssociations:
                 "delete account name=science", "delete qos name=urgent"]),
     ],
 )  # fmt: skip
-def test_an_edit_tells_what_differs_and_nothing_else(database, new, told):
+def test_an_edit_sends_only_differences(database, new, commands):
     converge(DESIRED)
-    del database.told[:]
+    del database.commands[:]
     converge(new)
-    assert sorted(database.told) == sorted(told)
+    assert sorted(database.commands) == sorted(commands)
     assert accounts.plan(new, accounts.merged(DESIRED, new), accounts.read_database()) == []
 
 
@@ -180,15 +178,13 @@ def test_an_edit_tells_what_differs_and_nothing_else(database, new, told):
                          users_bob={"accounts": ["science", "research"], "qos": ["urgent"]})),
     ],
 )  # fmt: skip
-def test_a_run_that_is_killed_at_any_command_is_made_good_by_the_next_whichever_way_that_goes(
-    tmp_path, monkeypatch, old, new, lost
-):
+def test_the_next_run_completes_one_killed_at_any_command(tmp_path, monkeypatch, old, new, lost):
     for at, goal in itertools.product(range(10), (old, new)):
         database = _connect(monkeypatch, tmp_path)
         accounts.MANAGED.unlink(missing_ok=True)
         converge(old)
         there = copy.deepcopy((database.accounts, database.places, database.users))
-        database.kill_at, database.lost = len(database.told) + at, lost
+        database.kill_at, database.lost = len(database.commands) + at, lost
         with contextlib.suppress(Killed):
             converge(new)
         database.kill_at = float("inf")
@@ -199,16 +195,16 @@ def test_a_run_that_is_killed_at_any_command_is_made_good_by_the_next_whichever_
             assert (database.accounts, database.places, database.users) == there
 
 
-def test_a_value_that_somebody_set_to_what_the_file_says_now_is_no_failure(database):
+def test_a_value_that_is_set_already_is_not_sent(database):
     converge(DESIRED)
     database.run("sacctmgr", "-i", "modify", "account", "where", "name=research", "set", "fairshare=7")
     database.run("sacctmgr", "-i", "modify", "qos", "where", "name=urgent", "set", "Priority=7")
-    del database.told[:]
+    del database.commands[:]
     converge(edited(accounts_research={"fairshare": 7}, qos_urgent={"Priority": "7"}))
-    assert database.told == []
+    assert database.commands == []
 
 
-def test_what_a_killed_runs_sacctmgr_does_while_this_one_has_planned_is_no_failure(database, monkeypatch):
+def test_changes_by_the_sacctmgr_of_a_killed_run_are_accepted(database, monkeypatch):
     once = []
 
     def run(*words, **_):
@@ -223,7 +219,7 @@ def test_what_a_killed_runs_sacctmgr_does_while_this_one_has_planned_is_no_failu
     assert accounts.plan(DESIRED, DESIRED, accounts.read_database()) == []
 
 
-def test_a_refusal_is_one(database, monkeypatch):
+def test_a_refused_command_fails_and_is_repeated(database, monkeypatch):
     def run(*words, **_):
         if "delete" in words:
             raise SetupError("Error with request: Job(s) active, cancel job(s) before remove")
@@ -238,7 +234,7 @@ def test_a_refusal_is_one(database, monkeypatch):
     assert "bob" not in database.users, "what was ours is not forgotten by a run that failed"
 
 
-def test_what_somebody_else_made_is_never_taken_away(database):
+def test_entities_of_others_are_never_removed(database):
     converge(DESIRED)
     for words in (
         ["add", "account", "theirs", "parent=root", "description=x", "organization=y"],
@@ -249,11 +245,11 @@ def test_what_somebody_else_made_is_never_taken_away(database):
         ["modify", "qos", "where", "name=urgent", "set", "MaxJobsPerUser=3"],
     ):
         database.run("sacctmgr", "-i", *words)
-    del database.told[:]
+    del database.commands[:]
     converge(DESIRED)
-    assert database.told == []
+    assert database.commands == []
     accounts.converge({**copy.deepcopy(DESIRED), "mend": True})
-    assert database.told == [
+    assert database.commands == [
         "modify qos where name=urgent set MaxJobsPerUser=-1",
         "modify user where name=bob account=science set qos=normal MaxJobs=-1",
     ]
@@ -289,11 +285,11 @@ WORLDS = st.fixed_dictionaries(
 
 @settings(max_examples=40)
 @given(st.lists(WORLDS, min_size=2, max_size=3), st.integers(0, 8))
-def test_any_edit_after_any_killed_one_leads_to_what_the_stack_says(tmp_path_factory, worlds, at):
+def test_any_edit_after_any_killed_one_succeeds(tmp_path_factory, worlds, at):
     with pytest.MonkeyPatch.context() as patch:
         database = _connect(patch, tmp_path_factory.mktemp("world"))
         converge(worlds[0])
-        database.kill_at = len(database.told) + at
+        database.kill_at = len(database.commands) + at
         with contextlib.suppress(Killed):
             for world in worlds[1:]:
                 converge(world)
@@ -307,13 +303,13 @@ def test_any_edit_after_any_killed_one_leads_to_what_the_stack_says(tmp_path_fac
         assert parents == {"root": "", **{row["name"]: row["parent"] for row in goal["accounts"]}}
 
 
-def test_many_new_users_with_the_same_rights_are_one_command(database):
+def test_new_users_with_the_same_rights_need_one_command(database):
     converge(DESIRED)
-    del database.told[:]
+    del database.commands[:]
     new = [{"name": f"u{i}", "default_account": "science", "accounts": ["science"], "qos": []} for i in range(200)]
     converge({**DESIRED, "users": [*DESIRED["users"], *new]})
-    assert len(database.told) == 1
+    assert len(database.commands) == 1
 
 
-def test_every_limit_of_a_qos_that_a_stack_can_set_is_read_back():
+def test_every_limit_of_a_qos_is_read():
     assert [slurm.parameter for _, slurm in slurm_fields(Qos)] == list(accounts.QOS_LIMITS)

@@ -1,4 +1,4 @@
-"""Jobs whose records are not what became of them, and records that are rebuilt."""
+"""Jobs with wrong or missing records are found, and their records rebuilt."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def line(number: int, *, days: float = 0, **other: object) -> str:
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
+def queries(tmp_path, monkeypatch):
     """Jobs 7 to 10 have ended, of which the database knows 8, and takes 5 and 6 to be running; slurmctld knows 6, 9."""
     file = tmp_path / "job_completions.log"
     lines = {number: line(number) for number in (7, 8, 9, 10)}
@@ -46,27 +46,27 @@ def numbers(tail: int | None = None) -> list[int]:
     return [number for number, _ in records.ended(tail)]
 
 
-def test_runaways_and_jobs_without_a_record(asked):
+def test_runaways_and_jobs_without_a_record(queries):
     assert records.observe_records() == {"runaway": ["5"], "unrecorded": ["7", "10"]}
-    assert "IN (0,7,8,9,10)" in asked[1]
+    assert "IN (0,7,8,9,10)" in queries[1]
 
 
-def test_a_job_that_was_requeued_has_a_record_for_each_run(asked):
+def test_a_job_that_was_requeued_has_a_record_for_each_run(queries):
     with records.COMPLETIONS.open("a") as file:
         file.write(line(8, days=1))
     assert [job["job_id"] for job in records.unrecorded()] == [7, 8, 10]
 
 
-def test_the_end_of_a_long_file_is_looked_at(asked):
+def test_the_end_of_a_long_file_is_read(queries):
     assert numbers(len(line(10)) + 20) == [10]
 
 
-def test_a_record_that_may_have_been_purged_is_not_missed(asked):
+def test_a_record_that_may_be_purged_is_not_missing(queries):
     records.COMPLETIONS.write_text(line(7, days=26) + line(8, days=28))
     assert numbers() == [7]
 
 
-def test_rotated_files_count_and_the_last_word_of_a_job(asked, tmp_path):
+def test_rotated_files_are_read_and_the_last_line_counts(queries, tmp_path):
     now = int(time.time())
     with gzip.open(tmp_path / "job_completions.log.2.gz", "wt") as file:
         file.write(line(1, days=9) + line(2, submit_time=now, job_state=5))
@@ -82,12 +82,12 @@ WRONG += [{"tres_alloc_str": wrong} for wrong in ("1=1,", "1=1' OR 1")]
 
 
 @pytest.mark.parametrize("wrong", [line(7)[:-9], "\n[]", "\n" + "[" * 100_000, *(line(7, **wrong) for wrong in WRONG)])
-def test_a_line_that_jobcomp_lua_does_not_write_is_none(asked, wrong):
+def test_invalid_lines_are_ignored(queries, wrong):
     records.COMPLETIONS.write_text(wrong + line(8))
     assert numbers() == [8]
 
 
-def test_what_lies_in_its_place_is_not_followed_or_waited_for(asked, tmp_path):
+def test_links_and_pipes_are_ignored(queries, tmp_path):
     records.COMPLETIONS.rename(tmp_path / "other")
     assert numbers() == []
     records.COMPLETIONS.symlink_to(tmp_path / "other")
@@ -116,7 +116,7 @@ def done(monkeypatch):
     return ran
 
 
-def test_it_is_shown_and_nothing_is_written_until_told(done, capsys):
+def test_records_are_printed_and_only_written_with_insert(done, capsys):
     records.rebuild({"insert": False})
     assert json.loads(capsys.readouterr().out)[:5] == ["7", "alice", "research", "cpu", "FAILED"]
     assert done == []
@@ -127,7 +127,7 @@ def test_it_is_shown_and_nothing_is_written_until_told(done, capsys):
     assert records.MARK.encode().hex() in sql
 
 
-def test_records_on_their_way_are_waited_for(done, monkeypatch):
+def test_queued_records_of_slurmctld_are_an_error(done, monkeypatch):
     monkeypatch.setattr(records.scheduler, "statistics", lambda: {"waiting": 3})
     with pytest.raises(SetupError, match="has 3 records that slurmdbd has not taken yet"):
         records.rebuild({"insert": True})
@@ -137,7 +137,7 @@ def test_records_on_their_way_are_waited_for(done, monkeypatch):
 @pytest.mark.parametrize(
     "name", ["user_name", "account", "partition", "qos", "resv_name", "name", "work_dir", "comment"]
 )
-def test_what_a_user_gives_is_hexadecimal(name):
+def test_texts_of_users_are_hexadecimal_in_sql(name):
     bad = "a\nb'; DROP TABLE x; -- \\ \u00c3\u00a4\u00ff"
     sql = "\n".join(statements("lab", [JOB | {name: bad}]))
     assert "DROP" not in sql
@@ -145,7 +145,7 @@ def test_what_a_user_gives_is_hexadecimal(name):
     assert "a\nb'; DROP TABLE x; -- \\ \u00e4\ufffd".encode().hex() in sql
 
 
-def test_states_and_times_are_the_databases(monkeypatch):
+def test_states_and_times_are_those_of_the_database(monkeypatch):
     assert state_of(JOB) == 5
     assert state_of(JOB | {"job_state": 0x8400}) == records.REQUEUED
     assert started(JOB | {"start_time": 900}) == 0, "it was cancelled before the start that slurmctld expected"
@@ -155,7 +155,7 @@ def test_states_and_times_are_the_databases(monkeypatch):
     assert text_of(JOB, "comment") == ""
 
 
-def test_no_job_no_word(done, monkeypatch, capsys):
+def test_without_jobs_nothing_is_written(done, monkeypatch, capsys):
     monkeypatch.setattr(records, "unrecorded", list)
     records.rebuild({"insert": True})
     assert (done, capsys.readouterr().out) == ([], "")

@@ -1,4 +1,4 @@
-"""What jobs make of their GPUs: sums over time, and whom idle ones are named to."""
+"""The use of GPUs by jobs is summed up, and users get mail about idle GPUs."""
 
 import json
 import time
@@ -24,7 +24,7 @@ def after(jobs: list[dict], found: dict, now: float) -> tuple[list[dict], list[d
     return gpu_use.add({job["job"]: job for job in jobs}, found, now)
 
 
-def test_use_is_summed_up_over_time_whatever_the_intervals_are():
+def test_use_is_summed_up_over_any_intervals():
     jobs, _ = after([], used(), 1000)
     for now in (1030, 1090, 1100):
         jobs, _ = after(jobs, used(), now)
@@ -33,14 +33,14 @@ def test_use_is_summed_up_over_time_whatever_the_intervals_are():
     ]
 
 
-def test_a_time_in_which_nobody_measured_does_not_count_and_an_ended_job_stays():
+def test_long_gaps_do_not_count_and_ended_jobs_stay():
     jobs, _ = after([], used(), 1000)
     jobs, _ = after(jobs, used(), 9000)
     assert jobs[0]["seconds"] == 0
     assert after(jobs, NOTHING, 9030)[0] == jobs
 
 
-def test_idle_gpus_are_named_once_and_only_while_they_are_idle():
+def test_idle_gpus_are_reported_once():
     jobs, named = after([], used(idle=1.0), 1000)
     assert [(job["job"], job["idle"]) for job in named] == [("7", 1)]
     jobs, named = after(jobs, used(), 1030)
@@ -59,7 +59,7 @@ def test_the_file_keeps_the_newest_jobs():
     ("mail", "sent"),
     [("MailUser=a@example.org MailType=BEGIN,FAIL", ["a@example.org"]), ("MailUser=a MailType=END", []), ("", [])],
 )
-def test_who_asked_for_mail_about_failure_gets_one(
+def test_mail_is_sent_to_jobs_that_request_it(
     mail: str, sent: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     calls: list[tuple[str, ...]] = []
@@ -85,33 +85,38 @@ def test_who_asked_for_mail_about_failure_gets_one(
 
 
 QUERIES = {**gpu_use.QUERIES, "idle": "the idle ones"}
+JSON = st.recursive(
+    st.none() | st.floats() | st.text(), lambda value: st.lists(value) | st.dictionaries(st.text(), value)
+)
 
 
 @pytest.fixture
-def handed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file by which the machine of Prometheus gives the controller what it has."""
     monkeypatch.setattr(gpu_use, "PUBLISHED", tmp_path / "gpus.json")
     monkeypatch.setattr(cluster_state, "write_as_slurm", lambda path, text: path.write_text(text))
     return tmp_path / "gpus.json"
 
 
-def test_the_controller_gets_what_the_machine_of_prometheus_has_now(handed: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_controller_reads_only_current_figures(published: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(SetupError, match="nothing new"):
         gpu_use.read_published()
     monkeypatch.setattr(prometheus, "query", lambda _: [{"metric": {"hpc_job": "7"}, "value": [0.0, "2"]}])
     gpu_use.publish("the idle ones")
     assert gpu_use.read_published() == {name: {"7": 2.0} for name in QUERIES}
-    old = json.loads(handed.read_text()) | {"time": 1000.0}
-    handed.write_text(json.dumps(old))
+    old = json.loads(published.read_text()) | {"time": 1000.0}
+    published.write_text(json.dumps(old))
     with pytest.raises(SetupError, match="nothing new"):
         gpu_use.read_published()
 
 
-@given(st.recursive(st.none() | st.floats() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
+@given(
+    st.recursive(st.none() | st.floats() | st.text(), lambda value: st.lists(value) | st.dictionaries(st.text(), value))
+)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_root_of_another_machine_puts_there_no_job_is_an_option(handed: Path, value: object):
+def test_published_job_numbers_are_never_options_of_commands(published: Path, value: object):
     rows = {"--all": 1.0, "7; reboot": 1.0, "_": 1.0, "7": 1.0}
-    handed.write_text(json.dumps({"time": time.time(), "gpus": rows, "busy": value}))
+    published.write_text(json.dumps({"time": time.time(), "gpus": rows, "busy": value}))
     try:
         found = gpu_use.read_published()
     except SetupError:
@@ -120,11 +125,11 @@ def test_whatever_root_of_another_machine_puts_there_no_job_is_an_option(handed:
     assert all(job.replace("_", "").isdigit() for figures in found.values() for job in figures)
 
 
-def test_jobs_with_gpus_are_named_with_their_user():
+def test_jobs_with_gpus_have_user_and_account():
     text = (
         "7                   |alice  |research |cpu=2,mem=1G,node=1,billing=2,gres/gpu=2,gres/gpu:h100=2   |\n"
         "8                   |bob    |         |cpu=2,mem=1G,node=1,billing=2 |\n"
     )
-    assert [(one.value, one.labels) for one in gpu_job_metrics(text)] == [
+    assert [(sample.value, sample.labels) for sample in gpu_job_metrics(text)] == [
         (2, {"hpc_job": "7", "user": "alice", "account": "research"})
     ]

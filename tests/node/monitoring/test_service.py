@@ -57,7 +57,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_a_secret_goes_in_the_place_of_its_mark_and_nobody_else_reads_it(tmp_path: Path, started: list[str]):
+def test_a_secret_replaces_its_mark_in_a_private_file(tmp_path: Path, started: list[str]):
     secret = tmp_path / "secrets" / "webhookUrl"
     secret.write_text("https://example.org/it's\n")
     (tmp_path / "secrets" / "slackUrl").write_text("of a receiver that has gone\n")
@@ -72,7 +72,7 @@ def test_a_secret_goes_in_the_place_of_its_mark_and_nobody_else_reads_it(tmp_pat
 
 @pytest.fixture
 def opened(tmp_path: Path, started: list[str]) -> Monitoring:
-    """A wish to have Prometheus listen for others, with a certificate and a password."""
+    """Settings with which Prometheus listens for other machines, with a certificate and a password."""
     assert not started
     secrets = tmp_path / "secrets"
     (secrets / "password").write_text("a password of 30 characters: ü\n")
@@ -84,7 +84,7 @@ def opened(tmp_path: Path, started: list[str]) -> Monitoring:
     return {**WANTED, "web": web}
 
 
-def test_prometheus_takes_the_password_whose_hash_stays_until_it_changes(tmp_path: Path, opened: Monitoring):
+def test_the_hash_of_a_password_changes_with_the_password(tmp_path: Path, opened: Monitoring):
     service.converge(opened)
     listener, made = tmp_path / "etc" / "web.yml", (tmp_path / "etc" / "web.yml").read_text()
     hashed = yaml.safe_load(made)["basic_auth_users"]["grafana"]
@@ -100,7 +100,7 @@ def test_prometheus_takes_the_password_whose_hash_stays_until_it_changes(tmp_pat
     assert [name for name in service.WEB_FILES if (tmp_path / "etc" / name).exists()] == []
 
 
-def test_a_certificate_of_another_key_is_refused_before_prometheus_gets_it(tmp_path: Path, opened: Monitoring):
+def test_a_certificate_of_another_key_is_refused(tmp_path: Path, opened: Monitoring):
     service.converge(opened)
     before = (tmp_path / "etc" / service.CERTIFICATE).read_text()
     other = before.replace("PRIVATE KEY-----\nM", "PRIVATE KEY-----\nN")
@@ -125,7 +125,7 @@ class Served(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def test_what_asks_on_the_machine_has_password_and_certificate(
+def test_queries_use_password_and_pinned_certificate(
     tmp_path: Path, opened: Monitoring, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "secrets" / "password").write_text("ü\n")
@@ -142,7 +142,7 @@ def test_what_asks_on_the_machine_has_password_and_certificate(
         (tmp_path / "etc" / service.PASSWORD).write_text("other\n")
         with pytest.raises(OSError, match="401"):
             prometheus.firing()
-        # Whoever has taken the port has not the key.
+        # A server with another key is refused.
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                         "-subj", "/CN=dev", "-keyout", tmp_path / "key", "-out", tmp_path / "etc" / "web.pem"],
                        check=True, capture_output=True)  # fmt: skip
@@ -153,7 +153,7 @@ def test_what_asks_on_the_machine_has_password_and_certificate(
         server.server_close()
 
 
-def test_the_ops_agent_gets_its_configuration_and_the_images_back(
+def test_the_ops_agents_configuration_is_set_and_restored(
     tmp_path: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     file = tmp_path / "google" / "config.yaml"
@@ -174,7 +174,7 @@ def test_the_ops_agent_gets_its_configuration_and_the_images_back(
     assert ran == [("systemctl", "restart", "--no-block", "agent")]
 
 
-def test_what_was_started_is_removed_and_nothing_of_others(tmp_path: Path, started: list[str]):
+def test_only_units_of_the_set_up_are_removed(tmp_path: Path, started: list[str]):
     service.converge(None)
     service.export("")
     assert started == []
@@ -194,7 +194,7 @@ def test_what_was_started_is_removed_and_nothing_of_others(tmp_path: Path, start
     assert not service.SETTINGS.exists()
 
 
-def test_of_prometheus_nothing_stays_on_the_controller_when_it_gets_its_own_machine(
+def test_prometheus_leaves_the_controller_for_its_own_machine(
     tmp_path: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     secret = tmp_path / "secrets" / "webhookUrl"
@@ -223,14 +223,14 @@ def test_of_prometheus_nothing_stays_on_the_controller_when_it_gets_its_own_mach
     assert json.loads(service.SETTINGS.read_text())["prometheus_on"] == ""
 
 
-def test_an_image_without_the_packages_is_named(tmp_path: Path, started: list[str]):
+def test_a_missing_package_is_an_error(tmp_path: Path, started: list[str]):
     (tmp_path / "defaults" / service.NODE_EXPORTER).unlink()
     with pytest.raises(SetupError, match=r"image\.name"):
         service.export("--web.listen-address=:9100")
     assert started == []
 
 
-def test_gpus_have_metrics_where_a_machine_has_both_gpus_and_the_program(
+def test_dcgm_exporter_needs_gpus_and_its_package(
     tmp_path: Path, started: list[str], capsys: pytest.CaptureFixture[str]
 ):
     wanted: GpuExporter = {"arguments": "--address :9400", "fields": ["DCGM_FI_DEV_GPU_UTIL, gauge, busy"]}

@@ -1,5 +1,4 @@
-"""Slurm's metrics under slurmctld's own names, and the text that node_exporter reads: escaped, bounded, one value a
-series."""
+"""Slurm's metrics with slurmctld's names, and their text for node_exporter: escaped, bounded, one value per series."""
 
 import re
 from calendar import timegm
@@ -45,7 +44,7 @@ def values(samples) -> dict[str, float]:
     return {name + "".join(f" {value}" for value in labels.values()): value for name, value, labels in samples}
 
 
-def test_nodes_count_in_their_state_and_under_each_flag():
+def test_nodes_count_by_state_and_flags():
     found = values(node_metrics(NODES, NOW))
     said = {name.removeprefix("slurm_nodes_"): count for name, count in found.items() if name.startswith("slurm_nodes")}
     assert said.pop("slurm_nodes") == 5
@@ -65,19 +64,19 @@ def test_nodes_count_in_their_state_and_under_each_flag():
         *(("IDLE*", 0), ("MIXED", 0), ("DOWN", 0), ("IDLE+MAINTENANCE+RESERVED", 0)),
     ],
 )
-def test_an_idle_node_is_free_unless_something_keeps_it_from_jobs(state, free):
+def test_free_nodes_are_idle_without_certain_flags(state, free):
     found = values(node_metrics(f"NodeName=a-0 State={state} Partitions=cpu,all", NOW))
     assert (found["hpc_partition_nodes_free cpu"], found["hpc_partition_nodes_free all"]) == (free, free)
 
 
-def test_a_node_that_takes_no_jobs_has_the_age_of_its_reason_and_a_sleeping_one_is_none():
+def test_unavailable_nodes_have_the_age_of_their_reason():
     found = values(node_metrics(NODES, NOW))
     away = {name: age for name, age in found.items() if name.startswith("hpc_node_unavailable_seconds")}
     name = "hpc_node_unavailable_seconds"
     assert away == {f"{name} a-1 drained": 3600, f"{name} a-2 drained": 86400, f"{name} a-3 down": 0}
 
 
-def test_an_array_counts_as_its_tasks_and_a_held_job_does_not_wait_for_nodes():
+def test_jobs_count_by_tasks_and_held_jobs_do_not_wait():
     found = values(job_metrics(JOBS, ["cpu", "all"], NOW))
     assert found["slurm_jobs"] == 10
     assert found["slurm_jobs_pending"] == 8
@@ -91,14 +90,14 @@ def test_an_array_counts_as_its_tasks_and_a_held_job_does_not_wait_for_nodes():
     assert found["slurm_account_jobs_running research"] == 1
 
 
-def test_a_line_of_sdiag_counts_by_its_place_for_the_scheduler_or_for_backfill():
+def test_lines_of_sdiag_belong_to_their_section():
     assert values(scheduler_metrics(STATISTICS)) == {
         "slurm_server_thread_cnt": 3, "slurm_slurmdbd_queue_size": 12, "slurm_sdiag_jobs_started": 7,
         "slurm_schedule_cycle_last": 80, "slurm_bf_cycle_last": 90,
     }  # fmt: skip
 
 
-def test_a_part_that_fails_costs_its_own_metrics_and_native_ones_are_left_out():
+def test_a_failing_part_costs_only_its_metrics():
     def fails():
         raise OSError("no")
 
@@ -113,9 +112,7 @@ def test_a_part_that_fails_costs_its_own_metrics_and_native_ones_are_left_out():
     assert "slurm_x 1" in exporter.collect({"two": works})
 
 
-def test_what_root_of_a_node_writes_as_a_result_costs_no_other_nodes_metrics(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_invalid_record_costs_only_metrics_of_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(exporter.outcome, "RESULTS", tmp_path)
     monkeypatch.setattr(exporter.outcome, "MEASURED", tmp_path / "none")
     monkeypatch.setattr(exporter, "_names", lambda _: [f"n-{number}" for number in range(9)])
@@ -133,7 +130,7 @@ def test_what_root_of_a_node_writes_as_a_result_costs_no_other_nodes_metrics(
     assert found["hpc_health_checks_failed disk"] == 1
 
 
-def test_keys_and_backups_have_the_age_since_the_cluster_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_ages_of_keys_and_backups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     clock, key = [1000.0], tmp_path / "munge.key"
     key.write_text("first")
     for module, name in ((exporter, "KEYS"), (exporter, "TOKEN_KEY"), (exporter.backup, "MADE")):
@@ -162,25 +159,25 @@ def unescaped(text: str) -> str:
 
 
 @given(st.lists(st.text(), max_size=5), st.floats(0, 1e15, allow_nan=False))
-def test_a_hostile_name_is_one_series_and_nothing_more(names: list[str], value: float):
+def test_any_name_is_one_series(names: list[str], value: float):
     lines = render(Sample("hpc_test", value, {"node": name}) for name in names).split("\n")
     assert lines.pop() == ""
     shown = list(dict.fromkeys(slurm_metrics.printable(name)[:LONGEST] for name in names))
     if names:
         assert lines.pop(0) == "# TYPE hpc_test gauge"
     found = [_LINE.fullmatch(line) for line in lines]
-    assert [unescaped(one["value"]) for one in found if one] == shown
+    assert [unescaped(line["value"]) for line in found if line] == shown
     assert all(found)
-    assert all(abs(float(one["number"]) - value) <= value * 1e-12 for one in found if one)
+    assert all(abs(float(line["number"]) - value) <= value * 1e-12 for line in found if line)
     assert "".join(lines).isprintable() or not "".join(names).isprintable()
 
 
-def test_a_metric_has_no_more_series_than_are_allowed(monkeypatch):
+def test_the_number_of_series_is_limited(monkeypatch):
     monkeypatch.setattr(slurm_metrics, "MOST", 3)
     text = render(Sample("hpc_test", number, {"node": str(number)}) for number in range(9))
     assert text.count("hpc_test{") == 3
 
 
-def test_the_samples_of_a_metric_stand_together_and_the_last_of_a_series_counts():
+def test_samples_are_grouped_by_metric_and_the_last_one_counts():
     text = render([Sample("b", 1, {"x": "1"}), Sample("a", 2), Sample("b", 3), Sample("b", 4, {"x": "1"})])
     assert text == '# TYPE a gauge\na 2\n# TYPE b gauge\nb{x="1"} 4\nb 3\n'

@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import importlib.util
 import json
 import os
 import pty
@@ -12,23 +11,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from system import nvcrlogin
 
-PROGRAM = Path(__file__).parents[3] / "scripts" / "node" / "system" / "nvcrlogin.py"
+PROGRAM = Path(str(nvcrlogin.__file__))
 KEY = "nvapi-" + "a1_-" * 16
 OTHER_KEY = base64.b64encode(b"k" * 62).decode()  # as keys of the older kind look
 HUB = "machine registry-1.docker.io login me password secret\n"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-_spec = importlib.util.spec_from_file_location("nvcrlogin", PROGRAM)
-assert _spec
-assert _spec.loader
-nvcrlogin: ModuleType = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(nvcrlogin)
 
 
 @pytest.fixture
