@@ -28,7 +28,7 @@ def environment(config: ClusterConfig) -> Environment:
     token = _token(notes)
     if token:
         os.environ[TOKEN_VARIABLE] = token  # for the calls of this process, those for the state bucket too
-    found = {
+    values = {
         TOKEN_VARIABLE: token,
         "NEBIUS_TENANT_ID": settings.tenant,
         "NEBIUS_PROJECT_ID": settings.project,
@@ -36,7 +36,7 @@ def environment(config: ClusterConfig) -> Environment:
         "NEBIUS_VPC_SUBNET_ID": _subnet(settings, notes),
     }
     secret = frozenset({TOKEN_VARIABLE} if token else ())
-    return Environment(variables={name: value for name, value in found.items() if value}, secret=secret, notes=notes)
+    return Environment(variables={name: value for name, value in values.items() if value}, secret=secret, notes=notes)
 
 
 def _token(notes: list[str]) -> str:

@@ -248,9 +248,9 @@ def _kept(props: Mapping[str, Any]) -> Iterator[str]:
                 name, id_ = row["metadata"]["name"], row["metadata"]["id"]
                 command = "nebius storage bucket" if kind.name == "Bucket" else "nebius compute filesystem"
                 size = (row.get("spec") or {}).get("size_gibibytes")
-                again = "" if kind.name == "Bucket" else f"To use it again: `existing: {id_}` in nebius.filesystems. "
+                reuse = "" if kind.name == "Bucket" else f"To use it again: `existing: {id_}` in nebius.filesystems. "
                 yield (
-                    f"kept: {kind.name} {name} ({id_}{f', {size} GiB' if size else ''}). {again}"
+                    f"kept: {kind.name} {name} ({id_}{f', {size} GiB' if size else ''}). {reuse}"
                     f"To delete it with its data: {command} delete --id {id_}"
                 )
     for field, id_ in props["existing"].items():

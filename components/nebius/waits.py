@@ -304,7 +304,7 @@ def nodesets_progress(
     replicas: Mapping[str, int], nodesets: Sequence[Mapping[str, Any]], most: Mapping[str, int]
 ) -> Progress:
     """Compare NodeSets with the pods that they should have; those of `most` may have more. A pure function."""
-    found = {
+    counts = {
         nodeset["metadata"]["name"]: (
             int(nodeset.get("status", {}).get("replicas", 0)),
             int(nodeset["spec"].get("replicas", 0)),
@@ -313,10 +313,10 @@ def nodesets_progress(
     }
     missing: list[str] = []
     for name, count in replicas.items():
-        if name not in found:
+        if name not in counts:
             missing.append(f"{name} is not there")
             continue
-        actual, specified = found[name]
+        actual, specified = counts[name]
         if specified != most.get(name, count) or not count <= actual <= specified:
             missing.append(f"{name} has {actual} of {count} pods")
     return Progress(_listed(missing), done=not missing)

@@ -113,9 +113,7 @@ class FakeGoogle:
             return _error(404, "NOT_FOUND", f"Method not found: {path}")
         name = version.partition("/versions/")[0]
         if version in self.refused:
-            text = (
-                f"Permission 'secretmanager.versions.access' denied for resource '{version}' (or it may not exist)."
-            )
+            text = f"Permission 'secretmanager.versions.access' denied for resource '{version}' (or it may not exist)."
             return _error(403, "PERMISSION_DENIED", text)
         if version in self.disabled:
             return _error(400, "FAILED_PRECONDITION", f"Secret Version [{version}] is in DISABLED state.")

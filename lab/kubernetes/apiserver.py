@@ -30,10 +30,10 @@ from hostfiles import locked, write_atomically
 from lab.kubernetes.binaries import Paths
 
 _GRACE_SECONDS = 3.0
-"""kube-apiserver waits for open watches when it is asked to end. All state is in etcd, which has it on disk."""
+"""Time to end: kube-apiserver waits for open watches. All state is in etcd, which has it on disk."""
 
 _GARBAGE = "400"
-"""Percent of what is in use that Go lets become garbage: 80 MB more in all, and a tenth less of processor time."""
+"""Go's garbage in percent of the used memory: 80 MB more in all, and a tenth less of processor time."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class Daemon:
     folder: Path
     name: str
     mark: str
-    """An argument of its command line that names the folder, so that no other process has it."""
+    """An argument of its command line that names the folder, so that it is unique."""
 
     @property
     def log(self) -> Path:
-        """Return what it wrote since its last start."""
+        """The file with its output since the last start."""
         return self.folder / f"{self.name}.log"
 
     @property
     def record(self) -> Path:
-        """Its pid, start time and boot."""
+        """The file with its pid, start time and boot."""
         return self.folder / f"{self.name}.json"
 
     def alive(self) -> bool:
@@ -61,7 +61,7 @@ class Daemon:
         return process is not None and process.alive()
 
     def start(self, command: Sequence[str], *, bound: bool) -> None:
-        """Start it in a session of its own; `bound` ends it with the thread that started it, however that ends.
+        """Start the process in a session of its own. If `bound`, the kernel ends it with the thread that started it.
 
         Raises HostError.
         """
@@ -73,7 +73,6 @@ class Daemon:
         env = {"GOGC": _GARBAGE} | {
             key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")
         }
-        # Only what it writes itself is readable by others, and it writes to this folder only.
         with self.log.open("wb") as log:
             child = subprocess.Popen(
                 [*guard, *command, self.mark], cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=log,
@@ -84,34 +83,34 @@ class Daemon:
             write_atomically(self.record, json.dumps(asdict(process)), mode=0o600)
 
     def stop(self) -> None:
-        """End it, also one whose starter was killed before it wrote the record. Raises HostError if it does not end."""
+        """End the process, also one without a record, whose starter was killed. Raises HostError if it does not end."""
         recorded = Process.load(self.record)
         for process in (*([recorded] if recorded else []), *self._unrecorded()):
             if not process.end(signal.SIGTERM, wait=_GRACE_SECONDS) and not process.end(signal.SIGKILL, wait=60):
                 raise HostError(f"{self.name} (process {process.pid}) does not end")
-            with suppress(ChildProcessError):  # it may be another process's child
+            with suppress(ChildProcessError):  # it may be the child of another process
                 os.waitpid(process.pid, os.WNOHANG)
         self.record.unlink(missing_ok=True)
 
     def last_lines(self, count: int = 5) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         try:
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
         except FileNotFoundError:
             return "no log"
 
     def _unrecorded(self) -> list[Process]:
-        found: list[Process] = []
+        processes: list[Process] = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 arguments = path.read_bytes().decode(errors="replace").split("\0")
                 # In a container the same path is another folder.
-                ours = self.mark in arguments and (path.parent / "root").samefile("/")
+                is_own = self.mark in arguments and (path.parent / "root").samefile("/")
             except OSError:
                 continue
-            if ours and (process := Process.of(int(path.parent.name))):
-                found.append(process)
-        return found
+            if is_own and (process := Process.of(int(path.parent.name))):
+                processes.append(process)
+        return processes
 
 
 _YEARS = dt.timedelta(days=3650)
@@ -120,12 +119,12 @@ _SKEW = dt.timedelta(hours=1)
 
 
 def authority(folder: Path) -> Path:
-    """The certificate `ca.crt` in the folder, created with its key if it is not there."""
+    """Return the certificate `ca.crt` of the folder; create it with its key if it is missing."""
     certificate, key = folder / "ca.crt", folder / "ca.key"
     if not certificate.exists():
-        made = _key(key)
+        private_key = _key(key)
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
-        builder = _builder(name, name, made).add_extension(
+        builder = _builder(name, name, private_key).add_extension(
             x509.BasicConstraints(ca=True, path_length=None), critical=True
         )
         usage = x509.KeyUsage(
@@ -133,29 +132,31 @@ def authority(folder: Path) -> Path:
             key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
             decipher_only=False,
         )  # fmt: skip
-        _write(certificate, builder.add_extension(usage, critical=True).sign(made, hashes.SHA256()))
+        _write(certificate, builder.add_extension(usage, critical=True).sign(private_key, hashes.SHA256()))
     return certificate
 
 
 def issue(folder: Path, name: str, hosts: Sequence[str]) -> tuple[Path, Path]:
-    """A new certificate `NAME.crt` and its key, signed by the folder's authority, for host names and addresses; it
-    serves for a server and for a client."""
+    """Create a certificate `NAME.crt` and its key for host names and addresses, signed by the folder's authority, for a
+    server and for a client; return both files."""
     issuer = x509.load_pem_x509_certificate(authority(folder).read_bytes())
     issuer_key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
     if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
         raise TypeError(f"{folder / 'ca.key'}: not the key that was written")
     certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    made = _key(key)
+    private_key = _key(key)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    builder = _builder(subject, issuer.subject, made).add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+    builder = _builder(subject, issuer.subject, private_key).add_extension(
+        x509.ExtendedKeyUsage(purposes), critical=False
+    )
     names = x509.SubjectAlternativeName([_general(host) for host in hosts])
     _write(certificate, builder.add_extension(names, critical=False).sign(issuer_key, hashes.SHA256()))
     return certificate, key
 
 
 def signing_key(file: Path) -> Path:
-    """The private key that signs service account tokens, created if it is not there."""
+    """Return the private key that signs service account tokens; create it if it is missing."""
     if not file.exists():
         _key(file)
     return file
@@ -192,14 +193,14 @@ CONTROLLERS = (
     "garbage-collector-controller", "namespace-controller", "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
 )  # fmt: skip
-"""What makes objects behave as on any cluster: owned objects are deleted with their owner, the content of a namespace
-with it, and a namespace has its default service account. What creates pods is left to the caller."""
+"""Controllers with which objects behave as on any cluster: owned objects are deleted with their owner, objects of a
+namespace with it, and a namespace has its default service account. Controllers that create pods are the caller's."""
 
 _READY_SECONDS = 300.0
 _TRIES = 3
-"""Starts of a new server: between the choice of a free port and its use another process may take it."""
+"""Starts of a new server, because another process may take the free port before it is used."""
 _SERVICES = "10.96.0.0/24"
-"""Service addresses, which nothing here routes; a real cluster's are not routed outside of it either."""
+"""Addresses of Services, which are not routed; those of a real cluster are not routed outside of it either."""
 _ETCD = "unix://client:1"
 """A socket in the folder, whose mode keeps other users out: etcd has no password. etcd requires a port in its name."""
 _PEER = "unix://peer:1"
@@ -207,7 +208,7 @@ _PEER = "unix://peer:1"
 
 @dataclass(frozen=True)
 class Access:
-    """The data that a client needs. The token is a cluster administrator's."""
+    """The access of a client. The token is a cluster administrator's."""
 
     kubeconfig: Path
     server: str
@@ -219,9 +220,8 @@ class Access:
 class ApiServer:
     """etcd, kube-apiserver and kube-controller-manager of one folder.
 
-    They listen on `address` only. `flags` are further ones of kube-apiserver, `controllers` those that
-    kube-controller-manager runs. Without `bound` they outlive the process that starts them, until `stop`; with it they
-    end with the thread that starts them, also when that is killed.
+    They listen on `address` alone. `flags` are further flags of kube-apiserver, `controllers` those of
+    kube-controller-manager. If `bound`, the kernel ends them with the thread that starts them, else `stop` ends them.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class ApiServer:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig, there once the server was started."""
+        """The administrator's kubeconfig, which `start` writes."""
         return self.folder / "kubeconfig"
 
     @property
@@ -251,9 +251,9 @@ class ApiServer:
         return self.folder / "pki"
 
     def start(self) -> Access:
-        """Start what does not run, with the data, the port and the token of the last start, and wait until it is ready.
+        """Start the processes with the data, the port and the token of the last start, and wait until they are ready.
 
-        Raises HostError with the end of the log of what did not start; nothing runs then.
+        Raises HostError with the end of the log of the process that did not start; then none runs.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)
@@ -269,7 +269,7 @@ class ApiServer:
                 raise
 
     def stop(self) -> None:
-        """End the three processes. The data stay for the next start."""
+        """End the three processes, and keep the data for the next start."""
         with locked(self.folder.with_name(f".{self.folder.name}.lock")):
             self._stop()
 
@@ -323,7 +323,7 @@ class ApiServer:
         return self.folder / "server.json"
 
     def _settings(self) -> tuple[int, str]:
-        """Port and token: chosen once, then as recorded."""
+        """Return port and token, which are chosen once and recorded."""
         try:
             record = json.loads(self._record.read_text(encoding="utf-8"))
             return int(record["port"]), str(record["token"])
@@ -345,7 +345,7 @@ class ApiServer:
             str(self._paths.etcd), f"--listen-client-urls={_ETCD}", f"--advertise-client-urls={_ETCD}",
             f"--listen-peer-urls={_PEER}", f"--initial-advertise-peer-urls={_PEER}",
             f"--initial-cluster=default={_PEER}", "--log-level=warn",
-            # Data survive the end of the process all the same, only not that of the machine.
+            # Data survive the end of the process, but not that of the machine.
             "--unsafe-no-fsync",
         ]  # fmt: skip
         server = [
@@ -355,7 +355,7 @@ class ApiServer:
             "--authorization-mode=RBAC", "--allow-privileged=true", f"--service-cluster-ip-range={_SERVICES}",
             "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={signing}",
             f"--service-account-signing-key-file={signing}", "--endpoint-reconciler-type=none", "--profiling=false",
-            # Its clients are few, and no one of them is to be served before another.
+            # It has few clients, none of which needs priority.
             "--enable-priority-and-fairness=false", *self._flags,
         ]  # fmt: skip
         self._etcd.start(etcd, bound=self._bound)
@@ -386,22 +386,22 @@ class ApiServer:
         return Access(self.kubeconfig, server, pem, token)
 
     def _wait(self, access: Access) -> None:
-        """Until the server says that it is ready. Raises HostError if a process ended or the time is up."""
+        """Wait until the server is ready. Raises HostError if a process ended, or at the deadline."""
         context = ssl.create_default_context(cadata=access.certificate_authority)
-        # No proxy of the environment: the server is on this machine.
+        # Without the environment's proxy, because the server is on this machine.
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
-        asked = urllib.request.Request(f"{access.server}/readyz", headers={"Authorization": f"Bearer {access.token}"})  # noqa: S310 - https
+        request = urllib.request.Request(f"{access.server}/readyz", headers={"Authorization": f"Bearer {access.token}"})  # noqa: S310 - https
         deadline = time.monotonic() + _READY_SECONDS
         while True:
             try:
-                with opener.open(asked, timeout=5):
+                with opener.open(request, timeout=5):
                     return
             except (urllib.error.URLError, OSError) as error:
-                ended = next((daemon for daemon in (self._etcd, self._server) if not daemon.alive()), None)
-                if ended:
-                    raise HostError(f"{ended.name} ended; its log:\n{ended.last_lines()}") from None
+                stopped = next((daemon for daemon in (self._etcd, self._server) if not daemon.alive()), None)
+                if stopped:
+                    raise HostError(f"{stopped.name} ended; its log:\n{stopped.last_lines()}") from None
                 if time.monotonic() > deadline:
                     raise HostError(
                         f"kube-apiserver at {access.server} is not ready after {_READY_SECONDS:.0f} s ({error}); its "

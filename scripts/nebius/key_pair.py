@@ -22,10 +22,10 @@ def create(home: Path, comment: str) -> None:
         command = ["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-C", comment, "-f", str(private)]
         subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     line = public.read_text().strip()
-    known = keys.read_text() if keys.exists() else ""
-    if line not in known.splitlines():
+    text = keys.read_text() if keys.exists() else ""
+    if line not in text.splitlines():
         with keys.open("a") as file:
-            file.write(("" if known.endswith("\n") or not known else "\n") + line + "\n")
+            file.write(("" if text.endswith("\n") or not text else "\n") + line + "\n")
         keys.chmod(0o600)
 
 

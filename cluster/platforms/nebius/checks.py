@@ -373,11 +373,11 @@ def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 def _kubernetes_warnings(settings: Nebius) -> Iterator[Finding]:
     """Yield a version that no new cluster gets. It is no error, because an existing cluster keeps it."""
     version = settings.kubernetes.version
-    known = KUBERNETES_VERSIONS.get(version)
-    if known is not None and not known.deprecated:
+    row = KUBERNETES_VERSIONS.get(version)
+    if row is not None and not row.deprecated:
         return
-    ended = f", and ended it on {known.end_of_life}" if known and known.end_of_life else ""
-    why = f"Nebius creates no clusters of it any more{ended}" if known else "it is none of those that are known here"
+    ended = f", and ended it on {row.end_of_life}" if row and row.end_of_life else ""
+    why = f"Nebius creates no clusters of it any more{ended}" if row else "it is none of those that are known here"
     yield Finding(
         id="nebius-kubernetes-version",
         level=Level.WARNING,

@@ -118,7 +118,7 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
     }
     gpus = has_gpus(config)
     ready = ("nodes", "gpu") if gpus else ("nodes",)
-    found = [
+    result = [
         # Charts describe their metrics with these kinds, and some can't be installed without them. The operator of
         # `monitoring` reads them, or a Prometheus of your own.
         other("prometheus-operator-crds"),
@@ -151,8 +151,8 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
         soperator("nodeconfigurator", OPERATOR_NAMESPACE, needs=("soperator",)),
     ]
     if gpus:
-        found.append(soperator("soperator-dcgm-exporter", needs=("prometheus-operator-crds",), after=("nodes", "gpu")))
-    found.append(
+        result.append(soperator("soperator-dcgm-exporter", needs=("prometheus-operator-crds",), after=("nodes", "gpu")))
+    result.append(
         # Without hooks: the chart's own Job would fail the release, and with it `up`, at the first failed check.
         # `status` shows failed checks instead. After accounts: with AccountingStorageEnforce Slurm refuses jobs of a
         # user without an account.
@@ -167,19 +167,19 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
     if facts.backups:
         # The schedule comes after the jail is populated: after an earlier backup no further one can use the repository
         # (github.com/nebius/nebius-solutions-library issue 217).
-        found += [
+        result += [
             other("k8up", needs=("cert-manager",)),
             soperator("soperator-backup-config", needs=("k8up", "slurm-cluster"), after=("populated",)),
         ]
     if config.monitoring:
-        found += [
+        result += [
             # Its operator reads objects of Prometheus' operator.
             other("victoria-metrics-k8s-stack", needs=("prometheus-operator-crds", "storageclasses"), after=("nodes",)),
             other("victoria-logs-single", needs=("storageclasses",), after=("nodes",)),
             other("opentelemetry-collector", needs=("victoria-logs-single",)),
             soperator("soperator-monitoring-dashboards", MONITORING_NAMESPACE),
         ]
-    return tuple(found)
+    return tuple(result)
 
 
 NODESETS = "nodesets"
@@ -269,7 +269,7 @@ def filled(part: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any YA
         return given[whole[1]]
     if any(given[name] is _OMIT for name in _PLACEHOLDER.findall(part)):
         return _OMIT
-    return _PLACEHOLDER.sub(lambda found: str(given[found[1]]), part)
+    return _PLACEHOLDER.sub(lambda match: str(given[match[1]]), part)
 
 
 def unknown_values(given: Mapping[str, Any], text: bytes, path: str) -> Iterator[tuple[str, str]]:
@@ -364,8 +364,8 @@ def _services(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str
         ],
         "volume_sources": [{"name": tag, **_claim(tag)} for tag in tags],
         "submounts": [
-            {"name": name, "mountPath": one.mount, "volumeSourceName": submount_tag(name)}
-            for name, one in submounts.items()
+            {"name": name, "mountPath": row.mount, "volumeSourceName": submount_tag(name)}
+            for name, row in submounts.items()
         ],
         "jail_mounted": _mounted(settings, JAIL),
         "all_mounted": _mounted(settings, JAIL, *submounts),
@@ -448,19 +448,19 @@ def _nodeset(config: ClusterConfig, settings: Nebius, name: str) -> dict[str, An
 
 def _mounts(settings: Nebius, workers: Workers) -> list[dict[str, Any]]:
     """Return the file systems and disks inside the jail of a worker, and its disk for container images."""
-    found = [
-        {"name": name, "mountPath": one.mount, "volumeSource": _claim(submount_tag(name))}
-        for name, one in settings.filesystems.submounts.items()
+    mounts = [
+        {"name": name, "mountPath": row.mount, "volumeSource": _claim(submount_tag(name))}
+        for name, row in settings.filesystems.submounts.items()
     ]
-    found += [
-        {"name": name, "mountPath": one.mount, "volumeClaimTemplateSpec": _disk(one)}
-        for name, one in workers.local_disks.items()
+    mounts += [
+        {"name": name, "mountPath": row.mount, "volumeClaimTemplateSpec": _disk(row)}
+        for name, row in workers.local_disks.items()
     ]
     if disk := workers.image_disk:
-        found.append(
+        mounts.append(
             {"name": _IMAGE_STORAGE, "mountPath": "/mnt/image-storage", "volumeClaimTemplateSpec": _disk(disk)}
         )
-    return found
+    return mounts
 
 
 def _custom_mounts(config: ClusterConfig, settings: Nebius, workers: Workers, *, gpus: bool) -> list[dict[str, Any]]:
@@ -493,17 +493,17 @@ def _custom_mounts(config: ClusterConfig, settings: Nebius, workers: Workers, *,
 
 def _initial(settings: Nebius, workers: Workers) -> list[dict[str, Any]]:
     """Return the containers before slurmd: they check mounts, and create directories on an image disk."""
-    found = _mounted(settings, JAIL, *settings.filesystems.submounts)
+    containers = _mounted(settings, JAIL, *settings.filesystems.submounts)
     disks = {**workers.local_disks, **({_IMAGE_STORAGE: workers.image_disk} if workers.image_disk else {})}
-    found += [
-        _container(settings, f"ensure-{name}-{one.filesystem}", name, *_grep(one.filesystem))
-        for name, one in disks.items()
+    containers += [
+        _container(settings, f"ensure-{name}-{disk.filesystem}", name, *_grep(disk.filesystem))
+        for name, disk in disks.items()
     ]
     if workers.image_disk:
         directories = [f"/volume-mount/{name}" for name in ("enroot/cache", "enroot/data", "enroot/runtime", "docker")]
         script = f"mkdir -p {' '.join(directories)} && chmod 777 -R /volume-mount/enroot /volume-mount/docker"
-        found.append(_container(settings, "prepare-image-storage", _IMAGE_STORAGE, "sh", "-c", script))
-    return found
+        containers.append(_container(settings, "prepare-image-storage", _IMAGE_STORAGE, "sh", "-c", script))
+    return containers
 
 
 def _mounted(settings: Nebius, *names: str) -> list[dict[str, Any]]:

@@ -126,9 +126,9 @@ def tier(config: ClusterConfig) -> Tier:
     return next(row for row in TIERS if workers < row.below)
 
 
-def on_system(settings: Nebius, wanted: Resources) -> Resources:
+def on_system(settings: Nebius, required: Resources) -> Resources:
     """Return the size of a pod of a system node: what it requires, limited to what such a node has for one pod."""
     node = _node(settings.system.machine_type, settings.system.disk_gib)
     return Resources(
-        cpu=min(wanted.cpu, node.cpu), memory=min(wanted.memory, node.memory), disk=min(wanted.disk, node.disk)
+        cpu=min(required.cpu, node.cpu), memory=min(required.memory, node.memory), disk=min(required.disk, node.disk)
     )
