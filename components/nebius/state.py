@@ -125,14 +125,9 @@ def default_name(tenant: str, project: str) -> str:
     return PREFIX + hashlib.md5(f"{tenant}-{project}".encode(), usedforsecurity=False).hexdigest()
 
 
-def endpoint(region: str) -> str:
-    """Return the address of a region's Object Storage."""
-    return f"https://storage.{region}.nebius.cloud:443"
-
-
 def backend_url(bucket: str, region: str, cli: Version) -> str:
     """Return the URL for PULUMI_BACKEND_URL, as that version of the Pulumi CLI reads it."""
-    return state_bucket.backend_url(bucket, region, endpoint(region), cli)
+    return state_bucket.backend_url(bucket, region, f"https://storage.{region}.nebius.cloud:443", cli)
 
 
 def record(

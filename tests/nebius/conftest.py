@@ -8,7 +8,7 @@ import pytest
 from engine.state import crypter
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import ApiServer
-from tests.nebius.kube.cluster import Kube
+from tests.nebius.kube.project import Kube
 
 HERE = Path(__file__).parent
 

@@ -132,8 +132,13 @@ def _recreate(edit: Edit, otherwise: Impact) -> Impact:
     return Replace(_nodes(edit, changed), show_jobs(_names(edit, changed))) if changed else otherwise
 
 
-def _all_nodes(edit: Edit) -> list[str]:
-    return [name for nodeset in edit.before.nodesets for name in node_names(edit.before, nodeset)]
+def _recreate_all(edit: Edit, what: str) -> Impact:
+    """Return the impact on all nodes and pods."""
+    return Replace(
+        f"{what}: Slurm nodes take no new jobs, and `up` waits until theirs have ended; slurmctld starts again with "
+        "its state, and sessions on login pods end",
+        show_jobs(name for nodeset in edit.before.nodesets for name in node_names(edit.before, nodeset)),
+    )
 
 
 def _logins(edit: Edit) -> list[str]:
@@ -190,11 +195,7 @@ def kubernetes(edit: Edit) -> Impact:
             f"Kubernetes is upgraded one minor version at a time: write 1.{old + 1} first",
             command=f'write version: "1.{old + 1}", then ./hpc up {{stack}}',
         )
-    return Replace(
-        "the control plane is upgraded, then every node is recreated: Slurm nodes take no new jobs, and `up` waits "
-        "until theirs have ended; slurmctld starts again with its state, and sessions on login pods end",
-        show_jobs(_all_nodes(edit)),
-    )
+    return _recreate_all(edit, "the control plane is upgraded, then every node is recreated")
 
 
 @rule(Effect.REPLACE, Effect.REFUSED)
@@ -206,11 +207,7 @@ def soperator(edit: Edit) -> Impact:
             f"Slurm {new} of Soperator {edit.new} does not start on what Slurm {old} of {edit.old} left: put it back",
             command="put it back",
         )
-    return Replace(
-        "all pods are recreated with other images: Slurm nodes take no new jobs, and `up` waits until theirs have "
-        "ended; slurmctld starts again with its state, and sessions on login pods end",
-        show_jobs(_all_nodes(edit)),
-    )
+    return _recreate_all(edit, "all pods are recreated with other images")
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)

@@ -18,16 +18,17 @@ JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"
 """Mount tags of file systems: their names on the nodes (virtiofs)."""
 WORKER_PODS = 32
 """Most pods of a worker node, which runs one worker and DaemonSets."""
-REPAIRED_BY_OPERATOR = (
-    ("Ready", "FALSE"),
-    ("Ready", "UNKNOWN"),
-    ("NebiusBootDiskIOError", "TRUE"),
-    ("NebiusGPUError", "TRUE"),
-    ("NebiusContainerRuntimeError", "TRUE"),
+REPAIRS = (
+    # Kubernetes would recreate a worker node at once. These are off, so that Soperator drains it first.
+    ("Ready", "FALSE", None),
+    ("Ready", "UNKNOWN", None),
+    ("NebiusBootDiskIOError", "TRUE", None),
+    ("NebiusGPUError", "TRUE", None),
+    ("NebiusContainerRuntimeError", "TRUE", None),
+    # Soperator sets it on a drained, idle node, and Kubernetes then recreates the node.
+    ("HardwareIssuesSuspected", "TRUE", 1),
 )
-"""Conditions for which Kubernetes would recreate a worker node at once; off, so that Soperator drains it first."""
-REPAIR_ON = ("HardwareIssuesSuspected", "TRUE")
-"""The condition that Soperator sets on a drained, idle node; Kubernetes then recreates it."""
+"""Rules of repair of worker nodes, as in NodeGroup.repairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +174,7 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
                 policy="FORBID" if way == "on_demand" else "STRICT" if way == "reservation" else "AUTO",
                 reservation=capacity.reservation.name if capacity and capacity.reservation else None,
                 unavailable=max(1, count * extra.max_unavailable_percent // 100),
-                repairs=_repairs(settings),
+                repairs=REPAIRS if settings.health.replace_nodes else (),
                 max_pods=WORKER_PODS,
                 os=node_os(settings, machine_type),
             )
@@ -204,12 +205,6 @@ def _labels(role: str, nodeset: str = "", gpus: int = 0) -> dict[str, str]:
         # Users' connections do not go through a worker, which may be unavailable. The recipe has the label as well.
         **({NO_BALANCER_LABEL: "true"} if role == "worker" else {}),
     }
-
-
-def _repairs(settings: Nebius) -> tuple[tuple[str, str, int | None], ...]:
-    if not settings.health.replace_nodes:
-        return ()
-    return (*((condition, status, None) for condition, status in REPAIRED_BY_OPERATOR), (*REPAIR_ON, 1))
 
 
 def node_os(settings: Nebius, machine_type: str) -> str:

@@ -13,20 +13,6 @@ from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
 
 CIDR = "10.80.0.0/20"
 """Stands in `network.cidr`, which nothing on Nebius follows: nodes have addresses of their subnet."""
-DEFAULTS: Mapping[str, Any] = {
-    "nebius": {},
-    "host_names": "pods",
-    "network": {"cidr": CIDR},
-    "storage": {},
-    "image": {"base": "soperator"},
-    "deletion_protection": True,
-}
-MACHINE_TYPES: Mapping[str, str] = {
-    "controller": "cpu-d3/16vcpu-64gb",
-    "login": "cpu-d3/32vcpu-128gb",
-    "node": "cpu-d3/16vcpu-64gb",
-}
-"""Default machine types by role."""
 
 
 def has_credentials(_: Mapping[str, Any]) -> bool:
@@ -42,8 +28,19 @@ def has_credentials(_: Mapping[str, Any]) -> bool:
 PLATFORM = Platform(
     name="nebius",
     title="Nebius",
-    defaults=DEFAULTS,
-    machine_types=MACHINE_TYPES,
+    defaults={
+        "nebius": {},
+        "host_names": "pods",
+        "network": {"cidr": CIDR},
+        "storage": {},
+        "image": {"base": "soperator"},
+        "deletion_protection": True,
+    },
+    machine_types={
+        "controller": "cpu-d3/16vcpu-64gb",
+        "login": "cpu-d3/32vcpu-128gb",
+        "node": "cpu-d3/16vcpu-64gb",
+    },
     images=("soperator",),
     elastic=True,
     # internal/render/common/configmap.go of nebius/soperator.

@@ -16,7 +16,7 @@ import yaml
 from cli.commands import nebius_token
 from cluster.platforms.nebius.kubectl import OWN_COMMAND, PORTABLE_COMMAND, kubeconfig, server_url
 from components.nebius.api import client
-from tests.nebius.kube.cluster import Kube
+from tests.nebius.kube.project import Kube
 
 PEM = ssl.DER_cert_to_PEM_cert(b"certificate")
 TOKEN = ["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"]

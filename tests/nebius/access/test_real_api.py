@@ -18,7 +18,7 @@ from cluster.platforms.nebius.names import VMSINGLE
 from cluster.platforms.nebius.observer import REQUESTS, _is_absent
 from cluster.platforms.nebius.observer import read_objects as of_release
 from tests.nebius.access.conftest import OUTPUTS
-from tests.nebius.kube.cluster import Kube
+from tests.nebius.kube.project import Kube
 
 pytestmark = pytest.mark.slow
 NAMESPACE = "soperator"

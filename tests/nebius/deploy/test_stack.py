@@ -7,7 +7,9 @@ from contextlib import closing
 import pytest
 
 from components.nebius.api import client
+from lab.kubernetes.apiserver import ApiServer
 from lab.nebius_api.faults import Fault
+from lab.soperator import CONTROLLERS
 from tests.nebius.deploy.site import Site, listed
 from tests.waiting import wait_for
 
@@ -16,6 +18,19 @@ pytestmark = pytest.mark.slow
 ALICE = {"name": "alice", "uid": 2001}
 LAB = "soperator"
 POWER_API = "slurm.nebius.ai/v1alpha1"
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory, programs):
+    """A site for tests that follow each other: each takes the stack as the one before left it."""
+    parent = tmp_path_factory.mktemp("lasting")
+    folder = parent / "site"
+    folder.mkdir()
+    with (
+        ApiServer(parent / "k", programs, controllers=CONTROLLERS, bound=True).running() as access,
+        Site(folder, access, programs) as found,
+    ):
+        yield found
 
 
 def slurm(site):

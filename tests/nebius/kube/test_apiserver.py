@@ -16,8 +16,7 @@ from components.local.host.paths import HostError
 from components.local.host.process import Process
 from lab.kubernetes import apiserver, binaries
 from lab.kubernetes.apiserver import ApiServer
-from tests.nebius.kube.cluster import Kube
-from tests.nebius.kube.project import ROOT
+from tests.nebius.kube.project import ROOT, Kube
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
