@@ -179,10 +179,10 @@ def _stage_prologs(config: ClusterConfig, cluster: Cluster, place: Mapping[str, 
     from components.config import PROJECT
 
     scripts = tree(config, PROJECT)
-    text = payload.staged(config, scripts, mounts=place["mounts"][controller], state=place.get("state"))
+    text = payload.prologs_input(config, scripts, mounts=place["mounts"][controller], state=place.get("state"))
     _run(cluster, controller, payload.phase_command("prologs"), stdin=text)
     if scripts.rxdm:
-        _run(cluster, controller, payload.phase_command("rxdm"), stdin=payload.patched(scripts))
+        _run(cluster, controller, payload.phase_command("rxdm"), stdin=payload.rxdm_input(scripts))
 
 
 def _remove(paths: Sequence[str]) -> str:

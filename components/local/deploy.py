@@ -38,15 +38,15 @@ from components.slurm.payload import CLOUD_TOKEN
 GPU_MAJOR = 60  # for local and experimental use (Linux' Documentation/admin-guide/devices.txt): no driver answers
 MAIL_GID = 8  # group `mail` (Debian's base-passwd)
 LONGEST_FOLDER = 50
-"""Characters of a folder's name, without the digest that some have: a folder's name has at most 63."""
+"""Longest name of a shared folder, without the digest that some have: 63 characters are allowed."""
 STATE_FOLDER = "hpc--state"
-"""The folder that serves as the controller's state disk; no directory has this name, see `folder_name`."""
+"""The folder for the controller's state disk. No shared folder can have this name, see `folder_name`."""
 _PROJECT, _ZONE, _OTHER_ZONE = "rehearsal", "local-a", "local-b"
 """The place of elastic nodes in requests for them; a controller with `failover` has two."""
 CONTROLLER = "/controller"
 """Key of the controller's design among those of nodesets, of which none has such a name."""
 _PACE = {"poll": 0.5, "misses": 3, "silence": 3, "hang": 20, "boot": 0, "rest": 60, "wait": 30, "retry": 2}
-"""Of scripts/gcp/failover.py: local machines boot in seconds."""
+"""Times of scripts/gcp/failover.py for local machines, which boot in seconds."""
 _GPU_EXPORTER = Path(__file__).parents[2] / "lab/slurm/dcgm_exporter.py"
 _GPU_EXPORTER_UNIT = """\
 [Unit]
@@ -60,13 +60,13 @@ _PROPERTIES: Mapping[str, Any] = {
     "spot": {"scheduling": {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}},
     "flex": {"scheduling": {"provisioningModel": "FLEX_START", "instanceTerminationAction": "DELETE"}},
 }
-"""Properties of instances by the way in which they are asked for."""
+"""Properties of instances by the kind of their capacity."""
 MODES = {"/var/mail": (0o2775, MAIL_GID)}
 """Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
 
 
 def machine_image(config: ClusterConfig) -> str:
-    """Return what machines boot from, and what they present themselves as."""
+    """Return the digest of the machines' image, and the system that they present themselves as."""
     try:
         return f"{_recipe(config).digest} {config.image.presents_as or ''}".rstrip()
     except HostError as error:
@@ -85,19 +85,19 @@ def _make(config: ClusterConfig, keys: ClusterKeys) -> Machines:
     boot = boot_files(keys, mounts=mounts(config), controller=controller_name(config))
     if config.monitoring:
         boot = _with_gpu_exporter(boot)
-    made = LocalPlatform(config.name, config, keys.admin.public_key_openssh, boot)
+    platform = LocalPlatform(config.name, config, keys.admin.public_key_openssh, boot)
     return Machines(
-        machines=made.machines,
+        machines=platform.machines,
         mounts=lambda _: mounts(config),
         addresses=plan(config).of,
         state=state(config),
-        elastic=made.elastic,
-        ready=made.ready,
+        elastic=platform.elastic,
+        ready=platform.ready,
     )
 
 
 def _with_gpu_exporter(boot: Callable[[MachineSpec], Boot]) -> Callable[[MachineSpec], Boot]:
-    """Give machines with stand-in GPUs a stand-in for dcgm-exporter, where its package would put it."""
+    """Add a stand-in for dcgm-exporter to the boot files of machines with stand-in GPUs."""
     files = {
         "/usr/bin/dcgm-exporter": BootFile(content=_GPU_EXPORTER.read_text(), mode=0o755),
         "/etc/systemd/system/nvidia-dcgm-exporter.service": BootFile(content=_GPU_EXPORTER_UNIT),
@@ -111,9 +111,9 @@ class LocalPlatform(pulumi.ComponentResource):
     machines: tuple[Machine, ...]
     """The machines in the roster's order."""
     elastic: Elastic | None
-    """The way in which the controller creates and repairs machines of nodes; None where it does not."""
+    """The API by which the controller creates and repairs machines of nodes; None if it does not."""
     ready: Sequence[pulumi.Resource]
-    """The process that creates them, which runs before the controller asks it."""
+    """The process behind that API, which must run before the controller's first request."""
 
     def __init__(
         self,
@@ -124,25 +124,25 @@ class LocalPlatform(pulumi.ComponentResource):
         *,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`admin_key` is the public half (OpenSSH) of the key that may log in as root everywhere; `boot` gives the
-        files of a machine that are in place before its first boot.
+        """`admin_key` is the public half (OpenSSH) of the key that may log in as root everywhere. `boot` returns the
+        files that a machine has before its first boot.
         """
         super().__init__("hpc:local:LocalPlatform", name, {}, opts)
         addresses, presents_as = plan(config), config.image.presents_as
         try:
             place = {"root": str(host_root()), "stack": config.name}
             images = str(images_root())
-            wanted = _recipe(config)
-            digest = wanted.digest
+            image_recipe = _recipe(config)
+            digest = image_recipe.digest
         except HostError as error:
             raise pulumi.RunError(str(error)) from None
         key = pulumi.Output.from_input(admin_key).apply(state_id)
         child = pulumi.ResourceOptions(parent=self)
-        made = {"base": config.image.base, "images": images, "digest": digest}
-        # Only where there are some: another input would be a change of every stack that is up.
-        own: dict[str, Any] = {"packages": list(config.packages)} if config.packages else {}
-        own |= {"slurm": wanted.slurm} if wanted.slurm else {}
-        image = Image(f"{name}-image", {**made, **own}, child)
+        inputs: dict[str, Any] = {"base": config.image.base, "images": images, "digest": digest}
+        # These inputs are missing without a value: a new input would be a change of every stack that is up.
+        inputs |= {"packages": list(config.packages)} if config.packages else {}
+        inputs |= {"slurm": image_recipe.slurm} if image_recipe.slurm else {}
+        image = Image(f"{name}-image", inputs, child)
         elastic = [nodeset for nodeset, section in config.nodesets.items() if section.elastic]
         network = Network(
             f"{name}-network",
@@ -153,8 +153,8 @@ class LocalPlatform(pulumi.ComponentResource):
                 "gateway": addresses.gateway,
                 "hosts": dict(addresses.of),
                 "state": key,
-                # Also without elastic nodes: as the last ones leave, the controller has their machines deleted, which
-                # comes after a change of the network.
+                # Also without elastic nodes: the controller deletes the machines of the last ones after a change of
+                # the network.
                 "open_to": {addresses.of[controller_name(config)]: CLOUD_PORT},
             },
             child,
@@ -163,7 +163,7 @@ class LocalPlatform(pulumi.ComponentResource):
         data = pulumi.ResourceOptions(parent=self, depends_on=[network], protect=config.deletion_protection)
         folders = {folder_name(target): MODES.get(target, (0o755, 0)) for target in config.storage.shared}
         shared = [
-            # Pulumi's numbers are floats; a mode is better kept as it is written.
+            # Pulumi's numbers are floats, so the mode is a text.
             SharedFolder(
                 f"{name}-{folder}",
                 {**place, "folder": folder, "mode": f"{mode:04o}", "gid": gid, "state": key},
@@ -192,41 +192,44 @@ class LocalPlatform(pulumi.ComponentResource):
             designs = {
                 nodeset: ({**common, "devices": devices(spec), "orderly": False}, boot(spec))
                 for nodeset in (*elastic, *repaired)
-                if (spec := elastic_machine(config, nodeset) or _static_machine(config, nodeset))
+                if (
+                    spec := elastic_machine(config, nodeset)
+                    or next(machine for machine in machines(config) if machine.nodeset == nodeset)
+                )
             }
             if failover:
                 spec = machines(config)[0]
                 own = {"devices": devices(spec), "orderly": True, "address": addresses.of[spec.name]}
                 designs[CONTROLLER] = {**common, **own}, boot(spec)
-            # After the controller: until that has a new slurmctld, no node gets a newer slurmd.
-            last = pulumi.ResourceOptions(depends_on=[self.machines[0].resource])
-            later = pulumi.ResourceOptions.merge(after, last)
-            self.ready = (Cloud(f"{name}-cloud", _cloud(config, place, token, key), designs, later),)
+            # After the controller: no node may get a newer slurmd before it has a new slurmctld.
+            controller = pulumi.ResourceOptions(depends_on=[self.machines[0].resource])
+            opts = pulumi.ResourceOptions.merge(after, controller)
+            self.ready = (Cloud(f"{name}-cloud", _cloud(config, place, token, key), designs, opts),)
             self.elastic = _elastic(config, token) if elastic or repaired else None
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
 
 
 def _machine(spec: MachineSpec, common: Mapping[str, Any], files: Boot, opts: pulumi.ResourceOptions) -> Machine:
     own = {"name": spec.name, "devices": devices(spec), "orderly": "controller" in spec.roles}
-    made = LocalMachine(spec.name, {**common, **own}, files, opts)
+    resource = LocalMachine(spec.name, {**common, **own}, files, opts)
     return Machine(
         spec=spec,
         address=common["address"],
-        instance_id=made.instance_id,
-        boot_id=made.boot_id,
-        resource=made,
-        host_key=made.host_key,
+        instance_id=resource.instance_id,
+        boot_id=resource.boot_id,
+        resource=resource,
+        host_key=resource.host_key,
     )
 
 
 def _cloud(
     config: ClusterConfig, place: Mapping[str, str], token: pulumi.Output[str], state: pulumi.Output[str]
 ) -> dict[str, Any]:
-    """Inputs of the process that creates elastic nodes: what lab/google/host_compute.py reads."""
+    """Return the inputs of the process that creates elastic nodes, which lab/google/host_compute.py reads."""
     addresses = plan(config)
     elastic = {name: section for name, section in config.nodesets.items() if section.elastic}
-    every = (*elastic, *repaired_nodesets(config))
-    static = {node: name for name in every for node in static_names(config, name)}
+    nodesets = (*elastic, *repaired_nodesets(config))
+    static = {node: name for name in nodesets for node in static_names(config, name)}
     labels = {"hpc-cluster": config.name, "hpc-part": "node"}
     watch: dict[str, Any] = {}
     if config.controller.failover:
@@ -256,7 +259,7 @@ def _cloud(
         "static": static,
         "addresses": {
             node: addresses.of[node]
-            for name in every
+            for name in nodesets
             for node in (*static_names(config, name), *elastic_names(config, name))
         },
         "templates": {
@@ -276,7 +279,7 @@ def _cloud(
 
 
 def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> Elastic:
-    """Return how the controller asks that process for machines: as it asks Google."""
+    """Return the API of that process for the controller, which is the one of Google Cloud."""
     cloud = {"project": _PROJECT, "zone": _ZONE, "region": _ZONE.rpartition("-")[0], "cluster": config.name}
     endpoint = f"http://{plan(config).gateway}:{CLOUD_PORT}"
     return Elastic(
@@ -298,18 +301,15 @@ def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> Elastic:
     )
 
 
-def _static_machine(config: ClusterConfig, nodeset: str) -> MachineSpec:
-    return next(spec for spec in machines(config) if spec.nodeset == nodeset)
-
-
 def _template(config: ClusterConfig, nodeset: str, way: str) -> str:
-    """Name of a template, another one for another image, as on Google Cloud: the loop replaces machines of the old."""
+    """Return the name of a template. As on Google Cloud, another image has another name: the reconcile loop replaces
+    machines of the old one."""
     mark = hashlib.sha256(machine_image(config).encode()).hexdigest()[:8]
     return f"{config.name}-{nodeset}-{way.replace('_', '-')}-{mark}"
 
 
 def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:
-    """The shared file systems of every machine, for fstab: source, target, fs_type, options."""
+    """Return the shared file systems of every machine, for fstab: source, target, fs_type, options."""
     gateway = plan(config).gateway
     return tuple(
         {
@@ -323,15 +323,15 @@ def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:
 
 
 def state(config: ClusterConfig) -> Mapping[str, Any]:
-    """Return what the controller keeps when its machine is recreated, as scripts/node/system/state_disk.py takes it."""
+    """Return the controller's state disk and its folders, for scripts/node/system/state_disk.py."""
     source = f"{plan(config).gateway}@tcp:/{STATE_FOLDER}"
     return {"source": source, "fs_type": "lustre", "options": "defaults,_netdev", "folders": list(paths.KEPT)}
 
 
 def folder_name(target: str) -> str:
-    """Name of the shared folder that is mounted at `target`: /opt/apps is `opt-apps`.
+    """Return the name of the shared folder that is mounted at `target`: /opt/apps is `opt-apps`.
 
-    Other paths, such as /opt-apps or /Data, get a digest at the end, so that no two have the same name.
+    Names of other paths, such as /opt-apps or /Data, end with a digest, so that no two are equal.
     """
     path = target.strip("/")
     if re.fullmatch("[a-z0-9]+(/[a-z0-9]+)*", path) and len(path) <= LONGEST_FOLDER:
@@ -341,12 +341,12 @@ def folder_name(target: str) -> str:
 
 
 def devices(spec: MachineSpec) -> list[dict[str, object]]:
-    """Character devices of a machine: one for each GPU that Slurm is to hand out."""
+    """Return the character devices of a machine: one for each of its GPUs in Slurm."""
     count = spec.gpu.count if spec.gpu else 0
     return [{"name": f"nvidia{index}", "major": GPU_MAJOR, "minor": index} for index in range(count)]
 
 
 def _os_release(fields: Mapping[str, str]) -> str:
-    """Text of os-release(5). Plain words are not quoted, as in distributions' own files."""
+    """Return the text of os-release(5). Plain words are not quoted, as in distributions' files."""
     quoted = {name: value if re.fullmatch("[a-z]+", value) else f'"{value}"' for name, value in fields.items()}
     return "".join(f"{name}={value}\n" for name, value in quoted.items())

@@ -1,4 +1,4 @@
-"""Rehearsal of a stack whose cluster is machines: the same machines, on this host."""
+"""The rehearsal of a stack whose cluster has machines: the same machines on this host."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -19,17 +19,23 @@ from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 
 
 def rehearse(config: ClusterConfig, request: Request) -> Rehearsal:
-    """The rehearsal of a stack."""
+    """Return the rehearsal of a stack."""
     return MachinesRehearsal(config, request)
 
 
 class MachinesRehearsal(Rehearsal):
-    """A local stack with the machines of a cloud's."""
+    """A local stack with the machines of a cloud stack."""
 
     ssh = " controller"
 
     def __init__(self, config: ClusterConfig, request: Request) -> None:
-        _refuse_download(config, request)
+        rxdm = config.slurm.rxdm
+        if request.real_prolog and rxdm and not rxdm.file:
+            raise RehearsalError(
+                f"{request.file}: slurm.rxdm names no file, and a rehearsal has no way out to download its script. "
+                "Leave out --real-prolog for its stand-in; or download the script, and name it there: "
+                "rxdm: {file: ..., ...}"
+            )
         if request.elastic and not any(row.elastic for row in config.nodesets.values()):
             raise RehearsalError(
                 f"{request.file} has no elastic nodeset. Leave out --elastic; or make one so: count: {{min: 1, max: 8}}"
@@ -53,27 +59,18 @@ class MachinesRehearsal(Rehearsal):
         return {"hpc:cluster": self._section}
 
     def play_faults(self) -> int:
-        """Have the day of faults played by the stand-in's own program, on this terminal."""
+        """Run the program of the stand-in that plays a day of faults, on this terminal."""
         return cloud.play_faults(host_root(), self._section["name"])
 
     def start(self, report: Report) -> None:
-        """Do nothing: the stack has all that it needs."""
-
-
-def _refuse_download(config: ClusterConfig, request: Request) -> None:
-    rxdm = config.slurm.rxdm
-    if request.real_prolog and rxdm and not rxdm.file:
-        raise RehearsalError(
-            f"{request.file}: slurm.rxdm names no file, and a rehearsal has no way out to download its script. Leave "
-            "out --real-prolog for its stand-in; or download the script, and name it there: rxdm: {file: ..., ...}"
-        )
+        """Do nothing: `up` starts everything."""
 
 
 def _section(config: ClusterConfig, request: Request) -> dict[str, Any]:
-    """The rehearsal's cluster, on the network that is asked for, that it has, or that is free."""
+    """Return the rehearsal's `hpc:cluster`, with the requested network, the one of the last time, or a free one."""
     cidr = request.cidr
     if cidr is None:
-        cidr = _free(config.name, room(config, nodes=request.nodes, elastic=request.elastic), request.kept)
+        cidr = _free_network(config.name, room(config, nodes=request.nodes, elastic=request.elastic), request.kept)
     try:
         cluster_cidr(cidr)
     except RefusedError as error:
@@ -88,16 +85,15 @@ def _section(config: ClusterConfig, request: Request) -> dict[str, Any]:
     )
 
 
-def _free(cluster: str, room: int, kept: str | None) -> str:
-    """A network with room for the machines that nobody else on this host uses; `kept`, if it is one."""
-
+def _free_network(cluster: str, room: int, kept: str | None) -> str:
+    """Return a network with room for the machines that nothing else on this host uses; `kept` if possible."""
     first: list[str] = []
-    with suppress(ValueError):  # the file was edited: it is written again now
+    with suppress(ValueError):  # the user has edited the file, which is written again
         first = [kept] if kept and ipaddress.IPv4Network(kept).prefixlen <= room else []
     for cidr in chain(first, candidates(room)):
         try:
             if taken_by(host_root(), cluster, ipaddress.IPv4Network(cidr)) is None:
                 return cidr
         except HostError:
-            return cidr  # a host that can't say, such as one that only previews; making the network would show it
+            return cidr  # a host without the tools, which can only preview: `up` would report a conflict
     raise RehearsalError(f"no private network of /{room} is free on this machine: give --nodes a smaller N, or --cidr.")

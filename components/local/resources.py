@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from components.dynamic import DynamicResource, changed, given, report
 from components.local.host import cloud, images, machine, network, owner
 from components.local.host.cgroups import allow_watches
 from components.local.host.layer import File
-from components.local.host.machine import Facts, design, made
+from components.local.host.machine import Facts, design, design_without_files
 from components.local.host.paths import HostError, StackPaths
 from components.local.host.process import require_host
 from components.machine import Boot, BootFile
@@ -25,37 +25,38 @@ _CLAIM = "network"
 
 class NetworkProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Make the network, or take over what an interrupted run made of it."""
-        require_host()
-        allow_watches(report)
-        wanted = _network(props)
-        network.ensure(wanted)
-        claim = owner.claim(wanted.paths, _CLAIM)
-        return CreateResult(wanted.bridge, {**given(props), "bridge": wanted.bridge, owner.CLAIM: claim})
+        """Create the network, or complete one of an interrupted run."""
+        return CreateResult(_network(props).bridge, self._ensure(props, before=None))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another root or name is another network; all else is changed in place, and a missing bridge is recreated."""
+        """Another root or name is another network. Everything else is changed in place, a missing bridge included."""
         replaces = changed(_olds, _news, ("root", "stack"))
         changes = changed(_olds, _news, ("owner", "cidr", "gateway", "hosts", "state", "open_to"))
-        there = _network(_olds)
-        gone = not (network.is_up(there) and owner.holds_claim(there.paths, _CLAIM, _olds.get(owner.CLAIM)))
+        old = _network(_olds)
+        gone = not (network.is_up(old) and owner.holds_claim(old.paths, _CLAIM, _olds.get(owner.CLAIM)))
         return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        # The network was created by this state under an earlier id, or before states had ids.
+        before = [_olds["state"]] if _olds.get("state") else []
+        return UpdateResult(self._ensure(_news, before=before, claim=_olds.get(owner.CLAIM)))
+
+    def _ensure(
+        self, props: dict[str, Any], *, before: Sequence[str] | None, claim: str | None = None
+    ) -> dict[str, Any]:
         require_host()
         allow_watches(report)
-        wanted = _network(_news)
-        # As it was made: by this state under an earlier id, or before states had ids.
-        network.ensure(wanted, before=[_olds["state"]] if _olds.get("state") else [])
-        claim = owner.claim(wanted.paths, _CLAIM, _olds.get(owner.CLAIM))
-        return UpdateResult({**given(_news), "bridge": wanted.bridge, owner.CLAIM: claim})
+        wanted = _network(props)
+        network.ensure(wanted, before=before)
+        claim = owner.claim(wanted.paths, _CLAIM, claim)
+        return {**given(props), "bridge": wanted.bridge, owner.CLAIM: claim}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        there = _network(props).paths.network.exists()
-        return ReadResult(id_ if there else "", given(props))
+        exists = _network(props).paths.network.exists()
+        return ReadResult(id_ if exists else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Remove the bridge and the stack's folder; not those of a network that took their place."""
+        """Remove the bridge and the stack's folder, unless they belong to a later network."""
         old = _network(_props)
         if owner.holds_claim(old.paths, _CLAIM, _props.get(owner.CLAIM)):
             network.remove(old)
@@ -86,11 +87,11 @@ class Network(DynamicResource, module="local", name="Network"):
 
 class SharedFolderProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Make the folder; one that an interrupted run made is taken over with what is in it."""
+        """Create the folder. A folder of an interrupted run is kept with its content."""
         return CreateResult(f"{props['stack']}/{props['folder']}", self._ensure(props, None))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Compare mode and group, which are changed in place; another name is another folder."""
+        """Mode and group are changed in place; another name is another folder."""
         replaces = changed(_olds, _news, ("root", "stack", "folder"))
         changes = changed(_olds, _news, ("mode", "gid"))
         paths, folder = _paths(_olds), _olds["folder"]
@@ -99,22 +100,22 @@ class SharedFolderProvider(ResourceProvider):
         return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Set mode and group; what is in the folder stays."""
+        """Set mode and group. The content of the folder stays."""
         return UpdateResult(self._ensure(_news, _olds.get(owner.CLAIM)))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        there = (_paths(props).shared / props["folder"]).is_dir()
-        return ReadResult(id_ if there else "", given(props))
+        exists = (_paths(props).shared / props["folder"]).is_dir()
+        return ReadResult(id_ if exists else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Remove the folder and all that is in it; not that of machines that another state has made since, and not one
-        that took its place, which has the same files."""
+        """Remove the folder with its content, unless it belongs to another state's machines or to the resource that
+        replaced this one, which has the same files."""
         paths, folder, state = _paths(_props), _props["folder"], _props.get("state")
         if state and owner.is_other_states(paths, state):
             return
         if owner.holds_claim(paths, _claim(folder), _props.get(owner.CLAIM)):
             network.remove_shared(paths, folder)
-            owner.remove_claim(paths, _claim(folder))
+            (paths.claims / _claim(folder)).unlink(missing_ok=True)
 
     def _ensure(self, props: dict[str, Any], claim: str | None) -> dict[str, Any]:
         paths, folder = _paths(props), props["folder"]
@@ -140,34 +141,32 @@ class SharedFolder(DynamicResource, module="local", name="SharedFolder"):
 
 class ImageProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Make the image, unless it is there."""
-        require_host()
-        _ensure(props)
+        """Build the image, unless it exists."""
+        self._ensure(props)
         return CreateResult(props["digest"], given(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another content is another image; one that was pruned is recreated."""
+        """Another content is another image. An image that was pruned is built again."""
         replaces = changed(_olds, _news, ("base", "images", "digest"))
         gone = not images.has_image(Path(_news["images"]), _news["digest"])
         return DiffResult(changes=bool(replaces or gone), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Recreate the image where it was pruned."""
-        require_host()
-        _ensure(_news)
+        """Build the image again if it was pruned."""
+        self._ensure(_news)
         return UpdateResult(given(_news))
 
+    def _ensure(self, props: dict[str, Any]) -> None:
+        require_host()
+        packages, slurm = props.get("packages", ()), props.get("slurm", "")
+        images.ensure_image(props["base"], Path(props["images"]), report, packages, slurm)
+
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        there = images.has_image(Path(props["images"]), props["digest"])
-        return ReadResult(id_ if there else "", given(props))
+        exists = images.has_image(Path(props["images"]), props["digest"])
+        return ReadResult(id_ if exists else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Keep it: images are a cache that stacks share (components.local.host.images prunes it)."""
-
-
-def _ensure(props: dict[str, Any]) -> None:
-    """Make the image, unless it is there."""
-    images.ensure_image(props["base"], Path(props["images"]), report, props.get("packages", ()), props.get("slurm", ""))
+        """Keep the image: stacks share a cache of images, which components.local.host.images prunes."""
 
 
 class Image(DynamicResource, module="local", name="Image"):
@@ -180,63 +179,63 @@ class Image(DynamicResource, module="local", name="Image"):
 REPLACES = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
 """Inputs whose change replaces the machine."""
 IN_PLACE = ("files_digest", "setup", "authorized_keys", "orderly")
-"""Inputs that a running machine takes without a restart."""
+"""Inputs that are changed on a running machine without a restart."""
 
 
 class MachineProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Make and start the machine; whatever an interrupted run left under its name is replaced."""
+        """Create and start the machine. A machine of an interrupted run under its name is replaced."""
         require_host()
-        facts = machine.create(design(_whole(props)))
+        facts = machine.create(design(_with_setup(props)))
         return CreateResult(f"{props['stack']}/{props['name']}", _outputs(props, facts))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """A machine that does not run, or is disconnected, differs too: `update` restarts or reconnects it. One without
-        its files is recreated."""
+        """A machine that does not run or is disconnected has a change: `update` restarts or reconnects it. A machine
+        without its files is recreated."""
         replaces = changed(_olds, _news, REPLACES)
-        old = made(_olds)
+        old = design_without_files(_olds)
         dead = machine.running(old.paths) is None
         if dead and machine.facts(old) is None and not replaces:
             replaces = ["name"]
-        cut = not replaces and machine.is_cut(old)
+        cut = not replaces and machine.is_disconnected(old)
         return DiffResult(
             changes=bool(replaces or dead or cut or changed(_olds, {**_news, "files_digest": digest(_news)}, IN_PLACE)),
             replaces=replaces,
-            # What an update leaves as it is, so that a preview has it: only a start gives another boot_id.
+            # An update does not change these outputs, so a preview has them. Only a start gives another boot_id.
             stables=["instance_id", "host_key", *([] if dead else ["boot_id"])],
-            # Its folder, address and name on the host are the old one's.
+            # The new machine has the old one's folder, address and name on the host.
             delete_before_replace=True,
         )
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Write its files; start it if it does not run, reconnect it if it is disconnected."""
+        """Write the machine's files. Start it if it does not run, reconnect it if it is disconnected."""
         require_host()
-        return UpdateResult(_outputs(_news, machine.update(design(_whole(_news)))))
+        return UpdateResult(_outputs(_news, machine.update(design(_with_setup(_news)))))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        facts = machine.facts(made(props))
+        facts = machine.facts(design_without_files(props))
         if facts is None:
             return ReadResult("", given(props))
         return ReadResult(id_, given(props) | asdict(facts))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        machine.delete(made(_props))
+        machine.delete(design_without_files(_props))
 
 
 def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    """The inputs and what the host has. Of the files there is a hash: the inputs have them, and they are most of the
-    state."""
+    """Return the inputs and the host's facts. A hash stands for the files, which would be most of the state."""
     kept = {name: value for name, value in given(props).items() if name != "files"}
     return kept | asdict(facts) | {"files_digest": digest(props)}
 
 
-def digest(inputs: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(inputs["files"], sort_keys=True, default=repr).encode()).hexdigest()
+def digest(inputs: Mapping[str, Any], key: str = "files") -> str:
+    """Return a hash of one of the inputs."""
+    return hashlib.sha256(json.dumps(inputs[key], sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def _whole(props: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs of a machine, with the files of the set-up in place of their hash: half a megabyte, which each machine
-    would have in the state. Raises HostError if they have changed since."""
+def _with_setup(props: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a machine with the files of the set-up, for which the state only has a hash: they take half
+    a megabyte for each machine. Raises HostError: the files have changed since."""
     if not props.get("setup"):
         return dict(props)
     if props["setup"] != payload.setup_version():
@@ -246,7 +245,7 @@ def _whole(props: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _file_input(file: BootFile) -> pulumi.Input[str] | dict[str, pulumi.Input[str]]:
-    """A file as an input: its text alone, where the rest is as usual."""
+    """Return a file as an input: its text only if mode and owner are the defaults."""
     if file.link is not None:
         return {"link": file.link}
     if (file.mode, file.owner) == (File.mode, File.owner):
@@ -272,54 +271,47 @@ class LocalMachine(DynamicResource, module="local", name="Machine"):
     host_key: pulumi.Output[str]
 
     def __init__(self, name: str, props: Mapping[str, Any], files: Boot, opts: pulumi.ResourceOptions) -> None:
-        """`props` are the fields of `Design` but for its files; a machine with files has the set-up too."""
+        """`props` are the fields of `Design` without its files. A machine with files has the set-up too."""
         outputs = {"instance_id": None, "boot_id": None, "host_key": None}
         props = {**props, **_file_inputs(files), **outputs}
-        # Its folder, address and name on the host are the old one's. The diff has it too, but a forced
-        # replacement (--replace) does not call it.
-        first = pulumi.ResourceOptions(delete_before_replace=True)
-        super().__init__(MachineProvider(), name, props, pulumi.ResourceOptions.merge(opts, first))
+        # The diff returns this as well, but a forced replacement (--replace) does not call it.
+        deleted_first = pulumi.ResourceOptions(delete_before_replace=True)
+        super().__init__(MachineProvider(), name, props, pulumi.ResourceOptions.merge(opts, deleted_first))
 
 
 class CloudProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Start the process; one that an interrupted run started is taken over."""
-        require_host()
+        """Start the process. A process of an interrupted run is kept."""
         return CreateResult(props["stack"], self._start(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another design is given to the running process; one that does not run is started."""
+        """The running process reads another design; a process that does not run is started."""
         replaces = changed(_olds, _news, ("root", "stack"))
         names = [name for name in given(_news) if name != "machines"] + ["machines_digest"]
-        differs = changed(_olds, {**_news, "machines_digest": _machines_digest(_news)}, names)
+        differs = changed(_olds, {**_news, "machines_digest": digest(_news, "machines")}, names)
         return DiffResult(changes=bool(replaces or differs or not cloud.is_up(_paths(_olds))), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Give the process its design, and start it if it does not run."""
-        require_host()
+        """Write the design for the process, and start it if it does not run."""
         return UpdateResult(self._start(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         return ReadResult(id_ if cloud.is_up(_paths(props)) else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """End the process, and remove the machines that it created; not those that another state has made since."""
+        """End the process and remove the machines that it created, unless they belong to another state."""
         paths, state = _paths(_props), _props.get("state")
         if not (state and owner.is_other_states(paths, state)):
             cloud.remove(paths)
 
     def _start(self, props: dict[str, Any]) -> dict[str, Any]:
+        require_host()
         paths = _paths(props)
         owner.refuse_other_state(paths, props.get("state") or "")
-        machines = {nodeset: _whole(row) for nodeset, row in props["machines"].items()}
+        machines = {nodeset: _with_setup(row) for nodeset, row in props["machines"].items()}
         cloud.start(paths, {**given(props), "machines": machines})
         kept = {name: value for name, value in given(props).items() if name != "machines"}
-        return kept | {"machines_digest": _machines_digest(props)}
-
-
-def _machines_digest(inputs: Mapping[str, Any]) -> str:
-    """A hash of the machines' designs, which are most of the inputs, as of a machine's files."""
-    return hashlib.sha256(json.dumps(inputs["machines"], sort_keys=True, default=repr).encode()).hexdigest()
+        return kept | {"machines_digest": digest(props, "machines")}
 
 
 class Cloud(DynamicResource, module="local", name="Cloud"):
@@ -332,7 +324,7 @@ class Cloud(DynamicResource, module="local", name="Cloud"):
         machines: Mapping[str, tuple[Mapping[str, Any], Boot]],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        """`props` are what lab/google/host_compute.py reads; `machines` has, for each nodeset, the fields of `Design`
+        """`props` are the inputs of lab/google/host_compute.py. `machines` has for each nodeset the fields of `Design`
         that all of its machines share, and their files."""
         designs = {nodeset: {**common, **_file_inputs(files)} for nodeset, (common, files) in machines.items()}
         super().__init__(CloudProvider(), name, {**props, "machines": designs}, opts)

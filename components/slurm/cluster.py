@@ -24,31 +24,31 @@ from scripts.node.monitoring.tls import leaf
 def deploy_machines(
     config: ClusterConfig, scripts: Tree, make: Callable[[ClusterConfig, ClusterKeys], Machines]
 ) -> Deployment:
-    """Have a platform whose clusters are machines with SSH make them, and put Slurm on them."""
-    monitoring_secrets(config)  # one that is missing stops the run before anything is registered
+    """Create the machines of a cluster with the platform's function `make`, and set up Slurm on them over SSH."""
+    monitoring_secrets(config)  # a missing one stops the run before anything is registered
     keys = ClusterKeys(config.name, tokens=config.slurm.slurmrestd)
-    made = make(config, keys)
-    slurm = SlurmCluster(config.name, config, keys, made, scripts)
+    machines = make(config, keys)
+    slurm = SlurmCluster(config.name, config, keys, machines, scripts)
     return Deployment(
         login=slurm.login,
-        targets={machine.spec.name: machine.target for machine in made.machines},
+        targets={machine.spec.name: machine.target for machine in machines.machines},
         config=slurm.config,
         outputs={
-            "machines": {machine.spec.name: machine.summary for machine in made.machines},
+            "machines": {machine.spec.name: machine.summary for machine in machines.machines},
             "admin_key": keys.admin.private_key_openssh,
             "munge_key": slurm.munge_key,
             "config_hash": slurm.config_hash,
             "place": slurm.place,
             **({"prometheus": slurm.prometheus} if slurm.prometheus else {}),
-            **made.outputs,
+            **machines.outputs,
         },
     )
 
 
 class SlurmCluster(pulumi.ComponentResource):
-    """A running Slurm cluster: every static node idle, and a job run through every partition.
+    """A running Slurm cluster: every static node is idle, and a job has run in every partition.
 
-    Fails naming the nodes that did not come, with the end of their logs.
+    If nodes do not join, the error has their names and the end of their logs.
     """
 
     config_hash: pulumi.Output[str]
@@ -58,11 +58,10 @@ class SlurmCluster(pulumi.ComponentResource):
     config: pulumi.Output[str]
     """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with."""
     place: dict[str, Any]
-    """Facts of the platform that `drift --mend` can't work out: `addresses` in Slurm's files, `mounts` of each machine
-    that is set up over SSH, `state`, `exports` and `elastic` of the controller, and `nodes_release` while an upgrade is
-    under way."""
+    """Facts of the platform that `drift --mend` needs: `addresses` in Slurm's files, `mounts` of each machine that is
+    set up over SSH, `state`, `exports` and `elastic` of the controller, and `nodes_release` during an upgrade."""
     prometheus: dict[str, Any]
-    """The way into Prometheus where it listens for others: `user`, `password`, and `certificate`; else empty."""
+    """`user`, `password` and `certificate` of Prometheus if it accepts connections of other machines; else empty."""
     login: pulumi.Output[str]
     """The machine where users log in: the first login machine, or the controller if it has that role."""
 
@@ -88,21 +87,21 @@ class SlurmCluster(pulumi.ComponentResource):
         self._elastic: pulumi.Output[dict[str, Any] | None] = pulumi.Output.from_input(facts)
         self._digest = digest(payload.slurm_files(config, platform.addresses))
         controls = self._configure(controller)
-        # Not after the controller: the others wait for the config version by themselves, once their own part is done.
-        reached = [self._configure(machine) for machine in others]
-        joined = self._joined(after=[controls])
-        accounts = self._whole("accounting", payload.as_lines(desired(config)), after=[controls])
-        ready = self._ready(after=[joined, accounts, *reached])
-        self._ends(after=[ready])
+        # In parallel with the controller: the set-up of the others waits for the config version at its end.
+        configured = [self._configure(machine) for machine in others]
+        joined = self._wait_for_nodes(after=[controls])
+        accounts = self._cluster_phase("accounting", payload.as_lines(desired(config)), after=[controls])
+        ready = self._run_probe_jobs(after=[joined, accounts, *configured])
+        self._set_machine_ends(after=[ready])
         if config.slurm.warm_up:
             self._warm_up(config.slurm.warm_up, after=[ready])
         # Computed once, not for each node: a preview of hundreds of nodes would be slower.
         connection = pulumi.Output.from_input(controller.connection(keys.admin.private_key_openssh))
         for machine in platform.machines:
             if machine.spec.roles == ("node",):
-                self._leave(machine, connection)
+                self._drain_on_delete(machine, connection)
         self.munge_key = pulumi.Output.all(ready.id, keys.munge_fingerprint).apply(lambda both: both[1])
-        # Known before anything is made, but true only once the controller runs with it.
+        # The value is known before the run, but must only be exported once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
         self.config = ready.id.apply(lambda _: config_text(config))
         self.place = {
@@ -113,13 +112,13 @@ class SlurmCluster(pulumi.ComponentResource):
             "elastic": self._elastic,
             "nodes_release": config.nodes_release,
         }
-        entrance = next((m for m in platform.machines if "login" in m.spec.roles), controller)
-        self.login = pulumi.Output.from_input(entrance.spec.name)
+        login = next((m for m in platform.machines if "login" in m.spec.roles), controller)
+        self.login = pulumi.Output.from_input(login.spec.name)
         self.register_outputs({"config_hash": self.config_hash, "login": self.login})
 
     def _configure(self, machine: Machine) -> remote.Command:
-        """Bring set-up and secrets to a machine, and configure it."""
-        keys, platform, own = self._keys, self._platform, dict[str, pulumi.Output[str]]()
+        """Copy the set-up and secrets to a machine, and run its phase `configure`."""
+        keys, platform, monitoring = self._keys, self._platform, dict[str, pulumi.Output[str]]()
         secrets: dict[str, pulumi.Output[str]] = {payload.MUNGE_KEY: keys.munge}
         if machine is self._controller:
             secrets[payload.DATABASE_PASSWORD] = keys.database_password
@@ -129,70 +128,73 @@ class SlurmCluster(pulumi.ComponentResource):
             if platform.elastic and platform.elastic.token is not None:
                 secrets[payload.CLOUD_TOKEN] = platform.elastic.token
         if machine.spec.name == monitoring_name(self._config):
-            own = self._monitoring_secrets(machine)
-            secrets |= own
-        there = self._phase(machine, "setup", payload.packed_setup(), command=payload.UNPACK)
+            monitoring = self._monitoring_secrets(machine)
+            secrets |= monitoring
+        setup = self._phase(machine, "setup", payload.packed_setup(), command=payload.UNPACK)
         text = pulumi.Output.secret(pulumi.Output.json_dumps(secrets))
-        kept = self._phase(machine, "secrets", text, command=payload.KEEP)
+        stored = self._phase(machine, "secrets", text, command=payload.STORE_SECRETS)
         text = pulumi.Output.all(self._mounts(machine), self._elastic).apply(
-            lambda found: payload.configure(
+            lambda values: payload.configure(
                 self._config,
                 machine.spec,
-                mounts=found[0],
+                mounts=values[0],
                 addresses=platform.addresses,
                 controller=self._controller.spec.name,
                 state=platform.state,
                 exports=platform.exports,
-                elastic=found[1],
+                elastic=values[1],
             )
         )
-        staged = self._stage(after=[there, *platform.ready]) if machine is self._controller else []
-        # Another key is taken up by munged here, and nowhere else; other secrets of monitoring by its daemons.
-        triggers = [self._key, *([pulumi.Output.secret(pulumi.Output.json_dumps(own).apply(_sha256))] if own else ())]
-        after = [there, kept, *staged, *platform.ready]
+        staged = self._stage_scripts(after=[setup, *platform.ready]) if machine is self._controller else []
+        # Only this phase has munged read another key, and the daemons of monitoring other secrets.
+        triggers = [self._key]
+        if monitoring:
+            triggers.append(pulumi.Output.secret(pulumi.Output.json_dumps(monitoring).apply(_sha256)))
+        after = [setup, stored, *staged, *platform.ready]
         return self._phase(machine, "configure", text, after=after, triggers=triggers)
 
     def _monitoring_secrets(self, machine: Machine) -> dict[str, pulumi.Output[str]]:
-        """Files of the secrets that monitoring needs on the machine that has Prometheus, by their paths."""
+        """Return the secrets of monitoring for the machine that has Prometheus, by the path of their file."""
         from cluster.monitoring.files import secret_file  # noqa: PLC0415 - with the table of alerts
 
-        found = {secret_file(name): text for name, text in monitoring_secrets(self._config).items()}
+        files = {secret_file(name): text for name, text in monitoring_secrets(self._config).items()}
         web = self._config.monitoring.web if self._config.monitoring else None
         if web is None:
-            return found
-        file = secret_file("hpc:prometheusCertificate")
-        if file not in found:
-            made = certificate(f"{self._name}-prometheus", machine.spec.name, machine.address, parent=self)
-            found[file] = pulumi.Output.secret(pulumi.Output.concat(*made))
+            return files
+        path = secret_file("hpc:prometheusCertificate")
+        if path not in files:
+            pair = certificate(f"{self._name}-prometheus", machine.spec.name, machine.address, parent=self)
+            files[path] = pulumi.Output.secret(pulumi.Output.concat(*pair))
         self.prometheus = {
             "user": web.user,
-            "password": found[secret_file("hpc:prometheusPassword")],
-            "certificate": pulumi.Output.unsecret(found[file].apply(leaf)),
+            "password": files[secret_file("hpc:prometheusPassword")],
+            "certificate": pulumi.Output.unsecret(files[path].apply(leaf)),
         }
-        return found
+        return files
 
     def _mounts(self, machine: Machine) -> pulumi.Output[list[dict[str, Any]]]:
-        """The file systems of a machine; where a server is only being made, its address comes with it."""
+        """Return the file systems of a machine. The address of a server that this run creates is not known before."""
         return pulumi.Output.all(*[dict(mount) for mount in self._platform.mounts(machine.spec)])
 
-    def _stage(self, *, after: Sequence[pulumi.Resource]) -> list[remote.Command]:
-        """Scripts are staged before slurm.conf, which names what runs them; the last are removed after slurm.conf."""
+    def _stage_scripts(self, *, after: Sequence[pulumi.Resource]) -> list[remote.Command]:
+        """Stage the scripts of jobs. They come before slurm.conf, which names the program that runs them, and the last
+        ones are removed after it."""
         scripts = self._scripts
         if not has_scripts(self._config):
             return []
         text = self._mounts(self._controller).apply(
-            lambda mounts: payload.staged(self._config, scripts, mounts=mounts, state=self._platform.state)
+            lambda mounts: payload.prologs_input(self._config, scripts, mounts=mounts, state=self._platform.state)
         )
-        stage = self._whole("prologs", text, after=after, undo="no-prologs")
+        stage = self._cluster_phase("prologs", text, after=after, undo="no-prologs")
         if scripts.rxdm is None:
             return [stage]
-        return [stage, self._whole("rxdm", payload.patched(scripts), after=[stage], undo="no-rxdm")]
+        return [stage, self._cluster_phase("rxdm", payload.rxdm_input(scripts), after=[stage], undo="no-rxdm")]
 
-    def _joined(self, *, after: Sequence[pulumi.Resource]) -> remote.Command:
-        """Wait for the compute nodes, those that share the controller's machine included.
+    def _wait_for_nodes(self, *, after: Sequence[pulumi.Resource]) -> remote.Command:
+        """Wait for the compute nodes, a node on the controller's machine included.
 
-        Its input changes whenever it has to wait again: by another boot of a node or the controller, other files, users
-        or set-up.
+        The input changes whenever the wait must be repeated: at another boot of a node or the controller, for other
+        files, users or another set-up.
         """
         nodes = [
             {"name": m.spec.name, "address": m.address, "host_key": m.host_key, "boot": m.boot_id}
@@ -205,40 +207,42 @@ class SlurmCluster(pulumi.ComponentResource):
             "setup": payload.setup_version(),
             "users": payload.users(self._config),
         }
-        asked = {"nodes": nodes, "seconds": self._config.slurm.join_seconds, "after": after_state}
-        # Nodes change to another MUNGE key by themselves, once the controller has.
-        return self._whole("nodes", pulumi.Output.json_dumps(asked, indent=1), after=after, triggers=[self._key])
+        request = {"nodes": nodes, "seconds": self._config.slurm.join_seconds, "after": after_state}
+        stdin = pulumi.Output.json_dumps(request, indent=1)
+        # Nodes change to another MUNGE key by themselves, once the controller has it.
+        return self._cluster_phase("nodes", stdin, after=after, triggers=[self._key])
 
-    def _ready(self, *, after: Sequence[pulumi.Resource]) -> remote.Command:
-        """Run a job through every partition, again after every change that could keep it from running."""
+    def _run_probe_jobs(self, *, after: Sequence[pulumi.Resource]) -> remote.Command:
+        """Run a job in every partition, and again after every change that could keep it from running."""
         boots = {m.spec.name: m.boot_id for m in self._platform.machines}
         after_state = {"config": self._digest, "setup": payload.setup_version(), "boots": boots}
         if has_scripts(self._config):
             after_state["scripts"] = payload.scripts_digest(self._scripts)
         stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._config), "after": after_state}, indent=1)
-        return self._whole("ready", stdin, after=after, triggers=[self._key])
+        return self._cluster_phase("ready", stdin, after=after, triggers=[self._key])
 
-    def _ends(self, *, after: Sequence[pulumi.Resource]) -> None:
-        """Give Slurm the times when machines end, so that no job starts on one that it would not finish on."""
+    def _set_machine_ends(self, *, after: Sequence[pulumi.Resource]) -> None:
+        """Give Slurm the times when machines end, so that no job starts on a machine that ends before the job."""
         ends = {m.spec.name: m.ends for m in self._platform.machines if m.ends is not None}
         if ends:
-            self._whole("ends", pulumi.Output.json_dumps({"ends": ends}, indent=1), after=after, undo="no-ends")
+            self._cluster_phase("ends", pulumi.Output.json_dumps({"ends": ends}, indent=1), after=after, undo="no-ends")
 
     def _warm_up(self, wanted: WarmUp, *, after: Sequence[pulumi.Resource]) -> None:
-        """Have nodes download what their first jobs would wait for; again after the boot of one, which may be new."""
-        asked = warm_up(self._config, wanted)
-        named = {node for part in asked["partitions"] for node in part["nodes"]}
-        boots = {m.spec.name: m.boot_id for m in self._platform.machines if m.spec.name in named}
-        again: dict[str, Any] = {"boots": boots}
-        if any(part["rxdm"] for part in asked["partitions"]):
-            again["scripts"] = payload.scripts_digest(self._scripts)
-        self._whole("warm-up", pulumi.Output.json_dumps({**asked, "after": again}, indent=1), after=after)
+        """Download to nodes what their first jobs would wait for, and again after a node's boot: it may be new."""
+        request = warm_up(self._config, wanted)
+        nodes = {node for part in request["partitions"] for node in part["nodes"]}
+        boots = {m.spec.name: m.boot_id for m in self._platform.machines if m.spec.name in nodes}
+        after_state: dict[str, Any] = {"boots": boots}
+        if any(part["rxdm"] for part in request["partitions"]):
+            after_state["scripts"] = payload.scripts_digest(self._scripts)
+        stdin = pulumi.Output.json_dumps({**request, "after": after_state}, indent=1)
+        self._cluster_phase("warm-up", stdin, after=after)
 
-    def _leave(self, machine: Machine, connection: pulumi.Output[remote.ConnectionArgs]) -> None:
-        """Drain a node before its machine is deleted: nothing is run on creation.
+    def _drain_on_delete(self, machine: Machine, connection: pulumi.Output[remote.ConnectionArgs]) -> None:
+        """Register a command that drains a node before its machine is deleted. It does nothing at its creation.
 
-        Deleted before the machine, on which it depends; not run where the controller is deleted too, so that a whole
-        cluster is destroyed without waiting for jobs, and with a controller that is dead.
+        It depends on the machine, so it is deleted first. It does not run if the controller is deleted too: a whole
+        cluster is destroyed without waiting for jobs, even if its controller is dead.
         """
         remote.Command(
             f"{machine.spec.name}-leave",
@@ -250,7 +254,7 @@ class SlurmCluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, deleted_with=self._controller.resource),
         )
 
-    def _whole(
+    def _cluster_phase(
         self,
         phase: str,
         stdin: pulumi.Input[str],
@@ -259,7 +263,7 @@ class SlurmCluster(pulumi.ComponentResource):
         undo: str | None = None,
         triggers: Sequence[pulumi.Input[str]] = (),
     ) -> remote.Command:
-        """Run a phase on the controller that is for the whole cluster, and is named after that."""
+        """Run a phase for the whole cluster on the controller. The resource is named after the cluster."""
         machine = self._controller
         return self._phase(machine, phase, stdin, after=after, name=self._name, undo=undo, triggers=triggers)
 
@@ -275,8 +279,7 @@ class SlurmCluster(pulumi.ComponentResource):
         undo: str | None = None,
         triggers: Sequence[pulumi.Input[str]] = (),
     ) -> remote.Command:
-        """Run a phase of the set-up on one machine. `undo` is the phase that undoes it when the stack no longer asks
-        for it."""
+        """Run a phase of the set-up on one machine. `undo` is the phase that runs when the resource is deleted."""
         return remote.Command(
             f"{name or machine.spec.name}-{phase}",
             connection=machine.connection(self._keys.admin.private_key_openssh),
@@ -309,8 +312,8 @@ UNITS = ("hpc-node.service", "hpc-watch.service")
 def boot_files(
     keys: ClusterKeys, *, mounts: Sequence[Mapping[str, Any]], controller: str
 ) -> Callable[[MachineSpec], Boot]:
-    """Return a function from a machine to the files that it is made with beside the set-up's; empty for machines that
-    are set up over SSH."""
+    """Return a function that returns the files of a machine's first boot beside those of the set-up; none for machines
+    that are set up over SSH."""
 
     def files(machine: MachineSpec) -> Boot:
         if machine.roles != ("node",):

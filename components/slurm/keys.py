@@ -1,4 +1,4 @@
-"""The cluster's secrets, which the stack generates."""
+"""Generates the cluster's secrets."""
 
 import hashlib
 
@@ -46,11 +46,10 @@ class ClusterKeys(pulumi.ComponentResource):
 def certificate(
     name: str, host: str, address: pulumi.Input[str], *, parent: pulumi.Resource
 ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-    """Certificate and key of a server for two years, signed with that key, as PEM: made again by the first run within
-    the last two months."""
+    """Return a self-signed certificate for two years and its key, as PEM. A run in the last two months renews it."""
     child = pulumi.ResourceOptions(parent=parent)
     key = tls.PrivateKey(name, algorithm="ECDSA", ecdsa_curve="P256", opts=child)
-    made = tls.SelfSignedCert(
+    signed = tls.SelfSignedCert(
         name,
         private_key_pem=key.private_key_pem,
         subject=tls.SelfSignedCertSubjectArgs(common_name=host),
@@ -61,9 +60,9 @@ def certificate(
         early_renewal_hours=60 * 24,
         opts=child,
     )
-    return pulumi.Output.unsecret(made.cert_pem), key.private_key_pem
+    return pulumi.Output.unsecret(signed.cert_pem), key.private_key_pem
 
 
 def fingerprint(munge: str) -> str:
-    """48 bits of the hash of the MUNGE key, as it lies on the machines: with its line end."""
+    """Return 48 bits of the hash of the MUNGE key's file, which ends with a line end."""
     return hashlib.sha256(f"{munge}\n".encode()).hexdigest()[:12]

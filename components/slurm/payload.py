@@ -1,5 +1,5 @@
-"""The set-up that runs on the machines: the files of scripts/node, the commands that start its phases, and the JSON on
-their standard input, typed by scripts/node/interface.py. Pure functions.
+"""The set-up for machines: the files of scripts/node, the commands that run its phases, and their standard input, JSON
+of the types in scripts/node/interface.py. Pure functions.
 
 Files are lists of lines, so that a preview shows only the lines that change.
 """
@@ -56,8 +56,8 @@ CLOUD_TOKEN = "/etc/hpc/cloud-token"  # noqa: S105 - where it lies
 """Files of the cluster's secrets, which the set-up reads (munge.py, database.py, slurmctld.py)."""
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmctld.py puts the password in its place
 
-# Takes {path: [lines]} from standard input into a folder, and removes whatever else is there: files of another version
-# of the set-up, what Python has compiled of them, empty folders. A run that was killed is completed by the next.
+# Writes {path: [lines]} on standard input into a folder, and removes everything else there: files of another version of
+# the set-up, their compiled files, empty folders. The next run completes one that was killed.
 _UNPACK = """
 import contextlib, json, os, pathlib, sys
 files = json.load(sys.stdin)
@@ -75,8 +75,8 @@ for parent, folders, names in os.walk(str(folder), topdown=False):
     with contextlib.suppress(OSError):
         os.rmdir(parent)
 """
-# Takes {path: text} from standard input; nobody but root may read any of it, also while it is written.
-_KEEP = """
+# Writes {path: text} on standard input to files that only root can read, also while they are written.
+_STORE_SECRETS = """
 import json, os, pathlib, sys
 os.umask(0o077)
 for path, text in json.load(sys.stdin).items():
@@ -86,21 +86,21 @@ for path, text in json.load(sys.stdin).items():
     part.write_text(text.rstrip("\\n") + "\\n")
     part.replace(path)
 """
-KEEP = f"python3 -c {shlex.quote(_KEEP)}"
-"""The shell command that keeps secrets, {path: text} on standard input, each in its file, 0600 and root's."""
+STORE_SECRETS = f"python3 -c {shlex.quote(_STORE_SECRETS)}"
+"""The shell command that writes secrets, {path: text} on standard input, each to its file, 0600 and root's."""
 
 UNPACK = f"python3 -c {shlex.quote(_UNPACK)} {SETUP}"
-"""The shell command that puts what `packed` gives, on standard input, in its place on a machine."""
+"""The shell command that writes the files of `packed_setup`, on standard input, to their folder on a machine."""
 
 
 @cache
 def setup_files() -> dict[str, str]:
-    """Text of every file of the set-up, by its path in the folder."""
+    """Return the text of every file of the set-up, by its path in the folder."""
     paths = [path for path in FOLDER.rglob("*") if "__pycache__" not in path.parts and path.is_file()]
     return {name: (FOLDER / name).read_text() for name in sorted(str(path.relative_to(FOLDER)) for path in paths)}
 
 
-# Takes {"files": {path: text}, "payload": ...} from standard input; nothing of it stays on the machine.
+# Reads {"files": {path: text}, "payload": ...} from standard input, and leaves none of the files on the machine.
 _RUN = """
 import json, pathlib, subprocess, sys, tempfile
 given = json.load(sys.stdin)
@@ -115,22 +115,22 @@ with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
 
 
 def run_sent(program: str) -> list[str]:
-    """Return the command that runs a program of the files on its standard input, with the folder that they are in."""
+    """Return the command that runs one of the programs on its standard input, with their folder as its argument."""
     return ["python3", "-c", _RUN, program]
 
 
 @cache
 def setup_version() -> str:
-    """A hash of all those files: a machine set up by another version is set up again."""
-    whole = hashlib.sha256()
+    """Return a hash of all files of the set-up: a machine with another one is set up again."""
+    digest = hashlib.sha256()
     for name, text in setup_files().items():
-        whole.update(f"{name}\0{len(text)}\0{text}".encode())
-    return whole.hexdigest()[:16]
+        digest.update(f"{name}\0{len(text)}\0{text}".encode())
+    return digest.hexdigest()[:16]
 
 
 @cache
 def packed_setup() -> str:
-    """The whole set-up as one text, line by line, so that a preview shows which lines of it change."""
+    """Return all files of the set-up as one text, in which a preview shows the lines that change."""
     files = {name: text.removesuffix("\n").split("\n") for name, text in setup_files().items()}
     return json.dumps(files, indent=1) + "\n"
 
@@ -140,12 +140,12 @@ def phase_command(phase: str) -> str:
 
 
 def as_lines(value: object) -> str:
-    """JSON of one value a line, so that a preview shows only the lines that change."""
+    """Return JSON with one value in a line, so that a preview shows only the lines that change."""
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
 def users(config: ClusterConfig) -> list[User]:
-    """Users as machines take them. A right that the stack file does not mention is no key: the machine leaves it."""
+    """Return the users for `configure`. A right that the stack file does not mention has no key: it is not changed."""
     return [
         {
             "name": user.name,
@@ -165,7 +165,7 @@ def groups(config: ClusterConfig) -> list[Group]:
 
 
 def slurm_files(config: ClusterConfig, addresses: Mapping[str, str]) -> dict[str, str]:
-    """Every file of Slurm's on the controller, slurmdbd.conf with a mark where the password goes."""
+    """Return the files of Slurm on the controller. In slurmdbd.conf a mark stands for the password."""
     return {**render(config, addresses), "slurmdbd.conf": render_slurmdbd(config, PASSWORD_MARK)}
 
 
@@ -180,8 +180,8 @@ def configure(
     exports: Mapping[str, Any] | None = None,
     elastic: Mapping[str, Any] | None = None,
 ) -> str:
-    """Standard input of `configure` on a machine that is set up over SSH; `state`, `exports` and `elastic` are for the
-    controller."""
+    """Return the standard input of `configure` on a machine that is set up over SSH. Only the controller uses `state`,
+    `exports` and `elastic`."""
     payload: Configure = {
         "cluster": config.name,
         "roles": list(machine.roles),
@@ -250,8 +250,8 @@ _NO_CLOUD: ReconcileCloud = {
 
 
 def reconcile(config: ClusterConfig, elastic: Mapping[str, Any] | None) -> Reconcile:
-    """Settings of the reconcile loop. `elastic` has the platform's part: `cloud`, and `templates` of each nodeset; None
-    where no node is elastic."""
+    """Return the settings of the reconcile loop. `elastic` has the platform's part: `cloud`, and `templates` of each
+    nodeset; None if no node is elastic."""
     settings = config.slurm.reconcile
     elastic = elastic or {"cloud": _NO_CLOUD, "templates": {}}
     return {
@@ -279,47 +279,47 @@ def reconcile(config: ClusterConfig, elastic: Mapping[str, Any] | None) -> Recon
 
 
 def partition_qos(config: ClusterConfig) -> list[str]:
-    """QOS that slurm.conf names, and that must therefore be in the database before slurmctld reads it."""
+    """Return the QOS in slurm.conf, which must be in the database before slurmctld reads that file."""
     named = {name for part in config.partitions.values() for name in (part.qos, *part.allow_qos) if name}
     return sorted(named - {NORMAL})
 
 
 def node_json(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
-    """/etc/hpc/node.json of a compute node: all it has before it joins, and no more, so that it seldom changes."""
+    """Return /etc/hpc/node.json of a compute node: only what it needs before it joins, so that it rarely changes."""
     return as_lines(NodeBoot(conf_server=f"{controller}:{paths.SLURMCTLD_PORT}", mounts=_mounts(mounts)))
 
 
 def probes(config: ClusterConfig) -> list[Probe]:
-    """Standard input of `ready`: every partition, with a user who may run there; all empty where none may.
+    """Return the standard input of `ready`: every partition with a user who may run jobs there, all empty if none may.
 
-    Where scripts run before jobs, a job gets the time that these may take: they are part of it.
+    If scripts run before jobs, the time limit of a job includes theirs.
     """
     rxdm = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
-    found: list[Probe] = []
+    rows: list[Probe] = []
     for name, partition in config.partitions.items():
-        user, account, qos = _somebody(config, partition)
+        user, account, qos = _allowed_user(config, partition)
         walls = (row.max_wall for row in config.accounting.qos if row.name in (qos, partition.qos) and row.max_wall)
         prolog = config.slurm.timers.prolog_epilog // 60 + 1 if has_scripts(config) else 0
         limit = int(min(prolog + 1, *map(minutes, (partition.max_time, *walls))))
-        found.append(
+        rows.append(
             Probe(partition=name, user=user, account=account, qos=qos, minutes=max(1, limit), rxdm=name in rxdm)
         )
-    return found
+    return rows
 
 
-def _somebody(config: ClusterConfig, partition: Partition) -> tuple[str, str, str]:
-    """User, account and QOS that a partition admits; root, whom Slurm always has, where all may use it."""
+def _allowed_user(config: ClusterConfig, partition: Partition) -> tuple[str, str, str]:
+    """Return a user, account and QOS that may use a partition: root, which Slurm always has, if all may."""
     limited = partition.allow_accounts or partition.allow_groups
     if not limited and (not partition.allow_qos or NORMAL in partition.allow_qos):
         return "root", "", ""
     for user in config.users:
         accounts = [default_account(config, user), *user.accounts]
         qos = list(user.qos) or ["normal"]
-        mine = [name for name in accounts if not partition.allow_accounts or name in partition.allow_accounts]
-        allowed = [name for name in qos if not partition.allow_qos or name in partition.allow_qos]
+        accounts = [name for name in accounts if not partition.allow_accounts or name in partition.allow_accounts]
+        qos = [name for name in qos if not partition.allow_qos or name in partition.allow_qos]
         groups = {group.name for group in unix_groups(config) if user.name in group.members}
-        if mine and allowed and (not partition.allow_groups or groups & set(partition.allow_groups)):
-            return user.name, mine[0], allowed[0]
+        if accounts and qos and (not partition.allow_groups or groups & set(partition.allow_groups)):
+            return user.name, accounts[0], qos[0]
     return "", "", ""
 
 
@@ -327,10 +327,10 @@ def _mounts(mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
     return [cast("Mount", dict(mount)) for mount in mounts]
 
 
-def staged(
+def prologs_input(
     config: ClusterConfig, tree: Tree, *, mounts: Sequence[Mapping[str, Any]], state: Mapping[str, Any] | None = None
 ) -> str:
-    """Standard input of `prologs`: the whole tree, and what has to be mounted for it."""
+    """Return the standard input of `prologs`: the whole tree, and the mounts that it needs."""
     controller = controller_name(config)
     hosted = next((name for name in config.nodesets if node_names(config, name) == (controller,)), "")
     payload: Prologs = {
@@ -347,17 +347,17 @@ def staged(
     return as_lines(payload)
 
 
-def patched(tree: Tree) -> str:
-    """Standard input of `rxdm`: whose original it is, where it runs, and what is known of its versions."""
+def rxdm_input(tree: Tree) -> str:
+    """Return the standard input of `rxdm`: the original's hash, the nodesets' links, and the known versions."""
     sha256 = tree.rxdm["sha256"] if tree.rxdm else ""
     return as_lines(Rxdm(sha256=sha256, links=dict(tree.rxdm_links), known=ACTIONS, setup=setup_version()))
 
 
 def scripts_digest(tree: Tree) -> str:
-    """A hash of all that runs: partitions are tried again when any of it changes."""
+    """Return a hash of all scripts of jobs: partitions are probed again when one changes."""
     return hashlib.sha256(as_lines(asdict(tree)).encode()).hexdigest()[:16]
 
 
 def undo_command(phase: str) -> str:
-    """The shell command that undoes a phase; nothing to do on a machine that has no set-up any more."""
+    """Return the shell command that undoes a phase. It does nothing on a machine without the set-up."""
     return f"test ! -e {SETUP} || {phase_command(phase)}"

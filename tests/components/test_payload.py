@@ -131,7 +131,7 @@ class TestSetup:
 
     def test_a_secret_is_its_owners_alone_whatever_the_umask(self, tmp_path: Path):
         kept = tmp_path / "new" / "secret"
-        self.run(payload.KEEP, json.dumps({str(kept): "word"}))
+        self.run(payload.STORE_SECRETS, json.dumps({str(kept): "word"}))
         assert kept.read_text() == "word\n"
         assert kept.stat().st_mode & 0o777 == 0o600
         assert [path.name for path in kept.parent.iterdir()] == ["secret"]

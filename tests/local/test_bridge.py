@@ -101,24 +101,24 @@ class TestFirewall:
             return ""
 
         (tmp_path / "shown").write_text("1\n")
-        monkeypatch.setattr(bridge, "_SHOWN", tmp_path / "shown")
+        monkeypatch.setattr(bridge, "_BRIDGE_NF", tmp_path / "shown")
         monkeypatch.setattr(bridge, "run", run)
         monkeypatch.setattr(bridge.shutil, "which", lambda _: "/usr/sbin/iptables")
         return rules
 
     def test_one_rule_however_often_and_none_at_the_end(self, rules: list[list[str]]) -> None:
-        bridge.let_through("hpc-dev")
-        bridge.let_through("hpc-dev")
-        bridge.let_through("hpc-b")
+        bridge.allow_bridged_traffic("hpc-dev")
+        bridge.allow_bridged_traffic("hpc-dev")
+        bridge.allow_bridged_traffic("hpc-b")
         assert [rule[:4] for rule in rules] == [["-i", "hpc-dev", "-o", "hpc-dev"], ["-i", "hpc-b", "-o", "hpc-b"]]
-        bridge.forget("hpc-dev")
-        bridge.forget("hpc-dev")
+        bridge.remove_bridged_rule("hpc-dev")
+        bridge.remove_bridged_rule("hpc-dev")
         assert len(rules) == 1
 
     def test_nothing_where_bridged_packets_are_not_filtered(self, rules: list[list[str]], tmp_path: Path) -> None:
         (tmp_path / "shown").write_text("0\n")
-        bridge.let_through("hpc-dev")
-        bridge.forget("hpc-dev")
+        bridge.allow_bridged_traffic("hpc-dev")
+        bridge.remove_bridged_rule("hpc-dev")
         assert rules == []
 
 

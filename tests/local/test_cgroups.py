@@ -44,11 +44,11 @@ def real_v1_layout(mounts: Path) -> Path:
 def test_a_machine_starts_inside_its_group_in_every_hierarchy(real_v1_layout: Path) -> None:
     command = [*cgroups.prefix("h1", Path("/r")), "sh", "-c", "echo $$"]
     pid = run(command).strip()
-    groups = cgroups.left(Path("/r"))
+    groups = cgroups.leftover_groups(Path("/r"))
     assert [group.name for group in groups] == ["h1", "h1"]
     assert [(group / "cgroup.procs").read_text().strip() for group in groups] == [pid, pid]
     assert (real_v1_layout / "cpuset/hpc" / groups[0].parent.name / "h1/cpuset.cpus").read_text() == "0-3"
-    assert cgroups.left(Path("/other")) == []
+    assert cgroups.leftover_groups(Path("/other")) == []
 
 
 def test_its_tasks_are_bounded_where_the_host_can(mounts: Path) -> None:

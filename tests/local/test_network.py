@@ -35,7 +35,7 @@ def bridges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was made and removed of the host's network: nothing really is."""
     done: list[str] = []
     monkeypatch.setattr(network, "_check_disk", lambda _: None)
-    monkeypatch.setattr(network, "_check_free", lambda *_: None)
+    monkeypatch.setattr(network, "taken_by", lambda *_: None)
     monkeypatch.setattr(network.bridge, "ensure", lambda *_: done.append("made"))
     monkeypatch.setattr(network.bridge, "remove", lambda *_: done.append("removed"))
     monkeypatch.setenv("HPC_HOME", "/home/me/.hpc")

@@ -18,7 +18,7 @@ from components.slurm import payload
 def props(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Inputs of a machine that runs; numbers as Pulumi brings them."""
     monkeypatch.setattr(resources.machine, "running", lambda _: object())
-    monkeypatch.setattr(resources.machine, "is_cut", lambda _: False)
+    monkeypatch.setattr(resources.machine, "is_disconnected", lambda _: False)
     return {
         "root": str(tmp_path), "images": str(tmp_path / "images"), "stack": "dev", "name": "dev-cpu-0",
         "address": "10.77.2.1", "prefix": 20.0, "image": "abc", "authorized_keys": "ssh-ed25519 AAAA",
@@ -80,7 +80,7 @@ class TestMachine:
     def test_one_that_is_cut_off_is_plugged_in_where_it_runs(
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(resources.machine, "is_cut", lambda _: True)
+        monkeypatch.setattr(resources.machine, "is_disconnected", lambda _: True)
         diff = MachineProvider().diff("id", made(props), props)
         assert (diff.changes, diff.replaces) == (True, [])
         assert "boot_id" in (diff.stables or [])
@@ -127,7 +127,7 @@ class TestNetwork:
     ) -> None:
         """What removes the network of old would remove the bridge, and every machine that is found there."""
         removed: list[object] = []
-        monkeypatch.setattr(resources.network, "ensure", lambda _: None)
+        monkeypatch.setattr(resources.network, "ensure", lambda _, before: None)
         monkeypatch.setattr(resources.network, "remove", removed.append)
         monkeypatch.setattr(resources, "require_host", lambda: None)
         monkeypatch.setattr(resources, "allow_watches", lambda _: None)

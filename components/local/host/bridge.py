@@ -1,18 +1,16 @@
 """A stack's network on the host: a bridge with the gateway's address, without a route to the outside, and its firewall.
 
-Which bridges are ours is written on them (the interface's alias), so that nothing else is ever changed or removed.
+The alias of a bridge identifies it as one of this program, so that nothing else is ever changed or removed.
 
-Traffic between machines passes, traffic from them to the host does not: a job's traffic stays among the machines, and
-services of the host that listen on all its addresses would answer it at the bridge's own. The host reaches the
-machines, which may answer. The rules are a table of their own, called as the bridge. Where there are elastic nodes, the
-controller reaches the port of the process that creates their machines.
+Machines reach each other, but not the host: services of the host that listen on all addresses would answer at the
+bridge's address. The host reaches the machines, which may answer. These rules are an nftables table with the bridge's
+name. With elastic nodes the controller reaches the port of the process that creates their machines.
 
-Where the kernel shows bridged packets to iptables (container engines turn that on) and forwards nothing by default
-(they set that too), machines of one bridge can't reach each other. One rule for traffic that stays on the bridge
-changes that; it is removed with the bridge.
+Container engines have the kernel filter bridged packets with iptables, and drop forwarded ones by default. Then
+machines of one bridge can't reach each other. One rule accepts traffic that stays on the bridge; it is removed with it.
 
-Interface names have 15 characters, and two stacks may each have a machine of the same name, so that a name which is
-long, or belongs to another root than the usual one, is shortened to a digest of (root, stack, machine).
+Interface names have 15 characters at most, and two stacks may have machines of the same name. So a name that is long,
+or belongs to another root than the default, is a digest of (root, stack, machine).
 """
 
 import hashlib
@@ -26,31 +24,32 @@ from typing import Any
 from components.local.host.paths import DEFAULT_ROOT, HostError
 from components.local.host.process import run
 
-_SHOWN = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+_BRIDGE_NF = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
 
 
-def let_through(bridge: str) -> None:
-    """Add the rule for `bridge`, where there is need and it is not there."""
-    if _is_shown() and not _has_rule(bridge):
+def allow_bridged_traffic(bridge: str) -> None:
+    """Add the iptables rule for `bridge` if it is needed and missing."""
+    if _iptables_filters_bridges() and not _has_rule(bridge):
         run(["iptables", "-w", "-I", "FORWARD", *_rule(bridge)])
 
 
-def forget(bridge: str) -> None:
-    """Remove the rule for `bridge`, if it is there."""
-    while _is_shown() and _has_rule(bridge):
+def remove_bridged_rule(bridge: str) -> None:
+    """Remove the iptables rule for `bridge` if it exists."""
+    while _iptables_filters_bridges() and _has_rule(bridge):
         run(["iptables", "-w", "-D", "FORWARD", *_rule(bridge)])
 
 
 def shield(bridge: str, open_to: Mapping[str, int] | None = None) -> None:
-    """Refuse connections from the machines on `bridge` to the host, whatever listens there; but for a port each that is
-    open to the machines of some addresses.
+    """Refuse connections from the machines on `bridge` to the host. `open_to` has exceptions: a port for the address of
+    a machine.
 
-    Without connection tracking, which would cost every packet between machines: what begins a TCP connection is
-    refused, and all else but answers of TCP, and ICMP, is dropped. HostError where the kernel has no nf_tables.
+    Connection tracking would slow down every packet between machines. Instead the first packet of a TCP connection is
+    refused, and everything else but other packets of TCP, and ICMP, is dropped. Raises HostError: the kernel has no
+    nf_tables.
     """
     opened = [f"    ip saddr {address} tcp dport {port} accept\n" for address, port in sorted((open_to or {}).items())]
     rules = (
-        # Made and emptied, so that a second time makes the same.
+        # The table is created and deleted first, so that a second run has the same result.
         f"table inet {bridge}\n"
         f"delete table inet {bridge}\n"
         f"table inet {bridge} {{\n"
@@ -67,7 +66,7 @@ def shield(bridge: str, open_to: Mapping[str, int] | None = None) -> None:
 
 
 def is_shielded(bridge: str) -> bool:
-    """Return whether the rules for `bridge` are there; taken for true where that can't be asked."""
+    """Return whether the rules for `bridge` exist; True if nft does not work."""
     try:
         return f"inet {bridge}\n" in run(["nft", "list", "tables"])
     except HostError:
@@ -75,13 +74,13 @@ def is_shielded(bridge: str) -> bool:
 
 
 def unshield(bridge: str) -> None:
-    """Remove the rules for `bridge`, if they are there."""
+    """Remove the rules for `bridge` if they exist."""
     if shutil.which("nft") and f"inet {bridge}\n" in run(["nft", "list", "tables"]):
         run(["nft", "delete", "table", "inet", bridge])
 
 
-def _is_shown() -> bool:
-    return _SHOWN.exists() and _SHOWN.read_text().strip() == "1" and shutil.which("iptables") is not None
+def _iptables_filters_bridges() -> bool:
+    return _BRIDGE_NF.exists() and _BRIDGE_NF.read_text().strip() == "1" and shutil.which("iptables") is not None
 
 
 def _has_rule(bridge: str) -> bool:
@@ -100,70 +99,70 @@ _INTERFACES = Path("/sys/class/net")
 
 
 def exists(bridge: str) -> bool:
-    """Return whether an interface of this name is there and up."""
+    """Return whether an interface of this name exists and is up."""
     try:
         return bool(int((_INTERFACES / bridge / "flags").read_text(), 16) & 1)  # IFF_UP (linux/if.h)
     except FileNotFoundError:
         return False
 
 
-def cut(bridge: str, cable: str) -> bool:
+def is_disconnected(bridge: str, cable: str) -> bool:
     """Return whether the host's end of a machine's cable is not in the bridge, not up, or not connected at its other
     end."""
     port = _INTERFACES / cable
     try:
         plugged = (port / "master").resolve().name == bridge and int((port / "flags").read_text(), 16) & 1
         return not (plugged and (port / "carrier").read_text().strip() == "1")
-    except OSError:  # gone, or down: a carrier can't be asked for then
+    except OSError:  # it does not exist, or is down: then its carrier can't be read
         return True
 
 
-def plug(bridge: str, cable: str) -> None:
-    """Put the host's end of a machine's cable into the bridge again, and set it up."""
+def reconnect(bridge: str, cable: str) -> None:
+    """Connect the host's end of a machine's cable to the bridge again, and set it up."""
     run(["ip", "link", "set", "dev", cable, "master", bridge, "up"])
 
 
 def alias(root: Path, stack: str) -> str:
-    """The mark on a stack's bridge."""
+    """Return the alias of a stack's bridge."""
     return f"{mark(root)}{stack}"
 
 
 def mark(root: Path) -> str:
-    """Return how the marks of all stacks under `root` begin."""
+    """Return the beginning of the aliases of all stacks under `root`."""
     return f"hpc machines under {root}: "
 
 
 def ensure(
     bridge: str, root: Path, stack: str, address: ipaddress.IPv4Interface, open_to: Mapping[str, int] | None = None
 ) -> None:
-    """Make the bridge, or give it the right address; HostError if another interface has the name. `open_to` as for
-    `shield`."""
+    """Create the bridge, or correct its address and rules. `open_to` as for `shield`. Raises HostError: another
+    interface has the name."""
     if not (_INTERFACES / bridge).exists():
         run(["ip", "link", "add", "dev", bridge, "type", "bridge", "forward_delay", "0"])
     elif _alias_of(bridge) != alias(root, stack) and not _is_half_made(bridge):
         msg = f"network interface {bridge}: exists on this host and was not made for stack {stack}; remove or rename it"
         raise HostError(msg)
     run(["ip", "link", "set", "dev", bridge, "alias", alias(root, stack)])
-    # Machines speak IPv4 to each other; no router advertisement of a neighbour may give them a way out.
+    # Machines use IPv4 only. A router advertisement of a neighbour must not give them a route to the outside.
     no_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{bridge}/disable_ipv6")
     if no_ipv6.exists():
         no_ipv6.write_text("1")
-    for given in _addresses(bridge):
-        if given != address:
-            run(["ip", "address", "del", str(given), "dev", bridge])
+    for other in _addresses(bridge):
+        if other != address:
+            run(["ip", "address", "del", str(other), "dev", bridge])
     if address not in _addresses(bridge):
         run(["ip", "address", "add", str(address), "dev", bridge])
-    let_through(bridge)
+    allow_bridged_traffic(bridge)
     shield(bridge, open_to)
     run(["ip", "link", "set", "dev", bridge, "up"])
 
 
 def remove(bridge: str, root: Path, stack: str) -> None:
-    """Remove the stack's bridge, if it is there and is the stack's, and the rules for it."""
+    """Remove the stack's bridge, and the rules for it. An interface that is not the stack's stays."""
     if not (_INTERFACES / bridge).exists():
         unshield(bridge)
     if (_INTERFACES / bridge).exists() and _alias_of(bridge) == alias(root, stack):
-        forget(bridge)
+        remove_bridged_rule(bridge)
         unshield(bridge)
         run(["ip", "link", "del", "dev", bridge])
 
@@ -178,24 +177,24 @@ def remove_cable(interface: str) -> None:
                 raise
 
 
-def ours(root: Path) -> list[str]:
+def bridges_of_root(root: Path) -> list[str]:
     return sorted(path.name for path in _INTERFACES.iterdir() if _alias_of(path.name).startswith(mark(root)))
 
 
 def taken_by(network: ipaddress.IPv4Network, *, but: str) -> str | None:
-    """Return which interface or route, other than `but`, uses addresses of `network` on this host; None if none
+    """Return the interface or route, other than `but`, that uses addresses of `network` on this host; None if none
     does."""
-    for interface, what, theirs in [*_own_networks(), *_routes()]:
-        if interface != but and theirs.overlaps(network):
-            return what
+    for interface, description, used in [*_interface_networks(), *_routes()]:
+        if interface != but and used.overlaps(network):
+            return description
     return None
 
 
-def _own_networks() -> Iterator[tuple[str, str, ipaddress.IPv4Network]]:
+def _interface_networks() -> Iterator[tuple[str, str, ipaddress.IPv4Network]]:
     for interface in _ip("address"):
-        for found in interface.get("addr_info", []):
-            if found.get("family") == "inet":
-                address = ipaddress.IPv4Interface(f"{found['local']}/{found['prefixlen']}")
+        for info in interface.get("addr_info", []):
+            if info.get("family") == "inet":
+                address = ipaddress.IPv4Interface(f"{info['local']}/{info['prefixlen']}")
                 yield interface["ifname"], f"interface {interface['ifname']} ({address})", address.network
 
 
@@ -208,7 +207,7 @@ def _routes() -> Iterator[tuple[str, str, ipaddress.IPv4Network]]:
 
 
 def _is_half_made(bridge: str) -> bool:
-    """A bare bridge without a mark: what a run leaves that is killed between making and marking it."""
+    """Return whether this is an unused bridge without an alias, as of a run that was killed before it set that."""
     ports = _INTERFACES / bridge / "brif"
     return not _alias_of(bridge) and ports.is_dir() and not any(ports.iterdir()) and not _addresses(bridge)
 
@@ -219,10 +218,10 @@ def _ip(what: str) -> list[dict[str, Any]]:
 
 def _addresses(bridge: str) -> list[ipaddress.IPv4Interface]:
     return [
-        ipaddress.IPv4Interface(f"{found['local']}/{found['prefixlen']}")
+        ipaddress.IPv4Interface(f"{info['local']}/{info['prefixlen']}")
         for interface in _ip("address")
         if interface["ifname"] == bridge
-        for found in interface.get("addr_info", [])
+        for info in interface.get("addr_info", [])
     ]
 
 
@@ -239,9 +238,9 @@ PREFIX_DIGEST = "hpc_"
 
 
 def bridge_name(root: Path, stack: str) -> str:
-    """The stack's bridge, and, as nothing else on the host is called so, the stack's name on the host.
+    """Return the name of the stack's bridge, which is unique on the host.
 
-    `hpc-<stack>` where that fits, else `hpc_<digest>`: the two can't meet.
+    It is `hpc-<stack>` if that fits, else `hpc_<digest>`: the two forms can't be equal.
     """
     name = PREFIX + stack
     if root == DEFAULT_ROOT and len(name) <= INTERFACE_LIMIT:
@@ -250,12 +249,12 @@ def bridge_name(root: Path, stack: str) -> str:
 
 
 def machine_id(root: Path, stack: str, machine: str) -> str:
-    """Return what nspawn calls the machine; its host-side interface is `vb-` and this, 15 characters together."""
+    """Return the machine's name for nspawn. Its interface on the host is `vb-` and this, 15 characters together."""
     return "h" + _digest(str(root), stack, machine, length=11)
 
 
 def interface_name(root: Path, stack: str, machine: str) -> str:
-    """The host-side end of the machine's network cable, as systemd-nspawn --network-bridge names it."""
+    """Return the interface at the host's end of the machine's cable, as systemd-nspawn --network-bridge names it."""
     return "vb-" + machine_id(root, stack, machine)
 
 

@@ -24,7 +24,7 @@ beyond this fails with EAGAIN there; it took the host's process table (32,768 by
 With twice as many, small machines ran out of memory first, and two cores were busy with ending what exceeded it."""
 _MOUNTS = Path("/proc/self/mountinfo")
 _BOOTED = Path("/run/systemd/system")
-"""Is there where systemd runs the host (sd_booted(3))."""
+"""Exists if systemd runs the host (sd_booted(3))."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Hierarchy:
     unified: bool
     """cgroup v2."""
     cpuset: bool
-    """cgroup v1 with the cpuset controller, whose groups are born without CPUs."""
+    """cgroup v1 with the cpuset controller, whose new groups have no CPUs."""
 
 
 def _scope(machine_id: str) -> str:
@@ -41,7 +41,7 @@ def _scope(machine_id: str) -> str:
 
 
 def prefix(machine_id: str, root: Path) -> list[str]:
-    """Command to put before the machine's own, so that it starts in its control group."""
+    """Return the command to put before the machine's own, so that it starts in its control group."""
     if _BOOTED.is_dir():
         limits = ("--property=Delegate=yes", f"--property=TasksMax={TASKS}")
         return ["systemd-run", "--scope", "--quiet", "--collect", f"--unit={_scope(machine_id)}", *limits, "--"]
@@ -51,7 +51,7 @@ def prefix(machine_id: str, root: Path) -> list[str]:
 
 
 def remove(machine_id: str, root: Path) -> None:
-    """End whatever still runs in the machine's group, and remove the group."""
+    """End all processes in the machine's group, and remove the group."""
     if _BOOTED.is_dir():
         _end_scope(_scope(machine_id))
         return
@@ -62,18 +62,18 @@ def remove(machine_id: str, root: Path) -> None:
 
 
 def _end_scope(unit: str) -> None:
-    """Kill what is in the scope and wait until it is gone: its name is needed for the machine's next start."""
+    """Kill the processes of the scope and wait for its end: the machine's next start needs its name."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         state = run(["systemctl", "show", "--property=ActiveState", "--value", unit]).strip()
         if state in {"inactive", "failed"}:
             return
-        with contextlib.suppress(HostError):  # it may end by itself between the two
+        with contextlib.suppress(HostError):  # it may have ended by itself
             run(["systemctl", "kill", "--signal=SIGKILL", unit])
         time.sleep(0.02)
 
 
-def left(root: Path) -> list[Path]:
+def leftover_groups(root: Path) -> list[Path]:
     return sorted(group for hierarchy in hierarchies() for group in (hierarchy.mount / "hpc" / _key(root)).glob("*/"))
 
 
@@ -104,7 +104,7 @@ def _make(machine_id: str, root: Path) -> Iterator[Path]:
             if hierarchy.cpuset:
                 for setting in ("cpuset.cpus", "cpuset.mems"):
                     (folder / setting).write_text((folder.parent / setting).read_text())
-        # In the hierarchy that has the controller `pids`; a host without it has no limit to set.
+        # Only the hierarchy with the controller `pids` has this file; a host without it has no limit.
         with contextlib.suppress(OSError):
             if (folder / "pids.max").exists():
                 (folder / "pids.max").write_text(str(TASKS))
@@ -112,10 +112,10 @@ def _make(machine_id: str, root: Path) -> Iterator[Path]:
 
 
 def _enable_controllers(folder: Path) -> None:
-    # Not all can be given away everywhere (threaded groups, processes in the group); machines do without.
+    # Some can't be delegated (threaded groups, processes in the group); machines do without them.
     with contextlib.suppress(OSError):
-        wanted = (folder / "cgroup.controllers").read_text().split()
-        (folder / "cgroup.subtree_control").write_text(" ".join(f"+{controller}" for controller in wanted))
+        controllers = (folder / "cgroup.controllers").read_text().split()
+        (folder / "cgroup.subtree_control").write_text(" ".join(f"+{controller}" for controller in controllers))
 
 
 def _remove_tree(group: Path) -> None:
@@ -149,9 +149,9 @@ _WATCHES = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
 def allow_watches(report: Callable[[str], None], path: Path = _WATCHES) -> None:
-    """Raise the host's limit of inotify instances, if it is lower.
+    """Raise the host's limit of inotify instances if it is lower.
 
-    It is only ever raised, and not put back: other programs may rely on it by then. A restart of the host does that.
+    It is not lowered again, since other programs may rely on it. A restart of the host restores it.
     """
     now = int(path.read_text())
     if now < WATCHES:

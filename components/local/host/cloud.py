@@ -1,9 +1,9 @@
-"""The cloud of a stack with elastic nodes: a process of this host that creates and deletes their machines when the
-controller asks for it.
+"""The cloud of a stack with elastic nodes: a process on this host that creates and deletes their machines for the
+controller.
 
-It is a stand-in for Compute Engine and speaks its protocol, so that the controller runs the same client and the same
-loop as on Google Cloud. The process outlives the command that starts it; all that it has is in the stack's folder, so
-that it can be killed at any time and started again.
+It is a stand-in for Compute Engine with the same protocol, so the controller runs the same client and reconcile loop as
+on Google Cloud. The process outlives the command that starts it. Its data is in the stack's folder, so it can be killed
+at any time and started again.
 """
 
 import json
@@ -27,11 +27,11 @@ from hostfiles import locked, write_atomically
 INSTANCE = "/etc/hpc/instance"
 """A file of the machines that the process creates, and of no others: the id of the instance."""
 _PROGRAM, _FAULTS = "lab.google.host_compute", "lab.google.fault_day"
-"""Not imported: stand-ins are programs of their own."""
+"""Run as programs, since nothing may import stand-ins."""
 _SOURCES = Path(__file__).parents[3]
 _START_SECONDS = 120.0
 _END_SECONDS = 60.0
-"""The machine that it creates just now is completed before it ends."""
+"""Time for the process to end: it first completes the machine that it is creating."""
 
 
 class CloudPaths:
@@ -40,11 +40,11 @@ class CloudPaths:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.design = folder / "design.json"
-        """The design of its machines (see `resources.Cloud`); only root reads it, since their files have secrets."""
+        """The design of its machines (see `resources.Cloud`). Only root can read it, since their files have secrets."""
         self.state = folder / "state.json"
-        """Instances and operations; the process alone reads and writes it."""
+        """Instances and operations; only the process reads and writes it."""
         self.record = folder / "process.json"
-        """The process itself, see process.Process."""
+        """The record of the process, see process.Process."""
         self.lock = folder / "lock"
         """Held by the process as long as it runs."""
         self.log = folder / "cloud.log"
@@ -57,8 +57,8 @@ def is_up(stack: StackPaths) -> bool:
 
 
 def start(stack: StackPaths, design: Mapping[str, Any]) -> None:
-    """Give the process its design, which it reads again by itself, and start it if it does not run or listens
-    elsewhere."""
+    """Write the design, which the process reads again by itself. Start the process if it does not run or listens at
+    another address."""
     paths = CloudPaths(stack.cloud)
     paths.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     listens = _listens(paths)
@@ -85,7 +85,7 @@ def start(stack: StackPaths, design: Mapping[str, Any]) -> None:
 
 
 def stop(stack: StackPaths) -> None:
-    """End the process, also one that a killed run has just started. The machines that it created run on."""
+    """End the process, even if a killed run has only just started it. Its machines run on."""
     paths = CloudPaths(stack.cloud)
     deadline = time.monotonic() + _END_SECONDS
     while paths.folder.exists():
@@ -105,21 +105,21 @@ def stop(stack: StackPaths) -> None:
 
 
 def remove(stack: StackPaths) -> None:
-    """End the process, and remove every machine that it created, and its folder."""
+    """End the process, and remove its machines and its folder."""
     if not stack.cloud.exists():
         return
     stop(stack)
     names = set(_design(CloudPaths(stack.cloud)).get("addresses", {}))
     for folder in sorted(stack.machines.glob("*/")):
         files = machine.files_of(stack.machine(folder.name))
-        # One without a record was being created when the process was killed.
+        # The process was killed while it created a machine without a record.
         if INSTANCE in files if files is not None else folder.name in names:
             machine.delete(machine.bare(stack.folder.parents[1], stack.stack, folder.name))
     rmtree(stack.cloud)
 
 
 def play_faults(root: Path, stack: str) -> int:
-    """Have a day of faults happen to a stack that is up; what was lost is printed. Returns the exit code."""
+    """Play a day of faults on a stack that is up, and print what was lost. Returns the exit code."""
     env = {**os.environ, "PYTHONPATH": str(_SOURCES)}
     done = subprocess.run([sys.executable, "-m", _FAULTS, str(root), stack], cwd="/", env=env, check=False)
     return done.returncode

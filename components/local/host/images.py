@@ -1,4 +1,4 @@
-"""Base images: what each is made of, the hash that names it, how it is built, and which may go."""
+"""Base images: their recipes, the hash that names each, the build, and the removal of unused ones."""
 
 import hashlib
 import json
@@ -38,14 +38,14 @@ PACKAGES = (
     "lsb-release",  # prologs of the field ask it which system they run on
     "libfaketime",  # a machine's clock can be put wrong; it is the host's otherwise
     *"bsd-mailx dma".split(),  # /usr/bin/mail, and an agent that delivers on the machine itself
-    *"procps psmisc iputils-ping less nano-tiny".split(),  # what one reaches for when something is wrong
+    *"procps psmisc iputils-ping less nano-tiny".split(),  # for debugging
 )
 MORE: dict[str, tuple[str, ...]] = {
     "debian-13": (
-        "libpam-slurm-adopt",  # users reach the nodes of their jobs, within those
-        *"slurmrestd slurm-wlm-jwt-plugin".split(),  # REST, and the tokens that it takes
+        "libpam-slurm-adopt",  # users log in to the nodes of their jobs
+        *"slurmrestd slurm-wlm-jwt-plugin".split(),  # REST with tokens
         "xauth",  # X11 of jobs
-        *"python3-venv git tmux".split(),  # what users of login machines reach for; the editor is nano-tiny
+        *"python3-venv git tmux".split(),  # for users of login machines, whose editor is nano-tiny
     ),
 }
 """Further packages of some images."""
@@ -63,9 +63,9 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """16 hex digits that name the image: of everything that we put in, not of the packages' versions.
+        """16 hex digits that name the image: a hash of the recipe and our files, not of the packages' versions.
 
-        An image is made once and kept; to get newer packages, remove its folder.
+        An image is built once and kept. To get newer packages, remove its folder.
         """
         content = hashlib.sha256()
         for part in (self.base, self.suite, platform.machine(), *self.packages):
@@ -77,9 +77,9 @@ class Recipe:
 
 
 def recipe(base: str, packages: Iterable[str] = (), slurm: str = "") -> Recipe:
-    """The recipe for `image.base`, `image.packages` and a release of Slurm; HostError if there is none.
+    """Return the recipe for `image.base`, `image.packages` and a release of Slurm. Raises HostError: there is none.
 
-    The order of `packages` does not count, nor does one that every image has: that would be the same image.
+    The order of `packages` has no effect, nor has a package that every image has.
     """
     if base not in SUITES:
         msg = f"image.base: {base!r} can't be made on this machine; allowed here: {', '.join(sorted(SUITES))}"
@@ -110,16 +110,16 @@ class Source:
 def host_sources(
     suite: str, etc: Path = Path("/etc/apt"), os_release: Path = Path("/etc/os-release")
 ) -> tuple[Source, ...]:
-    """The host's sources that carry `suite`, its updates and security suites; where none does, those of its own release
-    with `suite` in its place; none if it has no Debian."""
-    if found := _carrying(suite, etc):
-        return found
+    """Return the host's sources with `suite`, its updates and security suites. If there are none, those of the host's
+    own Debian release with `suite` in its place; none on another system."""
+    if sources := _sources_with(suite, etc):
+        return sources
     own = _release(os_release)
-    return tuple(_renamed(source, own, suite) for source in _carrying(own, etc)) if own else ()
+    return tuple(_renamed(source, own, suite) for source in _sources_with(own, etc)) if own else ()
 
 
 def _release(os_release: Path) -> str:
-    """Code name of the host's own Debian; empty for any other system."""
+    """Return the code name of the host's Debian; empty for any other system."""
     fields = dict(line.split("=", 1) for line in os_release.read_text().splitlines() if "=" in line)
     return fields.get("VERSION_CODENAME", "").strip('"') if fields.get("ID", "").strip('"') == "debian" else ""
 
@@ -127,27 +127,27 @@ def _release(os_release: Path) -> str:
 def _renamed(source: Source, own: str, suite: str) -> Source:
     """Return the source for another release."""
     fields = r"(?m)^(Suites:.*)$" if source.suffix == ".sources" else r"(\S+ main)$"
-    text = re.sub(fields, lambda found: re.sub(rf"\b{own}\b", suite, found[1]), source.text)
+    text = re.sub(fields, lambda match: re.sub(rf"\b{own}\b", suite, match[1]), source.text)
     return Source(source.suffix, text, frozenset(re.sub(rf"\b{own}\b", suite, name) for name in source.suites))
 
 
-def _carrying(suite: str, etc: Path) -> tuple[Source, ...]:
-    """Sources that carry `suite`, its updates and security suites; none if they do not carry it itself."""
-    found: list[Source] = []
+def _sources_with(suite: str, etc: Path) -> tuple[Source, ...]:
+    """Return the sources with `suite`, its updates and security suites; none if `suite` itself is missing."""
+    sources: list[Source] = []
     for path in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]:
         try:
             text = path.read_text(errors="replace")
         except (FileNotFoundError, IsADirectoryError):
             continue
         if path.suffix == ".sources":
-            found += stanzas(text, suite)
+            sources += stanzas(text, suite)
         elif path.suffix == ".list":
-            found += one_liners(text, suite)
-    return tuple(found) if any(suite in source.suites for source in found) else ()
+            sources += one_liners(text, suite)
+    return tuple(sources) if any(suite in source.suites for source in sources) else ()
 
 
 def stanzas(text: str, suite: str) -> Iterator[Source]:
-    """Sources of a deb822 file (sources.list(5), DEB822-STYLE FORMAT), narrowed to `suite` and its companions."""
+    """Yield the sources of a deb822 file (sources.list(5), DEB822-STYLE FORMAT) for `suite` and its companions."""
     uncommented = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     for block in re.split(r"\n\s*\n", uncommented):
         fields = {name.lower(): value for name, value in _fields(block)}
@@ -165,19 +165,19 @@ def stanzas(text: str, suite: str) -> Iterator[Source]:
 
 
 def one_liners(text: str, suite: str) -> Iterator[Source]:
-    """Sources of a one-line file (sources.list(5), ONE-LINE-STYLE FORMAT), narrowed in the same way."""
+    """Yield the sources of a one-line file (sources.list(5), ONE-LINE-STYLE FORMAT) in the same way."""
     for line in text.splitlines():
         match = re.fullmatch(r"\s*deb\s+(\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+([^#]*?)\s*(#.*)?", line)
         if not match:
             continue
-        options, uri, suite_given, components = match[1] or "", match[2], match[3], match[4].split()
-        signed_by = match[1] if match[1] and "signed-by" in match[1].lower() else ""
-        if _companions([suite_given], suite) and _is_debian([uri], components, signed_by):
-            yield Source(".list", f"deb {options}{uri} {suite_given} main\n", frozenset({suite_given}))
+        options, uri, line_suite, components = match[1] or "", match[2], match[3], match[4].split()
+        signed_by = options if "signed-by" in options.lower() else ""
+        if _companions([line_suite], suite) and _is_debian([uri], components, signed_by):
+            yield Source(".list", f"deb {options}{uri} {line_suite} main\n", frozenset({line_suite}))
 
 
 def _fields(block: str) -> Iterator[tuple[str, str]]:
-    """Fields of a deb822 stanza in order; a continued line keeps its leading space, as a key in Signed-By needs."""
+    """Yield the fields of a deb822 stanza. A continued line keeps its leading space, which a key in Signed-By needs."""
     name, lines = "", list[str]()
     for line in block.splitlines():
         if line[:1].isspace() and name:
@@ -192,14 +192,14 @@ def _fields(block: str) -> Iterator[tuple[str, str]]:
 
 
 def _companions(suites: Iterable[str], suite: str) -> list[str]:
-    wanted = {suite, f"{suite}-updates", f"{suite}-security"}
-    return [given for given in suites if given in wanted]
+    """Return those of the suites that are `suite`, its updates or its security suite."""
+    return [name for name in suites if name in (suite, f"{suite}-updates", f"{suite}-security")]
 
 
 def _is_debian(uris: list[str], components: list[str], signed_by: str) -> bool:
     """Return whether this is the distribution's own archive or a mirror of it.
 
-    Vendors name their suites after the release too; but their key is theirs, and so is their path.
+    Vendors name their suites after the release too, but have another key and another path.
     """
     if not uris or "main" not in components or not all(uri.startswith(_FETCHED) for uri in uris):
         return False
@@ -207,20 +207,20 @@ def _is_debian(uris: list[str], components: list[str], signed_by: str) -> bool:
 
 
 DISK_NEEDED = 1_300_000_000
-"""Bytes that an image takes on disk while it is made (its own 450 MB, twice, and the packages) and some room."""
+"""Free disk space for a build, in bytes: twice the image's 450 MB, the packages, and a reserve."""
 MEMORY_NEEDED = 4_000_000_000
-"""Bytes of free memory from which on the image is unpacked there: it takes up to 1 GB for the time of the build."""
+"""Free memory for a build in memory, in bytes: it takes up to 1 GB."""
 
 KEPT_SECONDS = 24 * 3600
-"""Time for which an image is kept after its last use, though no machine stands on it."""
+"""Time for which an unused image is kept after its last use."""
 _ROOTS = ".roots"
-"""Folder of the cache with the roots that have machines on its images, a file each."""
+"""Folder of the cache with a file for each root that has machines on its images."""
 
 Report = Callable[[str], None]
 
 
 def image_root(images: Path, digest: str) -> Path:
-    """The root file system of the image called `digest`, whether it is there or not."""
+    """Return the path of an image's root file system, which may not exist."""
     return images / digest / "root"
 
 
@@ -229,13 +229,12 @@ def has_image(images: Path, digest: str) -> bool:
 
 
 def ensure_image(base: str, images: Path, report: Report, packages: Iterable[str] = (), slurm: str = "") -> Path:
-    """Make the image for `image.base`, `image.packages` and a release of Slurm if it is not there, and return its root.
-
-    Raises HostError where it can't.
+    """Build the image for `image.base`, `image.packages` and a release of Slurm if it does not exist, and return its
+    root. Raises HostError: the build failed.
     """
     wanted = recipe(base, packages, slurm)
     if has_image(images, wanted.digest):
-        os.utime(images / wanted.digest / "image.json")  # `prune` spares what is in use
+        os.utime(images / wanted.digest / "image.json")  # `prune` keeps images that were used lately
         return image_root(images, wanted.digest)
     lock = images / ".build.lock"
     with locked(lock, wait=False) as first:
@@ -243,14 +242,14 @@ def ensure_image(base: str, images: Path, report: Report, packages: Iterable[str
             return _build(wanted, images, report)
     report(f"base image {base}: waiting for another run that builds it")
     with locked(lock):
-        # The other run may have failed; then it is our turn.
+        # If the other run failed, this one builds the image.
         if has_image(images, wanted.digest):
             return image_root(images, wanted.digest)
         return _build(wanted, images, report)
 
 
 def _build(wanted: Recipe, images: Path, report: Report) -> Path:
-    """Make the image; the build lock is held."""
+    """Build the image. The caller holds the build lock."""
     if has_image(images, wanted.digest):
         return image_root(images, wanted.digest)
     sweep_builds(images)
@@ -259,9 +258,9 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
     report(f"base image {wanted.base}: building it (once; about half a minute)")
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=images))
     try:
-        # The root of every machine must be readable by all users in it, and mkdtemp is careful.
+        # All users of a machine must be able to read its root; mkdtemp creates folders with mode 0700.
         work.chmod(0o755)
-        # Temporary files are removed with the rest when the tools are killed.
+        # Temporary files in this folder are removed with it, even if the tools are killed.
         scratch = work / "tmp"
         scratch.mkdir(mode=0o700)
         try:
@@ -272,7 +271,7 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
             report(f"base image {wanted.base}: its packages are too large for memory: building it on the disk")
             shutil.rmtree(work / "root.half", ignore_errors=True)
             _run(wanted, _command(wanted, work, memory=False), report, images, scratch)
-        # Packages enable what they bring; the node's set-up does it where a role needs it.
+        # Packages enable their services; the node's set-up enables those that a role needs.
         for link in (work / "root/etc/systemd/system/multi-user.target.wants").glob("prometheus*.service"):
             link.unlink()
         meta = {"base": wanted.base, "suite": wanted.suite, "packages": wanted.packages, "made": int(time.time())}
@@ -296,11 +295,11 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
 
 
 class _FullError(HostError):
-    """The disk, or the memory that the image is unpacked in, became full."""
+    """The disk became full, or the memory in which the image is unpacked."""
 
 
 def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
-    """The build; in memory, where that is allowed and there is enough."""
+    """Return the command of the build, which is in memory if that is allowed and there is enough."""
     files: list[str] = []
     later = SLURM.get((wanted.base, wanted.slurm))
     for number, source in enumerate(host_sources(wanted.suite) + (host_sources(later) if later else ())):
@@ -308,19 +307,19 @@ def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
         path.write_text(source.text)
         files.append(str(path))
     if later:
-        # Of the later release only what is asked for (apt-get(8), PACKAGE/RELEASE), and what only it has.
+        # From the later release only the packages with its name (apt-get(8), PACKAGE/RELEASE), or that only it has.
         files.append(f'--aptopt=APT::Default-Release "{wanted.suite}"')
-        # A suite that is not out yet is signed for a week; mirrors that keep the state of a day have an older one.
+        # The index of an unreleased suite is valid for a week, and mirrors that keep the state of a day are older.
         files.append('--aptopt=Acquire::Check-Valid-Until "false"')
     in_memory = "yes" if memory and _free_memory() >= MEMORY_NEEDED else "no"
-    # If we are killed so is unshare, and with it, as it is their first process, all in the new namespaces.
+    # If this process is killed, so is unshare, and with it every process in the new namespaces.
     apart = "setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child --mount-proc"
     build = (BUILD, work, in_memory, wanted.suite, ",".join(wanted.packages), ROOTFS, TRIM)
     return [*apart.split(), *map(str, build), *files]
 
 
 def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, scratch: Path) -> None:
-    """Run the build, pass on its steps (mmdebstrap's lines that begin with `I: `), and explain its failure."""
+    """Run the build and report its steps (mmdebstrap's lines that begin with `I: `). Raises HostError: it failed."""
     output: list[str] = []
     env = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "LC_ALL": "C.UTF-8", "TMPDIR": str(scratch)}
     env |= {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
@@ -357,21 +356,21 @@ def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, s
 
 
 def _check_release(wanted: Recipe, root: Path) -> None:
-    """Raise HostError where the image has another release of Slurm: a Debian release that is not out yet moves."""
+    """Raise HostError if the image has another release of Slurm: an unreleased Debian changes."""
     text = (root / "var/lib/dpkg/status").read_text()
-    found = re.search(r"^Package: slurmctld\n(?:.+\n)*?Version: (.+)$", text, re.MULTILINE)
-    if found is None or not found[1].startswith(f"{wanted.slurm}."):
+    match = re.search(r"^Package: slurmctld\n(?:.+\n)*?Version: (.+)$", text, re.MULTILINE)
+    if match is None or not match[1].startswith(f"{wanted.slurm}."):
         raise HostError(
-            f"base image: slurm.version: {SLURM[wanted.base, wanted.slurm]} has Slurm {found[1] if found else '?'} by "
+            f"base image: slurm.version: {SLURM[wanted.base, wanted.slurm]} has Slurm {match[1] if match else '?'} by "
             f"now, not {wanted.slurm}; nothing of it was kept: write another release, or update this program"
         )
 
 
 def _missing_packages(output: Sequence[str]) -> list[str]:
-    """Packages that apt-get found in none of its sources, or only mentioned by others, as its errors name them."""
+    """Return the packages in the errors of apt-get about packages that no source has."""
     patterns = ("E: Unable to locate package (.+)", "E: Package '(.+)' has no installation candidate")
-    found = [match[1] for line in output for pattern in patterns if (match := re.fullmatch(pattern, line.strip()))]
-    return list(dict.fromkeys(found))
+    names = [match[1] for line in output for pattern in patterns if (match := re.fullmatch(pattern, line.strip()))]
+    return list(dict.fromkeys(names))
 
 
 def _check_space(images: Path) -> None:
@@ -391,23 +390,23 @@ def _free_memory() -> int:
 
 
 def sweep_builds(images: Path) -> None:
-    """Remove what killed builds left; the build lock is held, so that no build is running."""
+    """Remove the folders of killed builds. The caller holds the build lock, so no build is running."""
     for half in images.glob(".build-*"):
         shutil.rmtree(half, ignore_errors=True)
 
 
 def note_root(images: Path, root: Path) -> None:
-    """Note that machines under `root` stand on images of this cache, so that `prune` finds those that do not run."""
+    """Record that machines under `root` use images of this cache, so that `prune` finds stopped machines too."""
     note = images / _ROOTS / hashlib.sha256(str(root).encode()).hexdigest()[:16]
     if not note.exists():
         write_atomically(note, str(root))
 
 
 def prune(images: Path, report: Report) -> list[str]:
-    """Remove images on which no machine stands, of any state and any root; returns the digests removed.
+    """Remove images that no machine of any state or root uses. Returns the digests removed.
 
-    Images that a new stack would use stay, as do those that were used within a day: another version of this program
-    may be about to make machines of them. The build lock is held.
+    Images that a new stack would use stay, and images that were used within a day, since another version of this
+    program may be about to create machines from them. The caller holds the build lock.
     """
     removed: list[str] = []
     used = _used(images)
@@ -425,8 +424,8 @@ def prune(images: Path, report: Report) -> list[str]:
 
 
 def _used(images: Path) -> set[str]:
-    """Images of all machines on record under roots that use the cache, and of all that run. Raises OSError, ValueError,
-    KeyError: a record can't be read, so that nothing is known to be unused."""
+    """Return the images of all recorded machines under roots that use the cache, and of all running machines. Raises
+    OSError, ValueError, KeyError: a record can't be read, so no image counts as unused."""
     roots = {images.parent, host_root()}
     for note in (images / _ROOTS).glob("[!.]*"):
         if (root := Path(note.read_text())).is_dir():

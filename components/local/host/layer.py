@@ -1,9 +1,9 @@
-"""Writing files into a machine's root, whether it runs or not.
+"""Writes files into the root of a machine, whether it runs or not.
 
-A running machine is written through its own mount (/proc/PID/root). One that does not run is written in its upper
-layer, where folders that only the base has are made as the base has them. Paths are followed as the machine would
-follow them: a link in the root never leads out to the host. Root of a machine may change every name at any moment:
-each folder on the way is opened by itself, the kernel follows no link, and what is done is done in an open folder.
+Files of a running machine are written through its own mount (/proc/PID/root), those of a stopped one to its upper
+layer, where parent folders of the base are created with the base's mode and owner. Paths are resolved as in the
+machine: a link never leads to the host's files. Root of a machine may rename everything at any moment, so each folder
+of a path is opened by itself, the kernel follows no link, and every operation is relative to an open folder.
 """
 
 import os
@@ -30,13 +30,13 @@ class File:
 
 @dataclass(frozen=True)
 class Layer:
-    """A root file system: written in the open folder `top`, seen through it onto `base` (None: `top` shows all)."""
+    """A root file system: the open folder `top`, which is written to, over `base` (None: `top` has everything)."""
 
     top: int
     base: int | None = None
 
     def write(self, path: str, file: File) -> None:
-        """Put `file` at the absolute `path`, replacing what is there as a whole."""
+        """Write a file to the absolute `path` atomically."""
         uid, gid = (0, 0) if file.link is not None else self._owner(file.owner, path)
         with self._parent(path, make=True) as (top, _, name):
             half = f".{name}.hpc-new"
@@ -45,7 +45,7 @@ class Layer:
             if file.link is not None:
                 os.symlink(file.link, half, dir_fd=top)
             else:
-                # Never readable by others, not even for a moment, if it is not to be in the end.
+                # Created as 0600, so that others can't read it before it has its mode.
                 handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=top)
                 with os.fdopen(handle, "wb") as stream:
                     stream.write(file.content.encode(errors="surrogateescape"))
@@ -58,7 +58,7 @@ class Layer:
                 raise HostError(f"files[{path}]: is a folder in the machine; a file can't take its place") from None
 
     def remove(self, path: str) -> None:
-        """Remove the file at `path`, and hide the base's."""
+        """Remove the file at `path`, and hide one of the base."""
         with self._parent(path, make=True) as (top, base, name):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=top)
@@ -66,26 +66,26 @@ class Layer:
                 os.mknod(name, stat.S_IFCHR, 0, dir_fd=top)  # overlayfs' whiteout
 
     def status(self, path: str) -> os.stat_result | None:
-        """The status of what is at `path`, a link's own; None where there is nothing."""
+        """Return the status of the file or link at `path`; None if there is none."""
         with self._parent(path) as (top, base, name):
             return _status(top, name) or _status(base, name)
 
     def read(self, path: str) -> str | None:
-        """Content of the regular file at `path`, which `write` gives back as it was; None if there is none."""
+        """Return the content of the regular file at `path`, which `write` can write back; None if there is none."""
         with self._parent(path) as (top, base, name):
             folder = top if _status(top, name) else base
-            found = _status(folder, name)
-            if found is None or not stat.S_ISREG(found.st_mode):
+            status = _status(folder, name)
+            if status is None or not stat.S_ISREG(status.st_mode):
                 return None
-            # It may be another file by now: a pipe would wait for who writes.
+            # It may have been replaced by a pipe, and opening that would block.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as stream:
                 return stream.read().decode(errors="surrogateescape")
 
     @contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Generator[tuple[int | None, int | None, str]]:
-        """The folder of `path`, followed through links and (with `make`) created: open in the top layer and in the
-        base, None where it lacks it; and the last name of `path`."""
+        """Open the parent folder of `path`, following links, and with `make` create it. Yields its descriptors in the
+        top layer and in the base, None for a layer without it, and the last name of `path`."""
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts or pure.name == "":
             raise HostError(f"files[{path}]: must be an absolute path without '..'")
@@ -98,19 +98,19 @@ class Layer:
                     way = way[:-1] or way
                     continue
                 top, base = (_open(folder, name, opened) for folder in way[-1])
-                seen = base if top is None else top
-                if _is(stat.S_ISLNK, seen):
+                visible = base if top is None else top
+                if _is(stat.S_ISLNK, visible):
                     links += 1
                     if links > _LINKS_AT_MOST:
                         raise HostError(f"files[{path}]: too many links on the way")
-                    target = PurePosixPath(os.readlink("", dir_fd=seen))
+                    target = PurePosixPath(os.readlink("", dir_fd=visible))
                     way = way[:1] if target.is_absolute() else way
                     todo = [part for part in target.parts if part != "/"] + todo
                     continue
                 if top is None and make:
                     _make_folder(way[-1][0], name, base)
-                    top = seen = _open(way[-1][0], name, opened)
-                if seen is not None and not _is(stat.S_ISDIR, seen):
+                    top = visible = _open(way[-1][0], name, opened)
+                if visible is not None and not _is(stat.S_ISDIR, visible):
                     raise HostError(f"files[{path}]: {name} is in the way: not a folder")
                 way.append((top, base if _is(stat.S_ISDIR, base) else None))
             yield *way[-1], pure.name
@@ -132,17 +132,16 @@ class Layer:
 
 @contextmanager
 def stopped(upper: Path, base: Path) -> Generator[Layer]:
-    """The root of a machine that does not run, by its upper layer."""
+    """Open the root of a machine that does not run: its upper layer over the base."""
     with _folder(upper) as top, _folder(base) as below:
         yield Layer(top, below)
 
 
 @contextmanager
 def running(process: Process) -> Generator[Layer]:
-    """The root of a running machine, by its first process; ProcessLookupError: it has ended.
+    """Open the root of a running machine by its first process. Raises ProcessLookupError: it has ended.
 
-    It is held open: the process's number may be another process's by the time that something is written, one of this
-    host among them, whose root is the host's own.
+    The folder stays open: later the process's number may belong to another process, whose root may be the host's.
     """
     with _folder(Path(f"/proc/{process.pid}/root")) as root:
         if not process.alive():
@@ -160,7 +159,7 @@ def _folder(path: Path) -> Generator[int]:
 
 
 def _open(folder: int | None, name: str, opened: ExitStack) -> int | None:
-    """Return what has this name in an open folder, a link itself; None where there is nothing."""
+    """Open the file, folder or link of this name in an open folder; None if there is none."""
     if folder is not None:
         with suppress(FileNotFoundError):
             handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
@@ -174,15 +173,15 @@ def _is(kind: Callable[[int], bool], handle: int | None) -> bool:
 
 
 def _make_folder(parent: int | None, name: str, below: int | None) -> None:
-    """Make a folder as the base has it; what took the name meanwhile stays."""
+    """Create a folder with the mode and owner of the base's. If the name is meanwhile in use, do nothing."""
     with suppress(FileExistsError, NotADirectoryError):
         os.mkdir(name, 0o700, dir_fd=parent)
         handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         try:
-            as_below = os.fstat(below) if below is not None else None
-            if as_below:
-                os.fchown(handle, as_below.st_uid, as_below.st_gid)
-            os.fchmod(handle, stat.S_IMODE(as_below.st_mode) if as_below else 0o755)
+            status = os.fstat(below) if below is not None else None
+            if status:
+                os.fchown(handle, status.st_uid, status.st_gid)
+            os.fchmod(handle, stat.S_IMODE(status.st_mode) if status else 0o755)
         finally:
             os.close(handle)
 

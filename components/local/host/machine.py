@@ -1,4 +1,4 @@
-"""The design of a machine, and the files that follow from it."""
+"""Creates, updates, starts, stops and deletes machines: systemd-nspawn on an overlay of a base image."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from hostfiles import locked, remove_empty, write_atomically
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The design of a machine; only `files` and `authorized_keys` can be changed in place."""
+    """The inputs of a machine. Only `files` and `authorized_keys` can be changed in place."""
 
     root: Path
     images: Path
@@ -38,11 +38,11 @@ class Design:
     """Public keys that may log in as root."""
     files: Mapping[str, File] = field(default_factory=dict)
     os_release: str = ""
-    """Content of /etc/os-release, if not the image's."""
+    """Content of /etc/os-release; empty for the image's."""
     devices: tuple[tuple[str, int, int], ...] = ()
-    """Character devices to be in /dev at each boot: name, major, minor."""
+    """Character devices in /dev, created at each boot: name, major, minor."""
     orderly: bool = False
-    """Shut its services down before it is deleted, as a cloud does (it holds a database)."""
+    """True to shut its services down before it is deleted, as a cloud does: it has a database."""
 
     @property
     def stack_paths(self) -> StackPaths:
@@ -67,9 +67,9 @@ class Facts:
     """The SSH host key, public half, as known_hosts has it."""
 
 
-def made(props: Mapping[str, Any]) -> Design:
-    """A machine by its inputs or outputs, without its files: to inspect or delete it. Numbers come as Pulumi's
-    floats."""
+def design_without_files(props: Mapping[str, Any]) -> Design:
+    """Return a machine's design from its inputs or outputs without the files, to inspect or delete the machine.
+    Pulumi's numbers are floats."""
     own = {name: props[name] for name in ("stack", "name", "address", "image", "authorized_keys", "os_release")}
     return Design(
         **own,
@@ -82,8 +82,8 @@ def made(props: Mapping[str, Any]) -> Design:
 
 
 def design(inputs: Mapping[str, Any]) -> Design:
-    """A machine by its inputs, with its files: to create or update it."""
-    return replace(made(inputs), files={path: _file(file) for path, file in inputs["files"].items()})
+    """Return a machine's design from its inputs with the files, to create or update the machine."""
+    return replace(design_without_files(inputs), files={path: _file(file) for path, file in inputs["files"].items()})
 
 
 def _file(file: str | Mapping[str, Any]) -> File:
@@ -97,7 +97,7 @@ def _file(file: str | Mapping[str, Any]) -> File:
 
 
 def _own_files(design: Design, instance_id: str) -> dict[str, File]:
-    """Files that every machine is made with."""
+    """Return the files that every machine has."""
     files = {
         "/etc/hostname": File(content=f"{design.name}\n"),
         "/etc/machine-id": File(content=f"{instance_id}\n", mode=0o444),
@@ -115,8 +115,8 @@ def _own_files(design: Design, instance_id: str) -> dict[str, File]:
 
 
 _SSHD = "KexAlgorithms ecdh-sha2-nistp256\n"
-"""Its connections do not leave this host, so the cheapest key exchange will do. One that OpenSSH 9 prefers (sntrup761)
-takes the client 0.07 s of a processor; curve25519 takes both sides 5 ms together, as OpenSSH has it in plain C."""
+"""Connections do not leave this host, so the cheapest key exchange is enough. OpenSSH 9 prefers sntrup761, which takes
+the client 0.07 s of a processor; curve25519, which OpenSSH has in plain C, takes both sides 5 ms together."""
 
 
 def _access_files(design: Design) -> dict[str, File]:
@@ -124,12 +124,12 @@ def _access_files(design: Design) -> dict[str, File]:
 
 
 def _generate_key() -> tuple[str, str]:
-    """A new ed25519 key pair: the text of OpenSSH's key file, and "ssh-ed25519 AAAA...".
+    """Return a new ed25519 key pair: the text of OpenSSH's key file, and "ssh-ed25519 AAAA...".
 
-    Made in this process, not by ssh-keygen: a child outlives a run that is killed, and would still write its file
-    into the folder of the next run.
+    Not by ssh-keygen: a child process can outlive a killed run, and would write its file into the folder of the next
+    run.
     """
-    # Slow to import, and a preview makes no key.
+    # Slow to import, and a preview generates no key.
     from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
 
@@ -142,10 +142,10 @@ _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])|\r")
 
 
 def nspawn_command(design: Design, instance: str) -> list[str]:
-    """systemd-nspawn(1) for one machine.
+    """Return the command systemd-nspawn(1) of one machine.
 
-    It is registered nowhere, as there may be no systemd to register it with, and takes nothing from the host but the
-    folders bound into it: no resolver, time zone, journal or settings file.
+    The machine is not registered, as the host may have no systemd. It uses nothing of the host but the folders bound
+    into it: no resolver, time zone, journal or settings file.
     """
     stack = design.stack_paths
     return [
@@ -154,8 +154,8 @@ def nspawn_command(design: Design, instance: str) -> list[str]:
         f"--directory={design.paths.root}",
         f"--network-bridge={bridge.bridge_name(design.root, design.stack)}",
         *"--console=read-only --resolv-conf=off --timezone=off --link-journal=no".split(),
-        # On cgroup v2 a job is kept from other jobs' devices by a BPF program, which slurmstepd loads. Elsewhere nobody
-        # needs one, and systemd has the kernel check six of its own at each start.
+        # On cgroup v2 slurmstepd loads a BPF program, which keeps a job from other jobs' devices. On cgroup v1 none is
+        # needed, and without BPF systemd does not load six of its own at each start.
         *(("--capability=CAP_BPF", "--system-call-filter=bpf") if cgroups.is_unified() else ()),
         f"--bind={stack.shared}:/srv/shared",
         f"--bind-ro={stack.hosts}:/etc/hosts",
@@ -163,7 +163,7 @@ def nspawn_command(design: Design, instance: str) -> list[str]:
 
 
 def console_tail(path: Path, lines: int = 20) -> list[str]:
-    """The last `lines` lines of a machine's console, without colours."""
+    """Return the last lines of a machine's console, without colours."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, 2)
@@ -175,14 +175,14 @@ def console_tail(path: Path, lines: int = 20) -> list[str]:
 
 
 SSH_SECONDS = 240.0
-"""Seconds that a machine may take: it needs about one alone, ten among forty that start on two cores, and minutes where
-other programs have the cores. One that ends is not waited for."""
+"""Time limit of a machine's start. It takes about a second alone, ten among forty on two cores, and minutes if other
+programs use the cores. The wait ends earlier if the machine does."""
 _PID_FILE = "run/sshd.pid"  # sshd writes it once it listens; /run is new at each boot
 
 
-def wait_for_record(name: str, record: Path, console: Path, *, timeout: float = 60.0) -> Process:
-    """Return the process that start-machine.sh put on record as it began."""
-    deadline = time.monotonic() + timeout
+def wait_for_record(name: str, record: Path, console: Path) -> Process:
+    """Wait until start-machine.sh has recorded its process, and return that."""
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         process = Process.load(record)
         if process:
@@ -192,11 +192,10 @@ def wait_for_record(name: str, record: Path, console: Path, *, timeout: float = 
 
 
 def wait_for_ssh(name: str, process: Process, address: str, console: Path) -> None:
-    """Return when port 22 of the machine answers with SSH's greeting.
+    """Wait until port 22 of the machine answers with SSH's greeting.
 
-    Until sshd listens nothing is sent: reading a file costs little when many machines start at once, and has none of
-    the one-second steps in which a network tries again. (/proc/PID/net/tcp would do as well, but reading it walks the
-    host's whole connection table.)
+    Until sshd listens, only its PID file is read. That is cheap when many machines start at once, and has no retries of
+    one second like a connection. (Reading /proc/PID/net/tcp walks the host's whole connection table.)
     """
     started = time.monotonic()
     deadline = started + SSH_SECONDS
@@ -205,7 +204,7 @@ def wait_for_ssh(name: str, process: Process, address: str, console: Path) -> No
             raise HostError(_explain(f"machine {name}: ended while it started", console))
         if time.monotonic() > deadline:
             raise HostError(_explain(f"machine {name}: no SSH server after {SSH_SECONDS:.0f} s", console))
-        # Many machines that start at once take longer, and should not be slowed down further by our looking.
+        # Many machines that start at once take longer, and frequent checks would slow them down further.
         time.sleep(min(0.2, 0.03 + (time.monotonic() - started) / 20))
     problem = "no answer"
     while time.monotonic() < deadline:
@@ -228,9 +227,9 @@ def _listens(process: Process) -> bool:
 
 def _has_sshd(root: Path) -> bool:
     try:
-        # Early on the child still is in the host's root, where another SSH server may be.
+        # At first the child is still in the host's root, which may have another SSH server.
         return not root.samefile("/") and (root / _PID_FILE).exists()
-    except OSError:  # it ended, or is just changing its root
+    except OSError:  # the process ended, or is changing its root
         return False
 
 
@@ -242,7 +241,7 @@ def _explain(text: str, console: Path) -> str:
 
 
 ORDERLY_WAIT = 30.0
-"""Seconds for a machine to shut its services down in order before it is cut off."""
+"""Seconds for a machine to shut down its services before it is killed."""
 _START = Path(__file__).with_name("start-machine.sh")
 _KEEP = Path(__file__).with_name("keep-machine.sh")
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -250,7 +249,7 @@ _PROPAGATE = Path("/run/systemd/nspawn/propagate")
 
 
 def create(design: Design) -> Facts:
-    """Make the machine and start it; returns when it answers SSH."""
+    """Create and start the machine. Returns when it answers SSH."""
     checked_name(design.stack, "stack")
     checked_name(design.name, "machine")
     owner.refuse_other_state(design.stack_paths, owner.state_id(design.authorized_keys))
@@ -262,13 +261,13 @@ def create(design: Design) -> Facts:
         try:
             return _make(design)
         except BaseException:
-            # A machine whose creation failed is in no state, so nothing would remove it later.
+            # No state contains a machine whose creation failed, so nothing would remove it later.
             _remove(design)
             raise
 
 
 def update(design: Design) -> Facts:
-    """Bring a machine's files to what they should be, and start it if it does not run; its own files are kept."""
+    """Write the design's files to a machine, and start it if it does not run. Other files of the machine stay."""
     owner.refuse_other_state(design.stack_paths, owner.state_id(design.authorized_keys))
     with locked(design.paths.lock):
         record = _read_record(design.paths)
@@ -285,23 +284,23 @@ def update(design: Design) -> Facts:
             for path, file in (_access_files(design) | dict(design.files)).items():
                 root.write(path, file)
         if inside:
-            _plug(design, inside)
+            _reconnect(design, inside)
         _record(design, record["instance_id"], record["host_key"])
         boot = _boot_id(design.paths) if inside else _start(design, record["instance_id"])
         return Facts(instance_id=record["instance_id"], boot_id=boot, host_key=record["host_key"])
 
 
 def stop(design: Design, *, orderly: bool = False) -> None:
-    """End the machine and keep its files: cut off, as by a power failure, or in order. `update` starts it again.
+    """Stop the machine and keep its files; without `orderly` as a power failure would. `update` starts it again.
 
-    (Killing the process on record is not enough: what runs inside systemd-nspawn outlives it.)
+    (It is not enough to kill the recorded process: processes inside systemd-nspawn outlive it.)
     """
     with locked(design.paths.lock):
         _stop(design, orderly=orderly)
 
 
 def delete(design: Design) -> None:
-    """End the machine and remove all of it; nothing happens if it is gone, or if another state has recreated it."""
+    """Stop the machine and remove its files, unless it does not exist or belongs to another state."""
     state = owner.state_id(design.authorized_keys)
     if state and owner.is_other_states(design.stack_paths, state):
         return
@@ -316,7 +315,7 @@ def delete(design: Design) -> None:
 
 
 def delete_all(root: Path, stack: str) -> None:
-    """End and remove every machine that the stack has on this host, also those in no state."""
+    """Stop and remove every machine that the stack has on this host, also machines that no state contains."""
     for folder in sorted(StackPaths(root, stack).machines.glob("*/")):
         delete(bare(root, stack, folder.name))
     for lock in StackPaths(root, stack).machines.glob(".*.lock"):
@@ -328,12 +327,12 @@ def any_runs(root: Path, stack: str) -> bool:
 
 
 def bare(root: Path, stack: str, name: str) -> Design:
-    """Return as much of a machine's design as it takes to stop, delete or inspect an existing one."""
+    """Return the part of a design that is needed to stop, delete or inspect an existing machine."""
     return Design(root=root, images=root / "images", stack=stack, name=name, address="", prefix=0, image="")
 
 
 def facts(design: Design) -> Facts | None:
-    """Return what is known of the machine, running or not; None if there is none."""
+    """Return the facts of a machine, running or not; None if it does not exist."""
     record = _read_record(design.paths)
     if record is None:
         return None
@@ -341,7 +340,7 @@ def facts(design: Design) -> Facts | None:
 
 
 def running(paths: MachinePaths) -> Process | None:
-    """The machine's process, if the machine runs: nspawn itself, and the first process inside."""
+    """Return the process of nspawn if it and the first process of the machine run."""
     process = Process.load(paths.run)
     return process if process and process.alive() and _inside(process) else None
 
@@ -357,39 +356,41 @@ def is_between_boots(paths: MachinePaths) -> bool:
 
 
 def files_of(paths: MachinePaths) -> list[str] | None:
-    """Paths of the files that the machine was given in its design; None without a record."""
+    """Return the paths of the files in the machine's design; None without a record."""
     record = _read_record(paths)
     return record["files"] if record else None
 
 
-def is_cut(design: Design) -> bool:
+def is_disconnected(design: Design) -> bool:
     """Return whether the machine runs and its cable is disconnected: its bridge was recreated, or an end is down."""
     cable = bridge.interface_name(design.root, design.stack, design.name)
-    return running(design.paths) is not None and bridge.cut(bridge.bridge_name(design.root, design.stack), cable)
+    return running(design.paths) is not None and bridge.is_disconnected(
+        bridge.bridge_name(design.root, design.stack), cable
+    )
 
 
-def _plug(design: Design, inside: Process) -> None:
-    if not is_cut(design):
+def _reconnect(design: Design, inside: Process) -> None:
+    if not is_disconnected(design):
         return
     if (Path("/sys/class/net") / (cable := bridge.interface_name(design.root, design.stack, design.name))).exists():
-        bridge.plug(bridge.bridge_name(design.root, design.stack), cable)
+        bridge.reconnect(bridge.bridge_name(design.root, design.stack), cable)
     # Its own end, with its address and route.
     run(["nsenter", f"--net=/proc/{inside.pid}/ns/net", "ip", "link", "set", "dev", "host0", "up"])
 
 
 def _inside(process: Process) -> Process | None:
-    """The first process inside the machine that nspawn's `process` runs, as long as it lives.
+    """Return the first process of the machine that nspawn's `process` runs; None if there is none.
 
-    A helper that nspawn forks while it starts or cleans up is a child of its own too, in the host's PID namespace.
+    Helpers that nspawn forks while it starts or cleans up are children too, but in the host's PID namespace.
     """
-    found = (Process.of(pid) for pid in process.children())
-    return next((child for child in found if child and child.alive() and child.is_first_of_namespace()), None)
+    children = (Process.of(pid) for pid in process.children())
+    return next((child for child in children if child and child.alive() and child.is_first_of_namespace()), None)
 
 
 def _make(design: Design) -> Facts:
     for folder in (design.paths.upper, design.paths.work, design.paths.root):
         folder.mkdir(parents=True)
-    # Others on the host have no business in a machine's files; the layer's own top is the machine's `/`.
+    # Other users of the host must not read a machine's files. The top of the layer is the machine's `/`.
     design.paths.folder.chmod(0o700)
     instance = uuid.uuid4().hex
     private, public = _generate_key()
@@ -406,16 +407,16 @@ def _stopped(design: Design) -> AbstractContextManager[Layer]:
 
 
 def _start(design: Design, instance: str) -> str:
-    """Start the machine, whose files are in place, and wait for it; returns the new boot id."""
+    """Start the machine, wait until it answers SSH, and return the new boot id."""
     paths, boot = design.paths, uuid.uuid4().hex
     paths.run.unlink(missing_ok=True)
-    # A start of a killed run that is not on record yet must not become the machine.
+    # start-machine.sh compares this id, so that a late start of a killed run does not become the machine.
     write_atomically(paths.wanted, boot)
     for folder in (design.stack_paths.shared, paths.root):
         folder.mkdir(parents=True, exist_ok=True)
     layers = (image_root(design.images, design.image), paths.upper, paths.work, paths.root)
     command = [
-        # A session of its own, not a child of ours: it outlives the command that started it.
+        # A session of its own: it outlives the command that started it.
         *("setsid", "--fork", str(_KEEP), str(paths.run), boot),
         *cgroups.prefix(design.host_id, design.root),
         *("unshare", "--mount", "--propagation", "slave"),
@@ -430,7 +431,7 @@ def _start(design: Design, instance: str) -> str:
 
 
 def _stop(design: Design, *, orderly: bool) -> None:
-    """End the machine and everything of it that runs; its files stay."""
+    """Stop the machine and end all of its processes; its files stay."""
     process = Process.load(design.paths.run)
     if process and process.alive():
         guard = process.parent()
@@ -438,14 +439,14 @@ def _stop(design: Design, *, orderly: bool) -> None:
             process.end(signal.SIGTERM, wait=ORDERLY_WAIT)
         inside = _inside(process)
         if inside:
-            # When the first process inside ends the kernel ends all others, and nspawn cleans up after it.
+            # With the first process inside the kernel ends all others, and nspawn cleans up.
             inside.end(signal.SIGKILL, wait=5)
         if not process.end(signal.SIGTERM, wait=2) and not process.end(signal.SIGKILL, wait=5):
             raise HostError(f"machine {design.name}: its process {process.pid} does not end, even when killed")
-        # It ends by itself; ended here so that it is gone when this returns.
+        # It ends by itself, but must have ended when this function returns.
         if guard and str(_KEEP) in guard.command():
             guard.end(signal.SIGTERM, wait=2)
-    # A killed nspawn does not take the machine's processes along; their control group has them.
+    # The machine's processes outlive a killed nspawn; the control group contains them.
     cgroups.remove(design.host_id, design.root)
     bridge.remove_cable(bridge.interface_name(design.root, design.stack, design.name))
     design.paths.run.unlink(missing_ok=True)
@@ -459,7 +460,7 @@ def _remove(design: Design) -> None:
 
 
 def _record(design: Design, instance: str, host_key: str) -> None:
-    """Keep what the machine was made from; of its files the names only, as there are secrets in them."""
+    """Write the record of a machine. It has only the names of its files, as they contain secrets."""
     record = {
         "instance_id": instance,
         "host_key": host_key,

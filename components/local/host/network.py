@@ -1,4 +1,4 @@
-"""/etc/hosts of a stack's machines: one file on the host, bound into every machine."""
+"""The network of a stack on this host, its shared folders, and /etc/hosts, one file bound into every machine."""
 
 import ipaddress
 import json
@@ -18,7 +18,7 @@ from hostfiles import locked, remove_empty, write_atomically
 
 
 def render_hosts(hosts: Mapping[str, str], gateway: str) -> str:
-    """The file's text: the machines by name, in the order of their addresses."""
+    """Return the text of /etc/hosts: the machines by name, in the order of their addresses."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback", f"{gateway} gateway"]
     by_address = sorted(hosts.items(), key=lambda item: tuple(int(part) for part in item[1].split(".")))
     lines += [f"{address} {name}" for name, address in by_address]
@@ -26,13 +26,13 @@ def render_hosts(hosts: Mapping[str, str], gateway: str) -> str:
 
 
 def write_in_place(path: Path, text: str) -> None:
-    """Give the file new content without making a new file, which the machines it is bound into would not see."""
+    """Change the content of a file without replacing the file: machines would keep the old one, which is bound."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = text.encode()
     handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         os.fchmod(handle, 0o644)
-        # The new text first, then the cut: a reader in between sees whole lines of one list or the other.
+        # First written, then truncated: a reader in between sees whole lines of the new or the old list.
         os.pwrite(handle, content, 0)
         os.ftruncate(handle, len(content))
     finally:
@@ -40,8 +40,8 @@ def write_in_place(path: Path, text: str) -> None:
 
 
 PRIVATE = 0o700
-"""Mode of a stack's folder. Who is root in a machine, or can make a program there run as another user, is so on this
-host as well: its users must not reach what the cluster's users put into a shared folder."""
+"""Mode of a stack's folder. Files in shared folders may be set-uid programs of the cluster's users, who may be root in
+a machine: users of this host must not reach them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Network:
     hosts: Mapping[str, str]
     """Addresses of all the stack's machines by name."""
     state: str = ""
-    """The state that makes it, see owner.py; empty: not checked."""
+    """The id of its state, see owner.py; empty: not checked."""
     open_to: Mapping[str, int] = field(default_factory=dict)
     """Addresses of machines that may connect to a port of the host, with the port."""
 
@@ -69,18 +69,21 @@ class Network:
 
 
 def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
-    """Make the network, or bring it to what it should be; HostError if its name or addresses are in use.
+    """Create the network, or update it. Raises HostError: its name or addresses are in use.
 
-    `before`: ids of the state that asks, as it knew itself when it made this network; None where it has made none yet.
+    `before` are the ids that the state had when it created this network; None if it has not created it.
     """
     checked_name(network.stack, "stack")
     _check_disk(network.root)
     # Two stacks that come up at once must not both find the same addresses free.
     with locked(network.root / ".networks.lock"):
-        _check_owner(network)
-        _check_state(network, before)
+        _check_owner(network, before)
         cidr = ipaddress.IPv4Network(network.cidr)
-        _check_free(network, cidr)
+        if user := taken_by(network.root, network.stack, cidr):
+            raise HostError(
+                f"network.cidr: {cidr} is in use on this host by {user}; "
+                "choose another private range, e.g. network: {cidr: 10.78.0.0/20}"
+            )
         record = {"owner": network.owner, "cidr": network.cidr, "gateway": network.gateway, "bridge": network.bridge}
         record |= owner.to_record(before or (), network.state, network.paths)
         network.paths.folder.mkdir(parents=True, exist_ok=True)
@@ -93,19 +96,19 @@ def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
 
 
 def is_up(network: Network) -> bool:
-    """Return whether the bridge (gone after a restart of the host) and the stack's files are there, and these root's
-    alone."""
+    """Return whether the bridge and its rules exist, which a restart of the host removes, and the stack's files with
+    their mode."""
     paths = network.paths
-    there = paths.network.exists() and paths.hosts.exists() and bridge.exists(network.bridge)
-    there = there and bridge.is_shielded(network.bridge)
-    return there and stat.S_IMODE(paths.folder.stat().st_mode) == PRIVATE
+    complete = paths.network.exists() and paths.hosts.exists() and bridge.exists(network.bridge)
+    complete = complete and bridge.is_shielded(network.bridge)
+    return complete and stat.S_IMODE(paths.folder.stat().st_mode) == PRIVATE
 
 
 def remove(network: Network) -> None:
-    """Remove the bridge and the stack's folder; not where another state has recreated them since.
+    """Remove the bridge and the stack's folder, unless another state owns them.
 
-    Machines and shared folders were removed before. What a killed run left, that no state has, is removed now:
-    machines, and empty shared folders.
+    Machines and shared folders were removed before. Machines and empty shared folders of a killed run, which no state
+    contains, are removed now.
     """
     if network.state and owner.is_other_states(network.paths, network.state):
         return
@@ -122,7 +125,7 @@ def remove(network: Network) -> None:
         for folder in (*paths.shared.glob("*/"), paths.shared, paths.machines, paths.folder):
             remove_empty(folder)
         if not paths.shared.exists():
-            owner.remove_claims(paths)
+            shutil.rmtree(paths.claims, ignore_errors=True)
             remove_empty(paths.folder)
         if remove_empty(network.root / "stacks"):
             (network.root / ".networks.lock").unlink(missing_ok=True)
@@ -130,9 +133,9 @@ def remove(network: Network) -> None:
 
 
 def ensure_shared(paths: StackPaths, name: str, *, mode: int, gid: int) -> None:
-    """Make a shared folder of the stack; what is in it stays.
+    """Create a shared folder of the stack. The content of an existing one stays.
 
-    Root of the stack's machines may put a link in its place at any moment: it is not followed.
+    Root of a machine may replace it by a link at any moment, so links are not followed.
     """
     folder = paths.shared / checked_name(name, "shared folder")
     paths.shared.mkdir(parents=True, exist_ok=True)
@@ -157,45 +160,33 @@ def remove_shared(paths: StackPaths, name: str) -> None:
         shutil.rmtree(folder)
 
 
-def _check_owner(network: Network) -> None:
-    known = owner.recorded(network.paths).get("owner", network.owner)
-    if known != network.owner:
+def _check_owner(network: Network, before: Sequence[str] | None) -> None:
+    record = owner.recorded(network.paths)
+    if record.get("owner", network.owner) != network.owner:
         raise HostError(
-            f"cluster.name: {network.stack!r} is already up on this host, made by {known}; "
+            f"cluster.name: {network.stack!r} is already up on this host, made by {record['owner']}; "
             "give this cluster another name, or destroy that one first"
         )
-
-
-def _check_state(network: Network, before: Sequence[str] | None) -> None:
     owner.refuse_other_state(network.paths, network.state, before=before or ())
-    # Made by an earlier version, or the record is damaged: whose the machines are is not known, but not a new state's.
-    unclaimed = network.state and before is None and "states" not in owner.recorded(network.paths)
+    # Without an owner on record (of an earlier version, or damaged) running machines are not those of a new state.
+    unclaimed = network.state and before is None and "states" not in record
     if unclaimed and machine.any_runs(network.root, network.stack):
         raise HostError(owner.refusal(network.paths))
 
 
 def taken_by(root: Path, stack: str, cidr: ipaddress.IPv4Network) -> str | None:
-    """Return which other stack or interface has addresses of `cidr` on this host, up or not; None if none has."""
-    taken = bridge.taken_by(cidr, but=bridge.bridge_name(root, stack))
+    """Return the other stack, up or not, or the interface that has addresses of `cidr` on this host; None if none."""
+    user = bridge.taken_by(cidr, but=bridge.bridge_name(root, stack))
     for record in (root / "stacks").glob("*/network.json"):
         if record.parent.name == stack:
             continue
         try:
             other = json.loads(record.read_text())
             if ipaddress.IPv4Network(other["cidr"]).overlaps(cidr):
-                taken = f"the local cluster {record.parent.name} ({other['cidr']}, made by {other['owner']})"
+                user = f"the local cluster {record.parent.name} ({other['cidr']}, made by {other['owner']})"
         except (FileNotFoundError, ValueError, KeyError):
             continue
-    return taken
-
-
-def _check_free(network: Network, cidr: ipaddress.IPv4Network) -> None:
-    taken = taken_by(network.root, network.stack, cidr)
-    if taken:
-        raise HostError(
-            f"network.cidr: {cidr} is in use on this host by {taken}; "
-            "choose another private range, e.g. network: {cidr: 10.78.0.0/20}"
-        )
+    return user
 
 
 def _check_disk(root: Path) -> None:
@@ -209,26 +200,26 @@ def _check_disk(root: Path) -> None:
 
 
 def stacks(root: Path) -> list[str]:
-    """Names of the stacks that have anything on disk."""
+    """Return the names of the stacks that have a folder on this host."""
     return sorted(path.name for path in (root / "stacks").glob("*") if path.is_dir())
 
 
 def leftovers(root: Path) -> list[str]:
-    """Everything of any stack under `root` that is on this host: files, mounts, bridges, processes, control groups.
+    """Return everything of stacks under `root` on this host: files, mounts, bridges, processes, control groups.
 
-    Base images are a cache and not counted. Empty after every stack's destroy.
+    It is empty after every stack's destroy. Base images are a cache and not counted.
     """
     return [
         *(f"folder {path}" for path in (root / "stacks").glob("*")),
         *(f"mount {path}" for path in _mounts(root / "stacks")),
-        *(f"bridge {name}" for name in bridge.ours(root)),
+        *(f"bridge {name}" for name in bridge.bridges_of_root(root)),
         *(f"process {line}" for line in _processes(root / "stacks")),
-        *(f"control group {path}" for path in cgroups.left(root)),
+        *(f"control group {path}" for path in cgroups.leftover_groups(root)),
     ]
 
 
 def sweep(root: Path, stack: str) -> None:
-    """Remove all that there is of a stack, whatever made it and whatever is known of it elsewhere."""
+    """Remove everything of a stack from this host, regardless of its owner and of any state."""
     paths = StackPaths(root, stack)
     cloud.remove(paths)
     machine.delete_all(root, stack)
@@ -240,26 +231,26 @@ def sweep(root: Path, stack: str) -> None:
 
 @contextmanager
 def own_root(place: Path, kind: str) -> Iterator[Path]:
-    """A root in the folder `place` for the stacks of this process alone, swept with all that is in it at the end.
+    """Yield a root in the folder `place` for stacks of this process only, and remove it with its stacks at the end.
 
-    What killed processes left of theirs is swept first.
+    Roots of killed processes are removed first.
     """
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for left in place.glob("*/"):
-        with locked(place / f"{left.name}.lock", wait=False) as dead:
-            if dead:
-                _clear(left)
+    for other in place.glob("*/"):
+        with locked(place / f"{other.name}.lock", wait=False) as unused:
+            if unused:
+                _remove_root(other)
     root = place / f"{kind}-{os.getpid()}"
     with locked(place / f"{root.name}.lock"):
         root.mkdir()
         try:
             yield root
         finally:
-            _clear(root)
+            _remove_root(root)
             remove_empty(place)
 
 
-def _clear(root: Path) -> None:
+def _remove_root(root: Path) -> None:
     for stack in stacks(root):
         sweep(root, stack)
     shutil.rmtree(root, ignore_errors=True)

@@ -24,21 +24,18 @@ _PLAIN = re.compile(r"/[A-Za-z0-9._/-]*")
 
 
 def host_root() -> Path:
-    """The folder under which rehearsals live: $HPC_LOCAL_ROOT, else /var/lib/hpc."""
+    """Return the folder of rehearsals: $HPC_LOCAL_ROOT, else /var/lib/hpc."""
     return plain(Path(os.environ.get("HPC_LOCAL_ROOT") or DEFAULT_ROOT))
 
 
-def images_root(root: Path | None = None) -> Path:
-    """The folder of base images: $HPC_LOCAL_IMAGES, else `images` under `root`.
-
-    It can be set apart from the root so that several roots share one cache.
-    """
-    given = os.environ.get("HPC_LOCAL_IMAGES")
-    return plain(Path(given)) if given else (root or host_root()) / "images"
+def images_root() -> Path:
+    """Return the folder of base images: $HPC_LOCAL_IMAGES, which several roots can share, else `images` in the root."""
+    folder = os.environ.get("HPC_LOCAL_IMAGES")
+    return plain(Path(folder)) if folder else host_root() / "images"
 
 
 def plain(path: Path) -> Path:
-    """`path`, if it can stand in an overlay's mount options, where `:` and `,` are separators; else HostError."""
+    """Return the path. Raises HostError: an overlay's mount options can't contain it, as `:` and `,` separate them."""
     if not _PLAIN.fullmatch(str(path)):
         msg = f"{path}: the folder of local machines must be an absolute path of letters, digits and . _ - / only"
         raise HostError(msg)
@@ -46,7 +43,7 @@ def plain(path: Path) -> Path:
 
 
 def checked_name(name: str, what: str) -> str:
-    """`name`, if it is a host name's label (it becomes a folder and a hostname); else HostError."""
+    """Return the name, which becomes a folder and a host name. Raises HostError: it is no label of a host name."""
     if not _NAME.fullmatch(name):
         raise HostError(f"{what} {name!r}: must be 1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-'")
     return name
@@ -58,17 +55,17 @@ class MachinePaths:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.upper = folder / "upper"
-        """The machine's own layer over the base image: everything it ever wrote."""
+        """The machine's own layer over the base image, with everything that it wrote."""
         self.work = folder / "work"
         """Overlayfs' scratch folder, on the same file system as `upper`."""
         self.root = folder / "root"
-        """Mount point of the whole root; mounted only in the machine's own mount namespace."""
+        """Mount point of the machine's root, mounted only in its own mount namespace."""
         self.console = folder / "console.log"
         """Output of the machine's console since its last start."""
         self.run = folder / "run.json"
         """The running process: pid, its start time, the host's boot id (see process.Process)."""
         self.wanted = folder / "wanted"
-        """The boot id of the newest start that was asked for, running or not yet."""
+        """The boot id of the latest start."""
         self.record = folder / "machine.json"
         """The inputs that the machine was created from, and its instance id."""
         self.lock = folder.parent / f".{folder.name}.lock"
@@ -89,7 +86,7 @@ class StackPaths:
         self.shared = self.folder / "shared"
         """The shared folders, bound into each machine at /srv/shared."""
         self.claims = self.folder / ".claims"
-        """The records of who made the network and the shared folders last (see claims)."""
+        """The claims on the network and the shared folders (see owner.py)."""
         self.machines = self.folder / "machines"
         self.cloud = self.folder / "cloud"
         """Files of the process that creates the machines of elastic nodes (see cloud.py)."""

@@ -1,4 +1,4 @@
-"""Processes: run a command to its end, or identify a process later by more than its number."""
+"""Runs commands, identifies processes by more than their number, and checks that this host can run machines."""
 
 import functools
 import json
@@ -15,7 +15,7 @@ from components.local.host.paths import HostError
 
 
 def run(command: Sequence[str], *, stdin: str | None = None, env: Mapping[str, str] | None = None) -> str:
-    """Run a short command and return its output; HostError with its error when it fails."""
+    """Run a short command and return its output. Raises HostError: it failed, with its last line of output."""
     try:
         done = subprocess.run(
             command,
@@ -36,7 +36,7 @@ def run(command: Sequence[str], *, stdin: str | None = None, env: Mapping[str, s
 
 @functools.cache
 def host_boot_id() -> str:
-    """Changes each time this host starts; process numbers mean nothing across such a change."""
+    """Return the id of this host's boot. Process numbers are only valid within one boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -50,13 +50,13 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> "Process | None":
-        """The process that has this number now, if any."""
+        """Return the process that has this number now; None if there is none."""
         stat = _stat(pid)
         return cls(pid, stat[1], host_boot_id()) if stat else None
 
     @classmethod
     def load(cls, path: Path) -> "Process | None":
-        """The process recorded at `path`, or None if there is no record (or half of one)."""
+        """Return the process recorded at `path`; None if there is no complete record."""
         try:
             record = json.loads(path.read_text())
             return cls(int(record["pid"]), int(record["started"]), str(record["boot"]))
@@ -69,11 +69,11 @@ class Process:
         return stat is not None and stat[0] not in "ZX" and stat[1] == self.started and self.boot == host_boot_id()
 
     def end(self, sig: signal.Signals, *, wait: float) -> bool:
-        """Send `sig` if it is still this process, and wait up to `wait` seconds; returns whether it is gone."""
+        """Send a signal if the process still runs, and wait up to `wait` seconds. Returns whether it has ended."""
         if not self.alive():
             return True
         try:
-            # A pidfd names this process even if the number is given away between the check and the signal.
+            # A pidfd stays with this process, even if its number is reused between the check and the signal.
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return True
@@ -97,7 +97,7 @@ class Process:
         return Process.of(stat[2]) if stat else None
 
     def command(self) -> list[str]:
-        """The process's command line; empty once it has ended."""
+        """Return the process's command line; empty if it has ended."""
         try:
             return Path(f"/proc/{self.pid}/cmdline").read_text(errors="replace").split("\0")
         except OSError:
@@ -120,7 +120,7 @@ class Process:
 
 
 def _stat(pid: int) -> tuple[str, int, int] | None:
-    """State letter, start time and parent of a process: fields 3, 22 and 4 of /proc/PID/stat (proc(5))."""
+    """Return the state, start time and parent of a process: fields 3, 22 and 4 of /proc/PID/stat (proc(5))."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -136,27 +136,27 @@ TOOLS = {
     "nftables": "nft",
     "openssh-client": "ssh-keygen",
 }
-"""Debian packages that the rehearsal needs, and a command of each that shows it is there."""
+"""Debian packages that the rehearsal needs, and a command of each by which it is found."""
 
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 
 def usual_umask() -> None:
-    """Make files as Debian's packages and machines expect them, whatever the caller's umask is.
+    """Set the umask that Debian's packages and machines expect, whatever the caller's is.
 
-    With 027 or 077 users of a machine could not read its /etc/hosts or run its programs; with 000 all could write them.
-    What is to be private gets its mode by name.
+    With 027 or 077 users of a machine could not read its /etc/hosts or run its programs, with 000 all could write them.
+    Private files get their mode explicitly.
     """
     os.umask(0o022)
 
 
 def missing_packages() -> list[str]:
-    """Packages whose command is not on this machine."""
+    """Return the packages whose command this host lacks."""
     return [package for package, command in TOOLS.items() if not shutil.which(command, path=_PATH)]
 
 
 def install_packages(names: Sequence[str], report: Callable[[str], None]) -> None:
-    """Install packages with apt-get, refreshing its lists if it has none; HostError when that fails."""
+    """Install packages with apt-get, and refresh its lists if needed. Raises HostError: that failed."""
     if not names:
         return
     _require_root()
@@ -178,7 +178,7 @@ def install_packages(names: Sequence[str], report: Callable[[str], None]) -> Non
 
 
 def require_host() -> None:
-    """Raise HostError if this host can't run local machines; the umask is the usual one then."""
+    """Raise HostError if this host can't run local machines. Also sets the usual umask."""
     usual_umask()
     if os.uname().sysname != "Linux":
         msg = f"platform local: machines need Linux, this is {os.uname().sysname}; use a Debian or Ubuntu machine"
