@@ -127,7 +127,7 @@ class TestNetwork:
     ) -> None:
         """What removes the network of old would remove the bridge, and every machine that is found there."""
         removed: list[object] = []
-        monkeypatch.setattr(resources.network, "ensure", lambda _, before: None)
+        monkeypatch.setattr(resources.network, "ensure", lambda *_, **__: None)
         monkeypatch.setattr(resources.network, "remove", removed.append)
         monkeypatch.setattr(resources, "require_host", lambda: None)
         monkeypatch.setattr(resources, "allow_watches", lambda _: None)
