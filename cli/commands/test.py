@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -63,16 +62,12 @@ _STOP_SECONDS = 120.0
 _POLL_SECONDS = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """A part of the suite: a command that runs in the project's folder."""
-
-    name: str
-    command: Sequence[str]
+Commands = dict[str, list[str]]
+"""Command lines that run in the project's folder, by the name of the check."""
 
 
-def linters(only: Sequence[str], *, fast: bool = False) -> list[Part]:
-    """Return all parts but the tests.
+def linters(only: Sequence[str], *, fast: bool = False) -> Commands:
+    """Return the commands of all checks but the tests.
 
     A fast run checks types and shell scripts only of files that differ from the last commit: of all files they take 20
     and 9 seconds.
@@ -89,13 +84,11 @@ def linters(only: Sequence[str], *, fast: bool = False) -> list[Part]:
         "schema": [python, "cli", "schema", "--check"],
         "types": [tools / "pyrefly", "check", "--summary=none", *modules] if modules or not fast else [],
     }
-    return [
-        Part(name=name, command=[*map(str, command)]) for name, command in commands.items() if name in only and command
-    ]
+    return {name: [*map(str, command)] for name, command in commands.items() if name in only and command}
 
 
-def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
-    """Return the processes of pytest, with the user's arguments last, so that they override others.
+def tests(arguments: Sequence[str], *, fast: bool) -> Commands:
+    """Return the commands of pytest, with the user's arguments last, so that they override others.
 
     A fast run leaves out whole clusters and SLOW. A run without arguments has seven processes for whole clusters and
     one for pods, which wait about half of their time, and beside them two of lower priority for all other tests. They
@@ -108,12 +101,12 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
         exclusions = [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in slow]
         pytest += ["-m", "not e2e and not slow", "-n", "2", "--dist", "worksteal", *exclusions]
     if fast or arguments:
-        return [Part(name="tests", command=[*pytest, *arguments])]
+        return {"tests": [*pytest, *arguments]}
     pytest.append("--durations=20")
     files = {name: [f"{CLUSTERS}/test_{file}.py" for file in lane] for name, lane in LANES.items()}
     ignored = [f"--ignore={file}" for lane in files.values() for file in lane]
     low_priority = ["nice", "-n", "10"]
-    runs = {
+    return {
         "clusters": [*pytest, CLUSTERS, *ignored],
         **{name: [*pytest, *lane, *([HOST] if name == "upgrades" else [])] for name, lane in files.items()},
         "pods": ["sh", "-c", _BUILD_FIRST, *pytest, ENGINE, PODS, *(f"--ignore={s}" for s in STACKS if PODS in s)],
@@ -124,12 +117,11 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
             *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, ENGINE, *STACKS)),
         ],
     }
-    return [Part(name=name, command=command) for name, command in runs.items()]
 
 
-def outside_checks(pairs: Sequence[str], arguments: Sequence[str]) -> Part:
-    """Return a part with the checks NAME=PATH against outside artifacts. Raises CliError: there is no such check, file
-    or folder."""
+def outside_checks(pairs: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """Return the command of the checks NAME=PATH against outside artifacts. Raises CliError: there is no such check,
+    file or folder."""
     files = {
         file.stem.removeprefix("check_").replace("_", "-"): f"{OUTSIDE}/{file.name}"
         for file in project.ROOT.glob(f"{OUTSIDE}/check_*.py")
@@ -150,7 +142,7 @@ def outside_checks(pairs: Sequence[str], arguments: Sequence[str]) -> Part:
                 f"and give its path: --outside {name}=PATH"
             )
         command += [files[name], "--outside", f"{name}={artifact}"]
-    return Part(name="outside", command=[*command, *arguments])
+    return [*command, *arguments]
 
 
 def shell_scripts(root: Path) -> list[Path]:
@@ -181,7 +173,7 @@ def _is_shell_script(path: Path) -> bool:
     return program.rpartition(b"/")[2] in _SHELLS
 
 
-def run(folder: Path, checks: Sequence[Part], tests: Sequence[Part]) -> list[str]:
+def run(folder: Path, checks: Mapping[str, Sequence[str]], tests: Mapping[str, Sequence[str]]) -> list[str]:
     """Run checks and tests at the same time, and return the names of those that failed.
 
     A check is printed when it has ended, with its output only if it failed. The output of the tests is last, one
@@ -192,7 +184,7 @@ def run(folder: Path, checks: Sequence[Part], tests: Sequence[Part]) -> list[str
     with exit_on_termination():
         try:
             with delay_termination():
-                started.extend(_Running(check, folder) for check in (*tests, *checks))
+                started.extend(_Running(*check, folder) for check in (*tests.items(), *checks.items()))
             for running in started[len(tests) :]:
                 ok = running.process.wait() == 0
                 took = seconds(time.monotonic() - running.began)
@@ -218,16 +210,16 @@ def run(folder: Path, checks: Sequence[Part], tests: Sequence[Part]) -> list[str
 
 
 class _Running:
-    """The process of a part, with standard output and standard error in one file."""
+    """The process of a check, with standard output and standard error in one file."""
 
-    def __init__(self, part: Part, folder: Path) -> None:
-        self.name, self.began = part.name, time.monotonic()
+    def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
+        self.name, self.began = name, time.monotonic()
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with all others
         self._showing, self._shown = False, 0
         # Checks start Python a thousand times: it stores what it compiles, also if the environment turns that off.
         env = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
         self.process = subprocess.Popen(
-            part.command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output
+            command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output
         )
 
     def show(self) -> int:
@@ -376,7 +368,7 @@ def run_tests(
     if outside:
         if fast or only:
             raise CliError("--outside runs the checks named there alone: leave out --fast and --only.")
-        if run(project.ROOT, [], [outside_checks(outside, arguments or ())]):
+        if run(project.ROOT, {}, {"outside": outside_checks(outside, arguments or ())}):
             raise Exit(1)
         return
     chosen = only or list(NAMES)
@@ -385,10 +377,10 @@ def run_tests(
     with_tests = "tests" in chosen
     if with_tests and not fast:
         prepare()
-    last = tests(arguments or (), fast=fast) if with_tests else []
+    processes = tests(arguments or (), fast=fast) if with_tests else {}
     console.note(f"Running side by side: {', '.join(name for name in NAMES if name in chosen)} ...")
-    failed = run(project.ROOT, linters(chosen, fast=fast), last)
-    if set(failed) - {last[-1].name if last else ""}:
+    failed = run(project.ROOT, linters(chosen, fast=fast), processes)
+    if set(failed) - {*list(processes)[-1:]}:
         # The last tests' summary may be green and is the last thing on the screen.
         console.error(f"failed: {', '.join(failed)}; see above")
     if failed:

@@ -58,7 +58,7 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> None:
-    command = suite.outside_checks([f"example={checks / 'artifact'}"], ()).command
+    command = suite.outside_checks([f"example={checks / 'artifact'}"], ())
     done = subprocess.run(
         command, cwd=checks, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )

@@ -4,13 +4,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from cli.commands import test as suite
-from cli.commands.test import Part
 from cli.stack import project
 from tests.cli.conftest import Hpc
 from tests.waiting import wait_for
@@ -20,8 +18,8 @@ FILES = {str(path.relative_to(ROOT)) for path in (ROOT / suite.CLUSTERS).glob("t
 INSTALL = "install --yes --quiet --no-install-recommends qemu-system-x86 e2fsprogs"
 
 
-def script(name: str, body: str) -> Part:
-    return Part(name=name, command=["sh", "-c", body])
+def scripts(**bodies: str) -> suite.Commands:
+    return {name: ["sh", "-c", body] for name, body in bodies.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -31,28 +29,28 @@ def _plain(root: Path) -> None:
 
 class TestSuite:
     def test_output_is_in_order_with_the_tests_last(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        others = [script("lint", "echo quiet when well"), script("schema", "echo it is old >&2; exit 1")]
-        clusters = script("clusters", "sleep 0.3; echo 3 passed")
-        tests = script("tests", "echo one; sleep 0.2; echo 7 passed")
-        assert suite.run(tmp_path, others, [clusters, tests]) == ["schema"]
+        others = scripts(lint="echo quiet when well", schema="echo it is old >&2; exit 1")
+        tests = scripts(clusters="sleep 0.3; echo 3 passed", tests="echo one; sleep 0.2; echo 7 passed")
+        assert suite.run(tmp_path, others, tests) == ["schema"]
         out = capfd.readouterr().out
         printed = [line.partition(",")[0] for line in out.splitlines()]
         assert printed == "lint: ok|schema: FAILED|it is old|clusters:|3 passed|tests:|one|7 passed".split("|")
 
     def test_checks_and_tests_run_at_the_same_time(self, tmp_path: Path) -> None:
         meet = "touch $0; for i in $(seq 200); do [ -e a ] && [ -e b ] && [ -e c ] && exit 0; sleep 0.02; done; exit 1"
-        first, second, third = (Part(name=name, command=["sh", "-c", meet, name]) for name in "abc")
-        assert suite.run(tmp_path, [first, second], [third]) == []
+        commands = {name: ["sh", "-c", meet, name] for name in "abc"}
+        tests = {"c": commands.pop("c")}
+        assert suite.run(tmp_path, commands, tests) == []
 
     def test_failed_tests_are_returned(self, tmp_path: Path) -> None:
-        assert suite.run(tmp_path, [], [script("clusters", "exit 1"), script("tests", "exit 0")]) == ["clusters"]
+        assert suite.run(tmp_path, {}, scripts(clusters="exit 1", tests="exit 0")) == ["clusters"]
 
     def test_sigterm_interrupts_the_tests_and_waits_for_them(self, tmp_path: Path) -> None:
         body = "trap 'echo cleaned up; exit 1' INT; touch up; while :; do sleep 0.02; done"
         program = (
             "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
-            "from cli.commands.test import Part, run\n"
-            "run(Path(sys.argv[2]), [], [Part(name='tests', command=['bash', '-c', sys.argv[3]])])\n"
+            "from cli.commands.test import run\n"
+            "run(Path(sys.argv[2]), {}, {'tests': ['bash', '-c', sys.argv[3]]})\n"
         )
         command = [sys.executable, "-c", program, str(ROOT), str(tmp_path), body]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -93,7 +91,7 @@ class TestCommand:
 
 def lanes() -> dict[str, set[str]]:
     """Return the files of CLUSTERS by the name of their process."""
-    runs = {part.name: part.command for part in suite.tests([], fast=False)}
+    runs = suite.tests([], fast=False)
     named = {name: {word for word in runs[name] if word.startswith(suite.CLUSTERS)} for name in suite.LANES}
     assert suite.CLUSTERS in runs["clusters"]
     ignored = {word.removeprefix("--ignore=") for word in runs["clusters"] if word.startswith("--ignore=")}
@@ -102,7 +100,7 @@ def lanes() -> dict[str, set[str]]:
 
 
 def test_each_test_is_in_exactly_one_process() -> None:
-    *clusters, pods, stacks, rest = (part.command for part in suite.tests([], fast=False))
+    *clusters, pods, stacks, rest = suite.tests([], fast=False).values()
     assert sorted(file for lane in lanes().values() for file in lane) == sorted(FILES)
     within = [folder for folder in suite.STACKS if folder.startswith(suite.PODS)]
     assert pods[-2 - len(within) :] == [suite.ENGINE, suite.PODS, *(f"--ignore={folder}" for folder in within)]
@@ -111,8 +109,7 @@ def test_each_test_is_in_exactly_one_process() -> None:
     assert rest[-len(apart) :] == [f"--ignore={folder}" for folder in apart]
     assert [suite.HOST in command for command in clusters].count(True) == 1
     assert all("--durations=20" in command for command in (*clusters, pods, stacks, rest))
-    (chosen,) = suite.tests(["-k", "slurm"], fast=False)
-    assert chosen.command[-2:] == ["-k", "slurm"]
+    assert suite.tests(["-k", "slurm"], fast=False)["tests"][-2:] == ["-k", "slurm"]
 
 
 def test_files_that_share_clusters_are_in_one_process() -> None:
@@ -130,9 +127,9 @@ def test_files_that_share_clusters_are_in_one_process() -> None:
 
 def test_a_fast_run_leaves_out_tests_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "ROOT", ROOT)
-    (fast,) = suite.tests([], fast=True)
+    command = suite.tests([], fast=True)["tests"]
     slow = (ROOT / suite.SLOW).read_text().split()
-    assert {*slow} == {word.partition("=")[2] for word in fast.command if word.startswith(("--ign", "--des"))}
+    assert {*slow} == {word.partition("=")[2] for word in command if word.startswith(("--ign", "--des"))}
     for file, _, names in (name.partition("::") for name in slow):
         text = (ROOT / file).read_text() if names else ""
         assert (ROOT / file).exists()
@@ -162,8 +159,8 @@ def test_the_launcher_and_ci_are_shell_scripts() -> None:
 def test_a_fast_run_checks_types_and_shell_scripts_of_changed_files_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def commands() -> dict[str, Sequence[str]]:
-        return {part.name: part.command for part in suite.linters(("shell", "types"), fast=True)}
+    def commands() -> suite.Commands:
+        return suite.linters(("shell", "types"), fast=True)
 
     def git(*words: str) -> None:
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *words], cwd=tmp_path, check=True)
