@@ -72,10 +72,10 @@ def print_report(report: StatusReport, *, json: bool) -> int:
 def tables(report: StatusReport, now: float) -> list[status_screen.Table]:
     """Return the tables of a report that have rows."""
     common = {name: getattr(status_screen, name) for name in ("nodes", "partitions", "queue", "alerts")}
-    found = [
+    every = [
         common[table](report.seen) if isinstance(table, str) else _table_rows(table, now) for table in report.tables
     ]
-    return [rows for rows in found if rows]
+    return [rows for rows in every if rows]
 
 
 def _table_rows(table: Table, now: float) -> list[tuple[str, ...]]:

@@ -18,7 +18,8 @@ from cli.errors import CliError
 from cli.stack import outputs, project
 from cluster.config import ClusterConfig
 from cluster.load import parse_output
-from cluster.observe.drift import ExpectedCluster, differences, key_id, starting_machines, unread_parts
+from cluster.observe.drift import ExpectedCluster, key_id, starting_machines, unread_parts
+from cluster.observe.drift import differences as find_differences
 from cluster.observe.observation import ClusterObservation, Difference
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
@@ -61,26 +62,26 @@ def drift(
                 )
             with observers.open_access(stack, values, timeout) as access:
                 try:
-                    found, not_compared = observer.drift(access, values["config"])
+                    differences, not_compared = observer.drift(access, values["config"])
                 except LookupError as error:
                     raise CliError(str(error)) from None
-            _print(stack, found, not_compared, json=json, advice=observer.advice)
-            raise Exit(1 if found or not_compared else 0)
-        seen = observe(stack, values, seconds=timeout)
+            _print(stack, differences, not_compared, json=json, advice=observer.advice)
+            raise Exit(1 if differences or not_compared else 0)
+        observation = observe(stack, values, seconds=timeout)
         config = _config_of_last_up(stack, values)
-        found = differences(_expected_state(config, values, seen), seen)
+        differences = find_differences(_expected_state(config, values, observation), observation)
         if mend:
             # A machine whose set-up was missing reports its other differences only once it has the set-up again.
             for _ in ("what was reported", "what could not be reported"):
-                incomplete = any(machine.reached and not machine.has_facts for machine in seen.machines)
-                if found:
-                    _mend(stack, config, values, seen, found)
-                    seen = _observe_after_mending(stack, values, timeout)
-                    found = differences(_expected_state(config, values, seen), seen)
+                incomplete = any(machine.reached and not machine.has_facts for machine in observation.machines)
+                if differences:
+                    _mend(stack, config, values, observation, differences)
+                    observation = _observe_after_mending(stack, values, timeout)
+                    differences = find_differences(_expected_state(config, values, observation), observation)
                 if not incomplete:
                     break
-    _print(stack, found, unread_parts(seen), json=json)
-    raise Exit(1 if found or unread_parts(seen) else 0)
+    _print(stack, differences, unread_parts(observation), json=json)
+    raise Exit(1 if differences or unread_parts(observation) else 0)
 
 
 def _config_of_last_up(stack: str, values: Mapping[str, Any]) -> ClusterConfig:
@@ -94,10 +95,12 @@ def _config_of_last_up(stack: str, values: Mapping[str, Any]) -> ClusterConfig:
     return parse_output(values["config"]).with_nodes_release(values["place"].get("nodes_release") or "")
 
 
-def _expected_state(config: ClusterConfig, values: Mapping[str, Any], seen: ClusterObservation) -> ExpectedCluster:
+def _expected_state(
+    config: ClusterConfig, values: Mapping[str, Any], observation: ClusterObservation
+) -> ExpectedCluster:
     """Return the stack in the form in which machines report what they have."""
     # Every machine that can read the cluster state reports the same set-up there.
-    setups = ((machine.part("cluster_state", "newest") or {}).get("setup") for machine in seen.machines)
+    setups = ((machine.part("cluster_state", "newest") or {}).get("setup") for machine in observation.machines)
     admin_key = key_id(str(values.get("admin_key") or ""))
     return ExpectedCluster(
         files=payload.slurm_files(config, values["place"].get("addresses") or {}),
@@ -126,27 +129,27 @@ def _mend(
     stack: str,
     config: ClusterConfig,
     values: Mapping[str, Any],
-    seen: ClusterObservation,
-    found: Sequence[Difference],
+    observation: ClusterObservation,
+    differences: Sequence[Difference],
 ) -> None:
     """Mend the differences that can be mended, and print what each machine changed. Raises CliError: a command failed
     on a machine; the message ends with what it printed."""
-    if any(difference.id == "setup-old" for difference in found):
+    if any(difference.id == "setup-old" for difference in differences):
         raise CliError(
             f"the machines' set-up is of another version than this program's, and mending would mix the two. "
             f"Bring this one first: ./hpc up {stack}"
         )
-    found = [difference for difference in found if difference.mends == "mend"]
-    if not found:
+    differences = [difference for difference in differences if difference.mends == "mend"]
+    if not differences:
         return
-    cluster, place, controller = from_outputs(stack, values), values["place"], seen.controller.name
-    reached = {machine.name: machine for machine in seen.machines if machine.reached}
-    ids = {name: {difference.id for difference in found if name in difference.where} for name in reached}
+    cluster, place, controller = from_outputs(stack, values), values["place"], observation.controller.name
+    reached = {machine.name: machine for machine in observation.machines if machine.reached}
+    ids = {name: {difference.id for difference in differences if name in difference.where} for name in reached}
     differing = [name for name in reached if ids[name]]
     for name in differing:
         if ids[name] & _SETUP:
             _run(cluster, name, payload.UNPACK, stdin=payload.packed_setup(), note="set-up copied again")
-    if any(difference.id.startswith("script-") for difference in found):
+    if any(difference.id.startswith("script-") for difference in differences):
         _stage_prologs(config, cluster, place, controller)
     # The controller first: nodes and login machines read what it publishes.
     for name in sorted(differing, key=lambda name: "controller" not in reached[name].roles):
@@ -168,7 +171,7 @@ def _mend(
         records = [_SLURMCTLD] if ids[name] & _READ_AT_START else []
         records += [_SLURMD] if "node" in roles and "copy-changed" in ids[name] else []
         _run(cluster, name, _remove(records) + payload.phase_command("configure"), stdin=text)
-    if any(difference.id == "accounting-changed" for difference in found):
+    if any(difference.id == "accounting-changed" for difference in differences):
         text = json.dumps({**desired(config), "mend": True})
         _run(cluster, controller, payload.phase_command("accounting"), stdin=text)
 
@@ -202,29 +205,35 @@ def _observe_after_mending(stack: str, values: Mapping[str, Any], timeout: float
     """Observe the cluster once nothing starts there any more, at most for _SECONDS: a daemon that is starting would be
     a difference. Nodes join again by themselves when the controller publishes its configuration again."""
     deadline = time.monotonic() + _SECONDS
-    seen = observe(stack, values, seconds=timeout)
-    if names := starting_machines(seen):
+    observation = observe(stack, values, seconds=timeout)
+    if names := starting_machines(observation):
         console.note(f"{compress(names)}: waiting for what starts there")
-    while starting_machines(seen) and time.monotonic() < deadline:
+    while starting_machines(observation) and time.monotonic() < deadline:
         time.sleep(1)
-        seen = observe(stack, values, seconds=timeout)
-    return seen
+        observation = observe(stack, values, seconds=timeout)
+    return observation
 
 
 def _print(
-    stack: str, found: list[Difference], not_compared: list[str], *, json: bool, advice: Mapping[str, str] | None = None
+    stack: str,
+    differences: list[Difference],
+    not_compared: list[str],
+    *,
+    json: bool,
+    advice: Mapping[str, str] | None = None,
 ) -> None:
     """Print what differs, and what mends it; `advice` is the platform's own, by what mends a difference."""
     if json:
-        rows = [asdict(difference) for difference in found]
-        ok = not found and not not_compared
+        rows = [asdict(difference) for difference in differences]
+        ok = not differences and not not_compared
         console.json({"stack": stack, "ok": ok, "differences": rows, "unseen": not_compared})
         return
-    if not found:
+    if not differences:
         console.line(f"{stack}: nothing differs from the stack.", style="bold green" if not not_compared else "bold")
     else:
-        console.line(f"{stack}: {status_screen.counted(len(found), 'thing')} not as the stack says.", style="bold red")
-    for difference in found:
+        count = status_screen.counted(len(differences), "thing")
+        console.line(f"{stack}: {count} not as the stack says.", style="bold red")
+    for difference in differences:
         console.line()
         console.line(f"{compress(difference.where)}: {difference.what}", style="bold")
         console.line(f"    stack: {difference.stack}")
@@ -234,7 +243,7 @@ def _print(
         console.line("Not compared:", style="bold")
         for text in not_compared:
             console.line(f"    {text}")
-    mends = {difference.mends for difference in found}
+    mends = {difference.mends for difference in differences}
     if advice is None:
         _print_advice(stack, mends)
         return

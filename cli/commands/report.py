@@ -152,8 +152,10 @@ def _status(stack: str, values: Mapping[str, Any], observer: Observer | None) ->
         tables = {_COMMON_TABLES.get(rows[0][0], rows[0][0]): rows for rows in observers.tables(status, now)}
         others = [rows for name, rows in tables.items() if name not in _COMMON_TABLES.values()]
         return Status(observation=status.seen, findings=status.findings, tables=tables, others=others)
-    seen = observe(stack, values)
-    return Status(observation=seen, findings=findings(seen), tables=status_screen.tables(seen, now))
+    observation = observe(stack, values)
+    return Status(
+        observation=observation, findings=findings(observation), tables=status_screen.tables(observation, now)
+    )
 
 
 def _health(
@@ -207,17 +209,17 @@ def _nccl(cluster: Cluster, stack: str, runs: Sequence[_Run]) -> list[Benchmark]
     for run in [run for run in runs if run.name == RUN_NAME][:_NCCL_RUNS]:
         by_user[run.user].append(run)
     mark = secrets.token_hex(12)
-    found: list[Benchmark] = []
+    benchmarks: list[Benchmark] = []
     for user, own in by_user.items():
         numbers = " ".join(run.job for run in own)
         line = f"for job in {numbers}; do head -c {_NCCL_LOG_BYTES} -- ~/{LOGS}/$job.log 2>&1; echo; echo {mark}; done"
         try:
             texts = Jobs(cluster, stack, user).run(line, seconds=300).split(f"{mark}\n")
         except CliError as error:
-            found += [run.with_result(Unread(str(error))) for run in own]
+            benchmarks += [run.with_result(Unread(str(error))) for run in own]
         else:
-            found += [run.with_result(_nccl_result(run, text)) for run, text in zip(own, texts, strict=False)]
-    return found
+            benchmarks += [run.with_result(_nccl_result(run, text)) for run, text in zip(own, texts, strict=False)]
+    return benchmarks
 
 
 def _nccl_result(run: _Run, text: str) -> Entry | Unread:

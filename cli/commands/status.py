@@ -33,16 +33,16 @@ def status(stack: options.Stack, *, timeout: options.Timeout = None, json: optio
         with observers.open_access(stack, values, timeout) as access:
             report = observer.status(access)
         raise Exit(observers.print_report(report, json=json))
-    seen = observe(stack, values, seconds=timeout)
-    problems = findings(seen)
+    observation = observe(stack, values, seconds=timeout)
+    problems = findings(observation)
     if json:
-        console.json(_document(seen, problems))
+        console.json(_document(observation, problems))
     else:
-        status_screen.show(seen, problems)
+        status_screen.show(observation, problems)
     raise Exit(1 if problems else 0)
 
 
-def _document(seen: ClusterObservation, problems: list[ClusterFinding]) -> dict[str, Any]:
+def _document(observation: ClusterObservation, problems: list[ClusterFinding]) -> dict[str, Any]:
     machines = {
         machine.name: {
             "roles": machine.roles,
@@ -51,7 +51,7 @@ def _document(seen: ClusterObservation, problems: list[ClusterFinding]) -> dict[
             "why": machine.why,
             "facts": {name: value for name, value in machine.facts.items() if name not in ("name", "roles")},
         }
-        for machine in seen.machines
+        for machine in observation.machines
     }
     rows = [asdict(finding) for finding in problems]
-    return {"stack": seen.stack, "ok": not problems, "findings": rows, "machines": machines}
+    return {"stack": observation.stack, "ok": not problems, "findings": rows, "machines": machines}

@@ -73,10 +73,10 @@ def _row(config: ClusterConfig, user: User, reported: ClusterUsers | None) -> li
     """Return the file's values, each with the cluster's in brackets where that differs."""
 
     def both(file: str, cluster: str) -> str:
-        return file if found is None or cluster in ("", file) else f"{file} ({cluster})"
+        return file if reported_user is None or cluster in ("", file) else f"{file} ({cluster})"
 
-    found = reported.users.get(user.name) if reported else None
-    in_effect = found or UserInEffect(uid=user.uid, shell="", sudo=user.sudo, keys=())
+    reported_user = reported.users.get(user.name) if reported else None
+    in_effect = reported_user or UserInEffect(uid=user.uid, shell="", sudo=user.sudo, keys=())
     sudo = _SUDO[in_effect.sudo] if user.sudo is None else both(_SUDO[user.sudo], _SUDO[in_effect.sudo])
     return [
         user.name,
@@ -86,7 +86,7 @@ def _row(config: ClusterConfig, user: User, reported: ClusterUsers | None) -> li
         ",".join(user.groups) or "-",
         both(str(len(user.keys)), str(len(in_effect.keys))),
         sudo,
-        "-" if reported is None else "there" if found else "missing",
+        "-" if reported is None else "there" if reported_user else "missing",
     ]
 
 

@@ -72,9 +72,9 @@ def print_report(report: CheckReport, *, stack: str, user: str, seconds: float) 
             by_node.setdefault(result.node, {})[result.check] = result
     if by_node:
         table = [("NODE", "PARTITION", *(check.upper() for check in checks))]
-        for node, found in by_node.items():
-            partition = next(iter(found.values())).partition
-            table.append((node, partition, *(_word(found.get(check)) for check in checks)))
+        for node, node_results in by_node.items():
+            partition = next(iter(node_results.values())).partition
+            table.append((node, partition, *(_word(node_results.get(check)) for check in checks)))
         console.table(table)
     for result in report.results:
         if not result.node:
@@ -294,13 +294,13 @@ class NcclCheck:
         Raises:
             CliError: sbatch refused a job, or the login machine does not answer.
         """
-        found: list[CheckResult] = []
+        checked: list[CheckResult] = []
         submitted: dict[str, tuple[PartitionFacts, tuple[str, ...]]] = {}
         try:
             for row in self.facts:
                 if row.gpu:
                     skipped, runs = self._runs(row)
-                    found += skipped
+                    checked += skipped
                     earlier: list[str] = []
                     for nodes in runs:
                         earlier.append(self._submit(row, nodes, earlier))
@@ -309,7 +309,7 @@ class NcclCheck:
         except BaseException:
             self.cluster.jobs.cancel(submitted)
             raise
-        return [*found, *(self._result(row, nodes, job, states.get(job)) for job, (row, nodes) in submitted.items())]
+        return [*checked, *(self._result(row, nodes, job, states.get(job)) for job, (row, nodes) in submitted.items())]
 
     def _runs(self, row: PartitionFacts) -> tuple[list[CheckResult], list[tuple[str, ...]]]:
         """Return the skipped checks of a partition, and the nodes of each job: each node alone, then all of them."""

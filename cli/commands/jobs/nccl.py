@@ -358,10 +358,10 @@ class _PairsRun:
         Raises:
             CliError: fewer than two nodes are in service, sbatch refused a job, or the login machine does not answer.
         """
-        found = PairSearch(self._nodes_in_service())
-        while pairs := found.next():
-            found.measured += self._round(found.rounds + 1, pairs, len(found.nodes))
-        return found
+        search = PairSearch(self._nodes_in_service())
+        while pairs := search.next():
+            search.measured += self._round(search.rounds + 1, pairs, len(search.nodes))
+        return search
 
     def _nodes_in_service(self) -> list[str]:
         jobs, names = self.cluster.jobs, _nodes(self.request)
@@ -436,41 +436,42 @@ def _failure(result: NcclResult | None) -> str:
     return [*missed, *(finding.id for finding in result.findings if finding.level is Level.ERROR)][0]
 
 
-def _pairs_lines(found: PairSearch, stack: str) -> Iterator[str]:
+def _pairs_lines(search: PairSearch, stack: str) -> Iterator[str]:
     """Yield each pair, then each slow node with its figures and what to do."""
-    widest = max(len(", ".join(pair.nodes)) for pair in found.measured)
+    widest = max(len(", ".join(pair.nodes)) for pair in search.measured)
     yield f"round  {'pair':{widest}}    GB/s  of the fastest  job"
-    for pair in found.measured:
-        share = f"{pair.busbw / found.best:.0%}" if found.best else "-"
-        why = f"  slow{': ' if pair.failure else ''}{pair.failure}" if found.is_slow(pair) else ""
+    for pair in search.measured:
+        share = f"{pair.busbw / search.best:.0%}" if search.best else "-"
+        why = f"  slow{': ' if pair.failure else ''}{pair.failure}" if search.is_slow(pair) else ""
         yield f"{pair.round:5}  {', '.join(pair.nodes):{widest}}  {pair.busbw:6.1f}  {share:>14}  {pair.job}{why}"
-    for node in found.slow:
+    for node in search.slow:
         partners = ", ".join(
-            f"{pair.busbw:.1f} GB/s with {next(name for name in pair.nodes if name != node)}" for pair in found.of(node)
+            f"{pair.busbw:.1f} GB/s with {next(name for name in pair.nodes if name != node)}"
+            for pair in search.of(node)
         )
-        yield f"\n{node} is slow: {partners}, where the fastest pair has {found.best:.1f}."
+        yield f"\n{node} is slow: {partners}, where the fastest pair has {search.best:.1f}."
         yield f"  to do: ./hpc nodes {stack} drain {node} --reason nccl; then ./hpc health {stack}"
-    for pair in found.odd:
+    for pair in search.odd:
         names = ", ".join(pair.nodes)
         yield f"\n{names} are slow together only ({pair.busbw:.1f} GB/s): the way between them, not a node."
         yield "  to do: run it again; if it is the same pair, have its switch or placement looked at"
-    if found.open:
-        yield f"\nNot known: {', '.join(found.open)}. No pair of theirs was fast, and no sound node was left for them."
-        yield f"  to do: ./hpc nccl report {found.measured[-1].job} --stack {stack}, which has the reason"
-    rounds = f"{found.rounds} rounds" if found.rounds > 1 else "1 round"
-    word = "pass" if found.passed else "fail"
-    yield f"\nResult: {word}, {len(found.sound)} of {len(found.nodes)} nodes are sound, after {rounds}"
+    if search.open:
+        yield f"\nNot known: {', '.join(search.open)}. No pair of theirs was fast, and no sound node was left for them."
+        yield f"  to do: ./hpc nccl report {search.measured[-1].job} --stack {stack}, which has the reason"
+    rounds = f"{search.rounds} rounds" if search.rounds > 1 else "1 round"
+    word = "pass" if search.passed else "fail"
+    yield f"\nResult: {word}, {len(search.sound)} of {len(search.nodes)} nodes are sound, after {rounds}"
 
 
-def _pairs_document(found: PairSearch) -> dict[str, Any]:
+def _pairs_document(search: PairSearch) -> dict[str, Any]:
     return {
-        "result": "pass" if found.passed else "fail",
-        "rounds": found.rounds,
-        "fastest": found.best,
-        "sound": found.sound,
-        "slow": found.slow,
-        "unknown": found.open,
-        "pairs": [{**asdict(pair), "slow": found.is_slow(pair)} for pair in found.measured],
+        "result": "pass" if search.passed else "fail",
+        "rounds": search.rounds,
+        "fastest": search.best,
+        "sound": search.sound,
+        "slow": search.slow,
+        "unknown": search.open,
+        "pairs": [{**asdict(pair), "slow": search.is_slow(pair)} for pair in search.measured],
     }
 
 
