@@ -1,17 +1,17 @@
 #!/bin/bash
-# Prolog and epilog: which jobs have which GPUs of this node, for dcgm-exporter (--hpc-job-mapping-dir), which puts them into
+# Prolog and epilog: writes the jobs of each GPU of this node for dcgm-exporter (--hpc-job-mapping-dir), which puts them into
 # the label hpc_job of each GPU's metrics.
-#   /run/hpc-gpu-jobs/N           a job a line, for the GPU that DCGM calls N; empty without a job
-#   /run/hpc-gpu-jobs/jobs/JOB    the GPUs of a job, as DCGM calls them; the files above are made from these
-# The folder is empty after a boot. Nothing here is a reason to drain a node: it always ends well.
+#   /run/hpc-gpu-jobs/N           the jobs of the GPU with DCGM's number N, one a line; empty without a job
+#   /run/hpc-gpu-jobs/jobs/JOB    the GPUs of a job, by DCGM's numbers; the files above are made from these
+# The folder is empty after a boot. The exit code is always 0, because no failure here should drain the node.
 shopt -s nullglob
 
 folder=${HPC_GPU_JOBS:-/run/hpc-gpu-jobs} driver=${HPC_NVIDIA_PROC:-/proc/driver/nvidia/gpus}
 spool=${HPC_SLURMD_SPOOL:-/var/spool/slurmd}
 GRACE=1800 # seconds; longer than prologs take, before which a job has no process here
 
-# Slurm's number N is /dev/nvidiaN, a device minor; DCGM counts GPUs in the order of their bus ids. Without NVIDIA's driver,
-# in a rehearsal, they are the same.
+# Slurm's number N is /dev/nvidiaN, a device minor. DCGM numbers GPUs in the order of their bus ids. Without NVIDIA's driver,
+# in a rehearsal, both are the same.
 declare -A index
 count=0
 for information in "$driver"/*/information; do
@@ -20,7 +20,7 @@ for information in "$driver"/*/information; do
     count=$((count + 1))
 done
 
-# replace PATH <TEXT: by rename, as it may be read at any time. The name in between is none that dcgm-exporter reads.
+# replace PATH <TEXT: by a rename, as the file may be read at any time. dcgm-exporter ignores the temporary name.
 replace() {
     local part=${1%/*}/.${1##*/}.new
     cat >"$part" && mv -f "$part" "$1"
@@ -36,7 +36,7 @@ note() {
     ((${#numbers[@]})) && printf '%s\n' "${numbers[@]}" | replace "$folder/jobs/$SLURM_JOB_ID"
 }
 
-# Jobs whose epilog did not run, such as one whose slurmd was killed: they are old, and have no process here.
+# Removes jobs whose epilog did not run, for example because slurmd was killed: they are old, and have no process here.
 forget_ended() {
     local file sockets
     for file in "$folder"/jobs/*; do

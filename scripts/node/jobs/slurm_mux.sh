@@ -2,13 +2,13 @@
 # slurmd starts this as slurm_prolog before a job and as slurm_epilog after it; both names are links to it. It runs the
 # scripts beside it, as root: those for all nodes, then those of the job's partition, then those of the node's nodeset,
 # each in the order of their names.
-#   prolog: the first script that fails ends it, and slurmd drains the node
-#   epilog: all run, so that one which fails leaves nothing of the others behind; the first failure is printed
-# What can't be run is skipped, and the log says so.
-# What they print goes to prolog.log or epilog.log on the node, a line before and after each script.
+#   prolog: it ends at the first script that fails, and slurmd drains the node
+#   epilog: all scripts run, also after one that fails; the exit code is that of the first failure
+# A script that can't be run is skipped, with a line in the log.
+# The scripts' output goes to prolog.log or epilog.log on the node, with a line before and after each script.
 set -u
 LC_ALL=C # the order of names, the same on every node
-# slurmd gives none, and what a shell takes instead may end in the current folder.
+# slurmd sets no PATH, and a shell's default may contain the current folder.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 here=$(dirname -- "$0")
@@ -32,10 +32,10 @@ while IFS='=' read -r key value; do
     esac
 done <"$here/etc/slurm_mux.conf"
 
-# Root's alone, as slurmd's own log is: it shows who ran what, and jobs can read what is on their node.
+# Readable by root only, as slurmd's own log is: it shows who ran which job, and jobs can read files of their node.
 log=$logs/$kind.log
 if ! { mkdir -p "$logs" && (umask 077 && : >>"$log"); } 2>/dev/null; then
-    # A full disk or a lost folder: the journal has it then.
+    # If the disk is full or the folder is missing, the journal gets the lines.
     exec > >(exec logger --tag "$me") 2>&1
     log=/dev/stdout
 fi
@@ -44,14 +44,14 @@ say() {
     printf '%(%Y-%m-%dT%H:%M:%S%z)T job=%s %s %s\n' -1 "$job" "$me" "$1" >>"$log"
 }
 
-# Said where an operator looks first: slurmd's own log says only that the prolog failed.
+# Also writes to the journal and standard error, because slurmd's own log has only that the prolog failed.
 complain() {
     say "$1"
     logger --tag "$me" --priority daemon.err "job=$job $1; see $log" 2>/dev/null
     echo "$me: job=$job $1; see $log" >&2
 }
 
-# The nodeset is in the node's name, CLUSTER-NODESET-NUMBER: a node more needs no file.
+# The nodeset is in the node's name, CLUSTER-NODESET-NUMBER, so that a new node needs no change here.
 nodeset_of() {
     if [[ $1 == "$cluster-controller" ]]; then
         echo "$controller_nodeset"
@@ -71,8 +71,8 @@ folders=("$here/${kind}_slurmd.d")
 nodeset=$(nodeset_of "${SLURMD_NODENAME:-$(hostname -s)}")
 [[ -n $nodeset ]] && folders+=("$here/nodeset-$nodeset-${kind}_slurmd.d")
 
-# The rxdm prolog also ends well where it did nothing: where the metadata server did not say what machine this is,
-# for one. Jobs on two or more nodes would use plain TCP then, and nothing would say so.
+# The rxdm prolog ends with exit code 0 also if it did nothing, for example because the metadata server did not answer.
+# Jobs on two or more nodes would use plain TCP then, without an error.
 profile=/var/lib/tcpxo/lib64/nccl-env-profile.sh
 rxdm_did_nothing() {
     [[ $kind == prolog && $1 == rxdm && ${SLURM_JOB_NUM_NODES:-1} -gt 1 ]] || return 1

@@ -2,24 +2,24 @@
 # Runs on a node as root, in a job: downloads container images for all users of the node.
 #     bash -c TEXT warm-up FILE=IMAGE...    prints "warm-up: ready", and "warm-up: rxdm" if rxdm has run since the boot
 #     bash -c TEXT warm-up --look FILE=IMAGE...
-#                                           the same without a download: prints "warm-up: lacks FILE" for what is not there
+#                                           the same without a download: prints "warm-up: lacks FILE" for a missing image
 #     bash -c TEXT warm-up --send NODE FILE=IMAGE...
-#                                           in a job on several nodes, one of which is NODE, which has all: sends them
-#     bash -c TEXT warm-up --rxdm           in a job on several nodes, after rxdm's prolog: notes that it has run
+#                                           in a job on several nodes: sends all images from NODE to the others
+#     bash -c TEXT warm-up --rxdm           in a job on several nodes, after rxdm's prolog: records that it has run
 # IMAGE is REGISTRY/NAME:TAG; it is put at FILE, below the folder of images, by enroot (FILE.sqsh) or apptainer
 # (FILE.sif). A file that exists is not downloaded again.
 set -euo pipefail
-# The images are for all users, whatever umask srun brings along.
+# The images must be readable by all users, whatever umask srun passes on.
 umask 022
-# srun gives it no environment: what root has here is of no use there.
+# srun passes no environment (--export=NONE).
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 
 folder=/var/lib/hpc/images
-# Gone with the next boot; another version of the prolog pulls other images.
+# The mark is lost at the next boot. Another version of the prolog pulls other images, so it has a mark of its own.
 version=$(sha256sum /opt/apps/adm/slurm/scripts/rxdm 2>/dev/null || echo none)
 mark=/run/hpc/warm-up/rxdm-${version:0:16}
 
-# enroot separates the registry from the name by #, where there is one.
+# enroot separates a registry from the name by #.
 enroot_uri() {
     local first=${1%%/*}
     if [[ $1 == */* && ($first == *.* || $first == *:* || $first == localhost) ]]; then
@@ -29,7 +29,7 @@ enroot_uri() {
     fi
 }
 
-# What runs containers here, and how its files end.
+# Sets the program that runs containers here, and the ending of its files.
 runtime() {
     if command -v enroot >/dev/null; then
         program=enroot ending=sqsh
@@ -45,16 +45,16 @@ download() {
     local name=$1 image=$2
     local target=$folder/$name.$ending work=$folder/.work
     [[ ! -e $target ]] || return 0
-    # Where nodes share this folder, as in a jail, one downloads and the others wait.
-    # Root's alone: whoever can open the file can hold the lock.
+    # If nodes share this folder, as in a jail, one downloads and the others wait. Only root can open the file, because
+    # anybody who can open it can hold the lock.
     (umask 077 && : >>"$folder/.lock")
     exec 9>"$folder/.lock"
     flock 9
     if [[ ! -e $target ]]; then
-        # What a killed job left. Not in the cache of a user, nor below a folder that users can write to.
+        # Remove files of a killed job. The work folder is not below a folder that users can write to.
         rm -rf "$work"
         mkdir -m 0700 "$work"
-        # Nor does one that fails keep tens of GB: a full disk may be why.
+        # A failed download must not keep tens of GB: a full disk may be its cause.
         trap 'rm -rf "$folder/.work"' EXIT
         if [[ $program == enroot ]]; then
             ENROOT_CACHE_PATH=$work/cache ENROOT_DATA_PATH=$work/data ENROOT_TEMP_PATH=$work \
@@ -72,8 +72,8 @@ download() {
     exec 9>&-
 }
 
-# On all nodes of a job: the node $1 sends files to all others. slurmd writes them, so that each is whole before it has
-# its name.
+# On all nodes of a job: the node $1 sends files to all others. They are renamed after slurmd has written all of them,
+# so that no incomplete file has an image's name.
 send() {
     local from=$1 pair file
     sent=$folder/.sent-$SLURM_JOB_ID

@@ -203,7 +203,7 @@ class World:
     """Set-up states that booting machines have published."""
     joined: Mapping[str, float] = field(default_factory=dict)
     """The time at which booting machines have last ended their set-up, at whose end slurmd starts."""
-    known: frozenset[str] = frozenset()
+    node_names: frozenset[str] = frozenset()
     """Names of all nodes of Slurm, those of other nodesets included."""
     unsafe: str = ""
     """The reason why nothing may be deleted or set down now: a partial list, or a slurmctld that has just started."""
@@ -557,7 +557,7 @@ REPLACEABLE = When("elastic, on demand or spot, at most 3 a day", lambda c: c.re
 
 RULES: tuple[Rule, ...] = (
     Rule("two-zones", When("in two zones", lambda c: len(c.instances) > 1), ANY, (), Do.ALERT),
-    Rule("unknown", ANY, NO_NODE, (When("nor of another nodeset", lambda c: c.name not in c.world.known), MADE, TWICE,
+    Rule("unknown", ANY, NO_NODE, (When("nor of another nodeset", lambda c: c.name not in c.world.node_names), MADE, TWICE,
          ORPHANED), Do.DELETE, counts=True),
     Rule("not-ours", ANY, NO_NODE, (ELSE,), Do.NOTHING),
     Rule("reboots", ANY, When("REBOOT_*", lambda c: any(s.startswith("REBOOT") for s in c.states)), (), Do.NOTHING),

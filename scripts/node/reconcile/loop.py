@@ -178,7 +178,7 @@ class Loop:
             max_unavailable=self.settings["max_unavailable"], maintain=self.settings["maintain"],
             pending=record.pending, cooling=record.cooling,
             retry=record.retry, repairs=record.repairs, hosts=record.hosts, waits=frozenset(record.waits),
-            known=frozenset(rows), unsafe=unsafe, awake=record.awake,
+            node_names=frozenset(rows), unsafe=unsafe, awake=record.awake,
         )  # fmt: skip
         # A job that has started waits for nothing, so its comment is not shown any more.
         waiting = {job for node in nodes.values() for job in node.jobs if "POWERING_UP" in node.states}

@@ -12,7 +12,7 @@ local texts = {
     "tres_req_str", "comment", "admin_comment",
 }
 
--- Users choose names and folders: any byte but plain ASCII becomes \u00XX, so that no value ends its line.
+-- Users choose names and folders. Any byte but plain ASCII becomes \u00XX, so that no value can end its line.
 local function quoted(text)
     local escaped = text:gsub('[%c"\\\127-\255]', function(byte) return string.format("\\u%04x", byte:byte()) end)
     return '"' .. escaped .. '"'
@@ -26,7 +26,7 @@ local function note(job)
     for _, name in ipairs(texts) do
         if job[name] then table.insert(parts, string.format('"%s":', name) .. quoted(job[name])) end
     end
-    -- The line break comes first: it also ends what a slurmctld that was killed, or a full disk, left half written.
+    -- The line break comes first: it also ends an incomplete line of a killed slurmctld or a full disk.
     local line = "\n{" .. table.concat(parts, ",") .. "}"
     local file = assert(io.open(file_name, "a"))
     file:setvbuf("full", #line + 1)
@@ -37,7 +37,7 @@ end
 
 function slurm_jobcomp_log_record(job)
     if job.resizing == 1 then return 0 end
-    -- Not by raising it: the plugin leaves each error on Lua's stack (_log_record of jobcomp_lua.c), until that is full.
+    -- Not raised: the plugin leaves each error on Lua's stack (_log_record of jobcomp_lua.c) until the stack is full.
     local done, why = pcall(note, job)
     if not done then slurm.log_error("%s", tostring(why)) end
     return done and 0 or -1

@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 NODE_FIELDS = (
@@ -25,7 +26,7 @@ def parse_rows(text: str) -> list[dict[str, str]]:
 
     It can't parse `show job`, where the Reason and the job's name, which may contain anything, stand in the middle.
     """
-    found: list[dict[str, str]] = []
+    rows: list[dict[str, str]] = []
     for line in text.split("\n"):
         row: dict[str, str] = {}
         # What a person typed as a Reason may look like a field, and is none.
@@ -38,10 +39,10 @@ def parse_rows(text: str) -> list[dict[str, str]]:
             elif name:
                 row[name] = f"{row[name]} {word}"
         if row:
-            found.append({key: value.strip() for key, value in row.items()})
+            rows.append({key: value.strip() for key, value in row.items()})
             if reason:
-                found[-1]["Reason"] = reason["reason"].strip()
-    return found
+                rows[-1]["Reason"] = reason["reason"].strip()
+    return rows
 
 
 def node_states(row: Mapping[str, str]) -> set[str]:
@@ -70,12 +71,12 @@ def partition_rows(text: str) -> dict[str, dict[str, str]]:
 
 def parameters(text: str) -> dict[str, str]:
     """Return the values of `scontrol show config` by parameter."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
         if equals and line[:1].strip():
-            found.setdefault(name.strip(), value.strip())
-    return found
+            values.setdefault(name.strip(), value.strip())
+    return values
 
 
 MAX_JOBS = 50  # listed one by one; the others are counted
@@ -134,18 +135,14 @@ def count_tasks(number: str) -> int:
     return count or 1
 
 
-def summarize_jobs(found: list[dict[str, str]]) -> dict[str, Any]:
+def summarize_jobs(jobs: list[dict[str, str]]) -> dict[str, Any]:
     """Return how many jobs are in each state, the first MAX_JOBS of them, and those that Slurm or an operator holds."""
     states: Counter[str] = Counter()
-    for row in found:
-        states[row["state"]] += count_tasks(row["id"])
-        if row["state"] in WAITING:
-            row["nodes"] = ""  # squeue prints the nodes of its last run
-    return {
-        "states": dict(states),
-        "first": found[:MAX_JOBS],
-        "held": [row for row in found if is_held(row)][:MAX_JOBS],
-    }
+    for job in jobs:
+        states[job["state"]] += count_tasks(job["id"])
+        if job["state"] in WAITING:
+            job["nodes"] = ""  # squeue prints the nodes of its last run
+    return {"states": dict(states), "first": jobs[:MAX_JOBS], "held": [job for job in jobs if is_held(job)][:MAX_JOBS]}
 
 
 TRES_LIMITS = {"MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES"}
@@ -211,19 +208,19 @@ def cpu_seconds(text: str) -> float:
 def parse_tres(text: str) -> dict[str, float]:
     """Return Slurm's list of resources, such as `cpu=2,gres/gpu:a100=1,mem=2048M`, by name: counts, sizes in bytes,
     times in seconds. Other values are left out."""
-    found: dict[str, float] = {}
+    resources: dict[str, float] = {}
     for name, _, value in (part.rpartition("=") for part in text.split(",") if part):
         if ":" in value:
-            found[name] = cpu_seconds(value)
+            resources[name] = cpu_seconds(value)
         elif match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGTP]?)", value):
-            found[name] = float(match[1]) * _UNITS.get(match[2], 1)
-    return found
+            resources[name] = float(match[1]) * _UNITS.get(match[2], 1)
+    return resources
 
 
-def count_gpus(held: dict[str, float]) -> int:
+def count_gpus(resources: dict[str, float]) -> int:
     """Return the number of GPUs among resources. `gres/gpu` counts all of them, `gres/gpu:TYPE` those of a type."""
-    named = (count for name, count in held.items() if name.startswith("gres/gpu:"))
-    return int(held.get("gres/gpu", 0) or sum(named))
+    by_type = (count for name, count in resources.items() if name.startswith("gres/gpu:"))
+    return int(resources.get("gres/gpu", 0) or sum(by_type))
 
 
 def parse_sacct(text: str, fields: tuple[str, ...], mark: str) -> list[dict[str, str]]:
@@ -242,15 +239,13 @@ def parse_sacct(text: str, fields: tuple[str, ...], mark: str) -> list[dict[str,
 def parse_json_lines(text: str) -> list[dict[str, Any]]:
     """Return the JSON objects of a text, one a line. Other lines are left out: one may be cut off, or written by
     somebody else."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for line in text.splitlines():
-        try:
+        with suppress(ValueError, RecursionError):
             row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            found.append(row)
-    return found
+            if isinstance(row, dict):
+                rows.append(row)
+    return rows
 
 
 def valid_time(value: object) -> float | None:

@@ -1,8 +1,8 @@
 -- Written by the cluster's set-up. job_submit.lua, which slurmctld's plugin job_submit/lua runs, begins with it.
 --
 -- slurmctld writes script and environment of a batch job to its state folder before it answers sbatch, and the job
--- itself within five seconds (state_save.c). What else belongs to the job is added to its environment here, so that a
--- job that a killed slurmctld forgot can be submitted again (jobs/lost_submissions.py).
+-- itself within five seconds (state_save.c). The job's options are added to its environment here, so that a job that a
+-- killed slurmctld lost can be submitted again (jobs/lost_submissions.py).
 
 local SITE = "/etc/slurm/job_submit_site.lua"
 local KEPT = "/var/spool/slurmctld/hpc-kept/"
@@ -10,7 +10,7 @@ local RECORD = "HPC_SUBMISSION"
 local NO_VAL, NO_VAL16 = 4294967294, 65534 -- slurm.h
 
 -- Fields of a submission that the plugin can read and set (_get_job_req_field, _set_job_req_field), by their types. A
--- field that a release does not have is nil there.
+-- field that a release does not have is nil.
 local NUMBERS = {
     "begin_time", "bitflags", "contiguous", "core_spec", "cores_per_socket", "cpu_freq_gov", "cpu_freq_max",
     "cpu_freq_min", "cpus_per_task", "delay_boot", "end_time", "mail_type", "max_cpus", "max_nodes", "min_cpus",
@@ -34,7 +34,7 @@ local function unescaped(text)
     return (text:gsub("%%(%x%x)", function(code) return string.char(tonumber(code, 16)) end))
 end
 
--- Adds the record to the job's environment, in the place of one that the user's own environment has.
+-- Adds the record to the job's environment. It replaces a record that the user's own environment has.
 local function note(job)
     local file = assert(io.open("/proc/sys/kernel/random/uuid"))
     local parts = { "id=" .. file:read() }
@@ -56,8 +56,8 @@ local function note(job)
     job.environment[RECORD] = table.concat(parts, "&")
 end
 
--- Makes a submission by lost_submissions.py, which carries the name of a kept one as its comment, equal to that one;
--- false for any other. Raises an error where there is none of this name and user.
+-- Gives a submission by lost_submissions.py, whose comment has the name of a kept job, the fields of that job. Returns
+-- false for any other submission. Raises an error if the user has no kept job with this name.
 local function restore(job, uid)
     local name, numbers = (job.comment or ""):match("^hpc%-again:(job%.%d+%.%d+%.%d+):(%S*)$")
     if not name then return false end
@@ -114,7 +114,7 @@ function slurm_job_submit(job, partitions, uid)
         if ran and type(answer) == "number" and answer ~= slurm.SUCCESS then return answer end
     end
     if job.script then
-        -- A submission is never refused for this: the job would not be submitted again, and named all the same.
+        -- A submission is not refused for an error here. If the job is lost, it is named, but not submitted again.
         local noted, why = pcall(note, job)
         if not noted then slurm.log_error("%s", tostring(why)) end
     end

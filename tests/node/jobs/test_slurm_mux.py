@@ -164,34 +164,31 @@ class TestRxdm:
         mux.write_text(mux.read_text().replace("profile=/var/lib/tcpxo/lib64/", f"profile={tree.path}/"))
         return profile
 
-    def test_a_written_profile_passes(self, tree, profile):
-        tree.add(self.PLACE, f"echo '{self.EXPORT}' > {profile}")
-        assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 0
-
-    @pytest.mark.parametrize("body", ["exit 0", "echo 'export NCCL_SOCKET_IFNAME=eth0' > {profile}"])
-    def test_a_missing_profile_fails_jobs_on_several_nodes(self, tree, profile, body):
-        tree.add(self.PLACE, body.format(profile=profile))
-        assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 1
-        assert f"rxdm: did not write {profile}, so NCCL would use plain TCP" in tree.log()
-        assert "rxdm: failed, exit code 1" in tree.log()
+    @pytest.mark.parametrize(
+        ("body", "nodes", "kind", "mode", "code"),
+        [
+            ("echo '{export}' > {profile}", 2, "prolog", 0o755, 0),
+            ("exit 0", 2, "prolog", 0o755, 1),
+            ("echo 'export NCCL_SOCKET_IFNAME=eth0' > {profile}", 2, "prolog", 0o755, 1),
+            ("", 2, "prolog", 0o644, 1),  # it can't be run
+            ("", 1, "prolog", 0o644, 0),
+            ("exit 0", 1, "prolog", 0o755, 0),
+            ("exit 0", 2, "epilog", 0o755, 0),
+        ],
+    )
+    def test_prologs_of_jobs_on_several_nodes_need_a_profile(self, tree, profile, body, nodes, *, kind, mode, code):
+        place = self.PLACE.replace("prolog", kind)
+        tree.add(place, body.format(export=self.EXPORT, profile=profile))
+        (tree.path / place).chmod(mode)
+        assert tree.run(kind, SLURM_JOB_NUM_NODES=str(nodes)).returncode == code
+        for text in (f"rxdm: did not write {profile}, so NCCL would use plain TCP", "rxdm: failed, exit code 1"):
+            assert (text in tree.log(kind)) == bool(code)
 
     def test_the_profile_of_an_earlier_job_does_not_count(self, tree, profile):
         profile.write_text(f"{self.EXPORT}\n")
         os.utime(profile, (time.time() - 60, time.time() - 60))
         tree.add(self.PLACE, "exit 0")
         assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 1
-
-    def test_an_rxdm_that_cannot_run_fails_jobs_on_several_nodes(self, tree, profile):
-        tree.add(self.PLACE, "")
-        (tree.path / self.PLACE).chmod(0o644)
-        assert tree.run(SLURM_JOB_NUM_NODES="2").returncode == 1
-        assert tree.run(SLURM_JOB_NUM_NODES="1").returncode == 0
-
-    def test_a_job_on_one_node_and_an_epilog_need_no_profile(self, tree, profile):
-        tree.add(self.PLACE, "exit 0")
-        tree.add(self.PLACE.replace("prolog", "epilog"), "exit 0")
-        assert tree.run(SLURM_JOB_NUM_NODES="1").returncode == 0
-        assert tree.run("epilog", SLURM_JOB_NUM_NODES="2").returncode == 0
 
 
 class TestEnvironment:

@@ -110,18 +110,15 @@ class TestList:
         next(iter(fake.world.machines.values())).resource["labels"]["hpc-cluster"] = "another"
         assert client.instances().instances == ()
 
-    def test_the_list_is_partial_if_the_clusters_zone_does_not_answer(self, client, fake):
+    @pytest.mark.parametrize(
+        ("zone", "names", "partial"),
+        [("us-central1-a", [], "zones/us-central1-a does not answer"), ("europe-west4-b", ["c-gpu-0"], "")],
+    )
+    def test_the_list_is_partial_if_the_clusters_zone_does_not_answer(self, client, fake, zone, names, partial):
         insert(client, "c-gpu-0")
-        fake.unreachable = ["zones/us-central1-a"]
-        found = client.instances()
-        assert found.instances == ()
-        assert found.partial == "zones/us-central1-a does not answer"
-
-    def test_the_list_is_complete_if_another_zone_does_not_answer(self, client, fake):
-        insert(client, "c-gpu-0")
-        fake.unreachable = ["zones/europe-west4-b"]
-        found = client.instances()
-        assert ([instance.name for instance in found.instances], found.partial) == (["c-gpu-0"], "")
+        fake.unreachable = [f"zones/{zone}"]
+        listing = client.instances()
+        assert ([instance.name for instance in listing.instances], listing.partial) == (names, partial)
 
 
 class TestOthers:

@@ -100,7 +100,7 @@ CASES: list[tuple[str, World]] = [
     ("not-ours", world(None, "RUNNING", lasted=90)),
     ("not-ours", world(None, "RUNNING", passes=1)),
     ("not-ours", world(None, "RUNNING", labels={})),
-    ("not-ours", world(None, "RUNNING", known=frozenset({NAME}))),
+    ("not-ours", world(None, "RUNNING", node_names=frozenset({NAME}))),
     ("reboots", world("IDLE+REBOOT_ISSUED")),
     ("maintenance", world("IDLE+MAINTENANCE+RESERVED")),
     ("power-down-waits", world("DOWN+POWER_DOWN")),
