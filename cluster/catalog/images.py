@@ -18,7 +18,7 @@ class Image:
     built: bool = False
     """True if Slurm is built from SchedMD's source: it gets SchedMD's fixes alone, none of the distribution's."""
     mended: str = ""
-    """Who mends the distribution's own packages of Slurm, and until when, where it is not built."""
+    """The maintainer of the distribution's packages of Slurm, and until when, if it is not built."""
     without_pmix: tuple[str, ...] = ()
     """Releases of these whose packages have no plugin for PMIx."""
     pam_slurm_adopt: bool = False

@@ -71,8 +71,19 @@ def gcp_real_memory(memory_mib: int) -> int:
     return memory_mib - (400 + 30 * memory_mib // 1024)
 
 
-def _gcp(
-    name: str, topology: tuple[int, int, int], memory_mib: int, *, gpu: Gpu | None = None, source: str
+_Topology = tuple[int, int, int]
+"""Sockets, cores per socket, threads per core."""
+
+
+def _row(
+    name: str,
+    topology: _Topology,
+    memory_mib: int,
+    real_memory: int,
+    *,
+    gpu: Gpu | None,
+    source: str,
+    has_fabric: bool = True,
 ) -> MachineType:
     sockets, cores, threads = topology
     return MachineType(
@@ -82,46 +93,29 @@ def _gcp(
         cores_per_socket=cores,
         threads_per_core=threads,
         memory_mib=memory_mib,
-        real_memory=gcp_real_memory(memory_mib),
+        real_memory=real_memory,
         gpu=gpu,
-        line_rate=family_of(name).fabric.line_rate(gpu.count) if gpu else None,
-        source=f"{GCP_DOCS}/{source}",
+        line_rate=family_of(name).fabric.line_rate(gpu.count) if gpu and has_fabric else None,
+        source=source,
     )
+
+
+def _gcp(name: str, topology: _Topology, memory_mib: int, *, gpu: Gpu | None = None, source: str) -> MachineType:
+    return _row(name, topology, memory_mib, gcp_real_memory(memory_mib), gpu=gpu, source=f"{GCP_DOCS}/{source}")
 
 
 def _local(name: str, *, cores: int, memory_mib: int, gpu: Gpu | None = None) -> MachineType:
-    family = family_of(name)
-    return MachineType(
-        name=name,
-        family=family,
-        sockets=1,
-        cores_per_socket=cores,
-        threads_per_core=1,
-        memory_mib=memory_mib,
-        real_memory=memory_mib,
-        gpu=gpu,
-        source=family.source,
-    )
+    return _row(name, (1, cores, 1), memory_mib, memory_mib, gpu=gpu, source=family_of(name).source)
 
 
 def _nebius(platform: machine_types.NebiusPlatform, preset: machine_types.Preset) -> MachineType:
     """Return the row of a preset. RealMemory is the memory of slurmd's container, as in Soperator
-    (internal/render/common)."""
-    sockets, cores, threads = preset.topology
-    name = f"{platform.name}/{preset.name}"
-    return MachineType(
-        name=name,
-        family=family_of(name),
-        sockets=sockets,
-        cores_per_socket=cores,
-        threads_per_core=threads,
-        memory_mib=preset.memory_gib * 1024,
-        real_memory=machine_types.slurmd_resources(machine_types.allocatable(preset.vcpus, preset.memory_gib)).memory,
-        gpu=Gpu(type=platform.gpu, count=preset.gpus) if preset.gpus else None,
-        # Only presets with all GPUs of a host can join a GPU cluster.
-        line_rate=family_of(name).fabric.line_rate(preset.gpus) if preset.clusterable else None,
-        source=machine_types.SOURCE,
-    )
+    (internal/render/common). Only presets with all GPUs of a host can join a GPU cluster."""
+    memory = machine_types.slurmd_resources(machine_types.allocatable(preset.vcpus, preset.memory_gib)).memory
+    gpu = Gpu(type=platform.gpu, count=preset.gpus) if preset.gpus else None
+    name, memory_mib = f"{platform.name}/{preset.name}", preset.memory_gib * 1024
+    source, has_fabric = machine_types.SOURCE, preset.clusterable
+    return _row(name, preset.topology, memory_mib, memory, gpu=gpu, source=source, has_fabric=has_fabric)
 
 
 # fmt: off
@@ -132,7 +126,7 @@ _ROWS = (
     _local("local-4c", cores=4, memory_mib=4096),
     _local("local-2c-2gpu", cores=2, memory_mib=2048, gpu=Gpu(type="standin", count=2)),
     _local("local-2c-8gpu", cores=2, memory_mib=2048, gpu=Gpu(type="standin", count=8)),
-    # Compute Engine. Topology: sockets, cores per socket, threads per core.
+    # Compute Engine.
     _gcp(
         "a3-megagpu-8g", (2, 52, 2), 1872 * 1024, gpu=Gpu(type="h100", count=8),
         source="accelerator-optimized-machines#a3-mega-vms"),

@@ -29,7 +29,7 @@ _resource_type = matching(
     "a type of resource of Google Cloud, e.g. gcp:compute/instance:Instance",
     "copy it from a preview",
 )
-"""Only the form: the provider's own classes say whether there is such a type."""
+"""Checks only the form. The provider's own classes decide whether the type exists."""
 
 
 class Customize(Section):

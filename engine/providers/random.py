@@ -123,10 +123,7 @@ def _uuid(_news: Props) -> tuple[str, Props]:
 
 
 _MAKERS: dict[str, Callable[[Props], tuple[str, Props]]] = {
-    f"random:index/random{name}:Random{name}": maker
-    for name, maker in (
-        ("Bytes", _bytes), ("Id", _id), ("Integer", _integer), ("Password", _password), ("Pet", _pet),
-        ("Shuffle", _shuffle), ("String", _string), ("Uuid", _uuid),
-    )
-}  # fmt: skip
+    f"random:index/random{maker.__name__[1:].capitalize()}:Random{maker.__name__[1:].capitalize()}": maker
+    for maker in (_bytes, _id, _integer, _password, _pet, _shuffle, _string, _uuid)
+}
 """Functions that return the id and outputs of a new resource, by type."""

@@ -52,12 +52,6 @@ class TestEveryRelease:
         single = [name for name in names if name not in ("nodename", "nodeset", "partitionname")]
         assert len(single) == len(set(single))
 
-    def test_is_named_in_the_head_of_every_file(self, stack, version):
-        cluster = with_version(stack, version)
-        files = {**render(cluster), "slurmdbd.conf": render_slurmdbd(cluster, "x")}
-        for text in (text for name, text in files.items() if name.endswith(".conf")):
-            assert text.startswith(f"# Cluster {cluster.name}, for Slurm {version}.")
-
 
 def test_the_other_files_have_only_parameters_of_every_release():
     cluster = config("example-full")

@@ -217,26 +217,18 @@ STORAGE = {
 
 LOCAL = {"platform": "local", "gcp:project": None, "gcp:zone": None}
 ON_LOCAL = {
-    f"{'.'.join(at)} on local": {**LOCAL, **changes}
-    for at, given, changes in (
-        (("storage", "lustre"), "{kind: exascaler}", {"storage": {"lustre": {"kind": "exascaler"}}}),
-        (
-            ("storage", "buckets"),
-            "[{name: data, mount: /a}]",
-            {"storage": {"buckets": [{"name": "data", "mount": "/a"}]}},
-        ),
-        (("network", "admin_cidrs"), "[203.0.113.7/32]", {"network": {"admin_cidrs": ["203.0.113.7/32"]}}),
-        (("network", "nat"), "false", {"network": {"nat": False}}),
-        (("image", "bake"), "true", {"image": {"bake": True}}),
-        (("controller", "state_disk"), "{size_gb: 500}", {"controller": {"state_disk": {"size_gb": 500}}}),
-        (
-            ("customize",),
-            "[{type: gcp:compute/instance:Instance, set: {description: x}}]",
-            {"customize": [{"type": "gcp:compute/instance:Instance", "set": {"description": "x"}}]},
-        ),
-        (("login", "public"), "true", {"login": {"public": True}}),
-        (("nodesets", "cpu", "disk"), "{size_gb: 300}", cpu(disk={"size_gb": 300})),
-    )
+    f"{field} on local": {**LOCAL, **changes}
+    for field, changes in {
+        "storage.lustre": {"storage": {"lustre": {"kind": "exascaler"}}},
+        "storage.buckets": {"storage": {"buckets": [{"name": "data", "mount": "/a"}]}},
+        "network.admin_cidrs": {"network": {"admin_cidrs": ["203.0.113.7/32"]}},
+        "network.nat": {"network": {"nat": False}},
+        "image.bake": {"image": {"bake": True}},
+        "controller.state_disk": {"controller": {"state_disk": {"size_gb": 500}}},
+        "customize": {"customize": [{"type": "gcp:compute/instance:Instance", "set": {"description": "x"}}]},
+        "login.public": {"login": {"public": True}},
+        "nodesets.cpu.disk": cpu(disk={"size_gb": 300}),
+    }.items()
 }
 
 
