@@ -1,11 +1,11 @@
 #!/bin/bash
 # Waits until a Lustre file system answers: its management server on LNet's port and, with --web, the web server that
-# EXAScaler starts last. Says what is missing when the time is over. What the web server has is nobody's business here:
-# machines bring their Lustre client with them, so any answer of it will do, and one that never comes is printed, no more.
+# EXAScaler starts last. Prints what is missing after the timeout. Any response of the web server is enough, because
+# machines have their Lustre client already; if it does not answer, that is printed and is not an error.
 #
 #   ready.sh ADDRESS SECONDS [--web]
 #
-# Nothing but bash: it runs on machines that have no Lustre client yet. LNET_PORT and HTTP_PORT are for tests.
+# It needs only bash, since the machine may have no Lustre client yet. LNET_PORT and HTTP_PORT are for tests.
 set -u
 
 address=$1

@@ -1,7 +1,7 @@
-"""Types of the JSON that crosses between a stack and its machines.
+"""Types of the JSON documents that a stack and its machines exchange.
 
-The stack's side (components/slurm/payload.py, cluster/observe) imports them too, so that one definition is checked by
-types on both sides. Machines of an earlier version read and write some of these: keys are added, never renamed.
+components/slurm/payload.py and cluster/observe import them too, so that the types of both sides are checked. Machines
+of an earlier version read and write some of these documents: keys are added, and never renamed.
 """
 
 from typing import Any, Literal, TypedDict, get_args
@@ -12,7 +12,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Mount(TypedDict):
-    """A file system: what `mount -t fs_type -o options source target` takes."""
+    """A file system: the arguments of `mount -t fs_type -o options source target`."""
 
     source: str
     target: str
@@ -21,7 +21,7 @@ class Mount(TypedDict):
 
 
 class StateDisk(TypedDict):
-    """The source of the controller's state, as in fstab, and the folders that are kept on it."""
+    """The file system with the controller's state, as in fstab, and the folders on it."""
 
     source: str
     fs_type: str
@@ -47,7 +47,7 @@ class Rights(TypedDict, total=False):
     """The rights of a user beside others."""
 
     sudo: bool  # without a password
-    containers: bool  # a range of subordinate uids; left alone where it is not said
+    containers: bool  # whether the user has a range of subordinate uids; without it, the range is not changed
 
 
 class User(Rights):
@@ -62,14 +62,14 @@ class User(Rights):
 
 
 class NodeBoot(TypedDict):
-    """/etc/hpc/node.json: all that a compute node has before it joins."""
+    """/etc/hpc/node.json: the input of a compute node before it joins the cluster."""
 
     conf_server: str  # host:port of slurmctld
     mounts: list[Mount]
 
 
 class Release(TypedDict):
-    """Slurm's release of the stack: those that it takes over from, and the oldest that its files are made for."""
+    """The stack's release of Slurm: the releases that it can replace, and the oldest that can read its files."""
 
     takes_over: list[str]
     nodes: str
@@ -78,20 +78,20 @@ class Release(TypedDict):
 class _Controller(TypedDict, total=False):
     release: Release
     drain_seconds: int
-    max_unavailable: float  # part of a partition's nodes whose machines are recreated at a time
-    qos: list[str]  # that slurm.conf names
+    max_unavailable: float  # share of a partition's nodes whose machines are recreated at a time
+    qos: list[str]  # those in slurm.conf
     adopt: bool
     slurmrestd: bool
     health: dict[str, Any]  # health/kinds.py
-    measure: dict[str, Any]  # what health/measure.py measures
-    files: dict[str, list[str]]  # Slurm's, as lines; a login machine has slurm.conf alone
+    measure: dict[str, Any]  # settings of health/measure.py
+    files: dict[str, list[str]]  # Slurm's files as lines; only slurm.conf on a login machine
     environment: list[str]  # env.sh of jobs, as lines
     state: StateDisk
     exports: Exports
 
 
 class ReconcileCloud(TypedDict):
-    """The cloud of the elastic nodes' machines; `endpoint` and `token_file` are empty for its own."""
+    """The cloud of the elastic nodes' machines; `endpoint` and `token_file` are empty unless a stand-in replaces it."""
 
     project: str
     zone: str
@@ -107,16 +107,16 @@ class _Template(TypedDict):
 
 
 class ReconcileTemplate(_Template, total=False):
-    """The instance template of one way to ask for machines: on_demand, spot, reservation or flex. Machines of flex
-    start have `run_seconds`, after which they are deleted, and may have `policy`, of their placement."""
+    """The instance template of one capacity: on_demand, spot, reservation or flex. Machines of flex start have
+    `run_seconds`, after which they are deleted, and may have the placement policy `policy`."""
 
     run_seconds: int
     policy: str
 
 
 class ReconcileNodeset(TypedDict):
-    """A nodeset: names of its elastic and static nodes, and its templates in the order in which they are tried. One
-    without elastic nodes has no template."""
+    """A nodeset: the names of its elastic and static nodes, and its templates in the order in which they are tried. It
+    has no templates without elastic nodes."""
 
     nodes: list[str]
     static: list[str]
@@ -126,27 +126,27 @@ class ReconcileNodeset(TypedDict):
 
 
 class Spares(TypedDict):
-    """A nodeset with spare nodes: all of its nodes in their order, and how many are held back."""
+    """A nodeset with spare nodes: all of its nodes in order, and the number of spares."""
 
     nodes: list[str]
     count: int
 
 
 class Reconcile(TypedDict):
-    """/etc/hpc/reconcile.json: what the controller's reconcile service works with. Where no node is elastic and none is
-    repaired, `nodesets` is empty, and so is `cloud`."""
+    """/etc/hpc/reconcile.json: settings of the controller's reconcile service. `nodesets` and `cloud` are empty if no
+    node is elastic or can be repaired."""
 
     mode: str  # act, advise or off
     actions_per_hour: int
     max_unavailable: float
-    maintain: bool  # hosts of idle static nodes, before their window
+    maintain: bool  # whether to start host maintenance of idle static nodes before its window
     cloud: ReconcileCloud
     nodesets: dict[str, ReconcileNodeset]
     spares: dict[str, Spares]
 
 
 class OpsAgent(TypedDict):
-    """A platform's own agent, which sends metrics to it: its unit, its file of configuration, and lines of that."""
+    """A platform's agent that sends it metrics: its unit, its configuration file, and the lines of that."""
 
     unit: str
     file: str
@@ -154,8 +154,8 @@ class OpsAgent(TypedDict):
 
 
 class Web(TypedDict):
-    """Prometheus' listener for others than this machine: the user, and files of the password and of the certificate
-    with its key."""
+    """Prometheus' listener for other machines: the user, and the files of the password and of the certificate with its
+    key."""
 
     user: str
     password: str
@@ -169,11 +169,11 @@ class _Metrics(TypedDict):
 
 
 class Monitoring(_Metrics, total=False):
-    """Metrics of the cluster, on the controller and on Prometheus' own machine. `leave_out`: beginnings of names that
-    the set-up's own exporter leaves out. `idle`: the query of idle GPUs by job, empty without GPUs. `prometheus_on`:
-    Prometheus' own machine; absent without one. The rest is that machine's, or the controller's: arguments of
-    Prometheus and Alertmanager, texts of their files below /etc/prometheus, and of `secrets` the marks in
-    alertmanager.yml with the files that have their texts."""
+    """Settings of monitoring, on the controller and on Prometheus' own machine. `leave_out`: beginnings of names of
+    metrics that the set-up's exporter does not write. `idle`: the query of idle GPUs by job, empty without GPUs.
+    `prometheus_on`: Prometheus' own machine; absent without one. Only the machine with Prometheus has the rest: the
+    arguments of Prometheus and Alertmanager, the lines of their files below /etc/prometheus, and in `secrets` the files
+    whose texts replace marks in alertmanager.yml."""
 
     prometheus_on: str
     prometheus: str
@@ -192,25 +192,25 @@ class GpuExporter(TypedDict):
 
 
 class Topology(TypedDict):
-    """Nodes of each nodeset as host lists, and whether those that report a place are below the switch of that."""
+    """The nodes of each nodeset as host lists, and whether topology.conf has a switch per reported place."""
 
     nodesets: dict[str, str]
     places: bool
 
 
 class _Containers(_Controller, total=False):
-    containers: str  # where enroot keeps containers, if that is not the default
-    reconcile: Reconcile  # absent where no node is elastic or spare
+    containers: str  # `containers.data` of the stack, if that is not the default
+    reconcile: Reconcile  # absent if no node is elastic or spare
     topology: Topology  # absent without topology.conf
-    watch: str  # the address of the machine that brings the controller back in its other zone; absent without one
-    monitoring: Monitoring  # the controller's, and that of Prometheus' own machine; absent without metrics
+    watch: str  # the URL of the machine that fails the controller over to its other zone; absent without one
+    monitoring: Monitoring  # on the controller and on Prometheus' own machine; absent without metrics
     node_exporter: str  # arguments of node_exporter; absent without metrics
     gpu_exporter: GpuExporter  # absent without metrics or GPUs
 
 
 class Configure(_Containers):
-    """Phase `configure`; of the optional keys only `containers`, `node_exporter` and `monitoring` are not the
-    controller's alone."""
+    """Input of phase `configure`. Of the optional keys, only `containers`, `node_exporter` and `monitoring` are not for
+    the controller alone."""
 
     cluster: str
     roles: list[str]
@@ -226,7 +226,7 @@ class _Stored(TypedDict, total=False):
 
 
 class Prologs(_Stored):
-    """Phase `prologs`: the tree of scripts. A script is {lines} or {url, sha256}."""
+    """Input of phase `prologs`: the tree of scripts. A script is {lines} or {url, sha256}."""
 
     cluster: str
     controller_nodeset: str
@@ -238,7 +238,7 @@ class Prologs(_Stored):
 
 
 class Rxdm(TypedDict):
-    """Phase `rxdm`: hash of the original, links that start it, and what is known of its versions by hash."""
+    """Input of phase `rxdm`: the hash of the original, the links that start it, and texts on known versions by hash."""
 
     sha256: str
     links: dict[str, str]
@@ -247,7 +247,7 @@ class Rxdm(TypedDict):
 
 
 class Accounting(TypedDict):
-    """Phase `accounting`: accounts with parents first, users and QOS, with sacctmgr's names of options."""
+    """Input of phase `accounting`: accounts with parents first, users and QOS, with the names of sacctmgr's options."""
 
     cluster: str
     accounts: list[dict[str, Any]]
@@ -256,7 +256,7 @@ class Accounting(TypedDict):
 
 
 class Restore(TypedDict):
-    """Phase `restore`: an uploaded backup, and what the stack has of accounts, users and QOS."""
+    """Input of phase `restore`: an uploaded backup, and the stack's accounts, users and QOS."""
 
     file: str
     sha256: str
@@ -264,7 +264,7 @@ class Restore(TypedDict):
 
 
 class Node(TypedDict):
-    """A node to wait for; `host_key` is its public SSH host key, or empty where only the node itself has it."""
+    """A node to wait for; `host_key` is its public SSH host key, empty if only the node itself has it."""
 
     name: str
     address: str
@@ -272,14 +272,14 @@ class Node(TypedDict):
 
 
 class Probe(TypedDict):
-    """A partition, and who runs a job in it; an empty account or QOS is the user's default, an empty user nobody."""
+    """A partition and the user who runs a job in it, empty if none can; an empty account or QOS is the default."""
 
     partition: str
     user: str
     account: str
     qos: str
-    minutes: int  # time limit of a job, of which its prolog is part
-    rxdm: bool  # whether that is rxdm's
+    minutes: int  # time limit of the job, which includes the prolog
+    rxdm: bool  # whether the prolog is rxdm's
 
 
 class _Config(TypedDict, total=False):
@@ -298,12 +298,12 @@ class ClusterConfig(_Config):
     groups: list[Group]
     setup: str
     munge: str  # fingerprint of the key that the controller runs with
-    slurmd: str  # hash of what slurmd reads only at its start
+    slurmd: str  # hash of the settings that slurmd reads only at its start
     digest: str
 
 
 class Report(TypedDict, total=False):
-    """/opt/apps/adm/hpc/nodes/NAME.json: what a machine did last, `state` is configured or failed."""
+    """/opt/apps/adm/hpc/nodes/NAME.json: the last report of a machine; `state` is configured or failed."""
 
     state: str
     digest: str
@@ -315,7 +315,7 @@ class Report(TypedDict, total=False):
 
 
 class _Unit(TypedDict, total=False):
-    journal: list[str]  # the last lines of one that is not well
+    journal: list[str]  # the last lines, if the unit is failing
 
 
 class Unit(_Unit):
@@ -330,7 +330,7 @@ class Unit(_Unit):
 
 
 class Disk(TypedDict, total=False):
-    """A file system: bytes and inodes; `mounted` and `shared` are of shared ones."""
+    """A file system: bytes and inodes. Only shared ones have `mounted` and `shared`."""
 
     mounted: bool
     shared: bool
@@ -367,7 +367,7 @@ class Reached(TypedDict, total=False):
 
 
 class StateFolder(TypedDict):
-    """The cluster state as a machine sees it: newest config version, its own report, and what is damaged."""
+    """The cluster state on a machine: the newest config version, the machine's report, and what is damaged."""
 
     newest: dict[str, str]
     report: Report
@@ -375,7 +375,7 @@ class StateFolder(TypedDict):
 
 
 class Files(TypedDict, total=False):
-    """Slurm's files: hashes in /etc/slurm, in slurmd's cache, of those that slurmctld runs with; texts of the last."""
+    """Hashes of Slurm's files in /etc/slurm, in slurmd's cache, and of those that slurmctld runs with; their texts."""
 
     etc: dict[str, str]
     cache: dict[str, str]
@@ -384,7 +384,7 @@ class Files(TypedDict, total=False):
 
 
 class Protected(TypedDict):
-    """Wrong modes of secrets by path {wanted, there}, keys of root by hash, hash of the controller's key to nodes."""
+    """Wrong modes of files by path {wanted, there}, keys of root by hash, and the hash of the controller's key."""
 
     modes: dict[str, dict[str, str]]
     root: dict[str, str]
@@ -392,7 +392,7 @@ class Protected(TypedDict):
 
 
 class Accounts(TypedDict):
-    """Users and groups of the machine, and which of them the set-up made."""
+    """Users and groups of the machine, and the names of those that the set-up made."""
 
     managed: dict[str, list[str]]
     users: dict[str, dict[str, Any]]
@@ -400,8 +400,8 @@ class Accounts(TypedDict):
 
 
 class Observation(TypedDict, total=False):
-    """The document that phase `look` prints. Any part, or part of `slurm`, `accounting` and `disks`, that could not be
-    read is {"error": why}."""
+    """The document that phase `look` prints. A part, also of `slurm`, `accounting` and `disks`, that can't be read is
+    {"error": why}."""
 
     name: str
     roles: list[str]
@@ -422,9 +422,9 @@ class Observation(TypedDict, total=False):
     disks: dict[str, Disk]
     controller: Reached
     scripts: dict[str, str]
-    reconcile: dict[str, Any]  # a controller's: mode, why, brakes, cooling, alerts, jobs, actions; empty without a loop
-    failover: dict[str, Any]  # a controller's: time, mode, armed, said, journal, why it can't be read; absent without
-    alerts: list[dict[str, str]]  # those that fire; absent where Prometheus is not
-    jobs: list[str]  # that have a process on a node; `records` of accounting/records.py are the controller's
+    reconcile: dict[str, Any]  # on the controller: mode, why, brakes, cooling, alerts, jobs, actions; empty without it
+    failover: dict[str, Any]  # on the controller: time, mode, armed, said, journal, why; absent without failover
+    alerts: list[dict[str, str]]  # firing alerts, on the machine with Prometheus
+    jobs: list[str]  # jobs with a process on a node
     slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database
     accounting: dict[str, Any]  # accounts, associations, users, qos, as sacctmgr prints them

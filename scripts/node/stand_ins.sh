@@ -1,11 +1,11 @@
 #!/bin/bash
-# Stands for the programs that the rxdm prolog of A3 Mega nodes calls, where there is no such node: by each of the names
-# below it does what the prolog would see of that program on a node where all is well. By any other name, as a prolog
-# that runs before rxdm, it puts itself on the node by those names.
+# Replaces the programs that the rxdm prolog of A3 Mega nodes calls, on other nodes. Called by one of the names below,
+# it acts as that program does on a healthy node. Called by any other name, as a prolog before rxdm, it installs itself
+# under those names.
 #
-# What the prolog needs of them: Google's metadata server answers `machine-type`; docker starts, lists, stops and shows
+# The prolog needs the following: Google's metadata server returns `machine-type`; docker starts, lists, stops and shows
 # containers; the plugin's installer writes NCCL's profile, for network interfaces called eth0 to eth8, and the receive
-# data path manager says that it has started.
+# data path manager logs that it has started.
 set -u
 
 containers=/run/hpc-stand-ins
@@ -13,11 +13,11 @@ profile=/var/lib/tcpxo/lib64/nccl-env-profile.sh
 
 install_stand_ins() {
     local name place
-    # Those that a machine of this kind has as well would not find the modules of an A3 Mega node.
+    # A machine's own programs of these names would not find the modules of an A3 Mega node.
     for name in docker gcloud modprobe nvidia-smi; do
         install -m 0755 -- "$0" "/usr/local/sbin/$name"
     done
-    # These would answer; curl is called by its whole path.
+    # The machine's own ones of these work. The prolog calls curl by its full path.
     for place in /usr/bin/curl /usr/bin/lsb_release; do
         [[ -e $place ]] || install -m 0755 -- "$0" "$place"
     done
@@ -37,8 +37,8 @@ docker() {
     case "$*" in
         "container list"*) ls "$containers" ;;
         "container stop "* | "stop "*)
-            local one
-            for one in "$@"; do rm -f "$containers/$one"; done
+            local container
+            for container in "$@"; do rm -f "$containers/$container"; done
             ;;
         *"logs "*) echo "stand-in: Buffer manager initialization complete" ;;
         run*"/nccl-plugin-"*) write_profile ;;

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Joins again when the config version differs from the one that this machine applied, or can't be read; when, on Google
-# Cloud, the stack changed its metadata; and restarts slurmd when it missed a change of slurm.conf: slurmctld sends new
-# files only to nodes that answer at that moment. Once a minute it checks that munged authenticates. A machine that
-# slurmctld does not hear registers again, as after a boot, when the reconcile loop asks for it.
-# A shell loop: it costs next to nothing on hundreds of machines, and no notification crosses a network file system.
-# Files that are those which were the same before are read once a minute only.
+# Restarts hpc-node.service, which joins the cluster again, if the config version differs from the applied one or can't
+# be read; if, on Google Cloud, the stack has changed the machine's metadata; and if munged does not authenticate, which
+# it checks once a minute. Restarts slurmd if it missed a change of slurm.conf, since slurmctld sends new files only to
+# nodes that answer at that moment; and, if the reconcile loop requests it, so that slurmd registers as after a boot.
+# It polls, because no notification crosses a network file system. A shell loop costs next to nothing on hundreds of
+# machines. Files that have not changed since they were the same are read only once a minute.
 state=/opt/apps/adm/hpc
 fetched=/run/slurm/conf/slurm.conf
 delivered=/etc/hpc/munge.key
 key=/etc/munge/munge.key
 refresh=/usr/local/lib/hpc/refresh
-news=10 # its exit code where the stack has something new for this machine
-seen=/run/hpc # has files with the times of those that were the same
+news=10 # its exit code if the stack has changed the machine's metadata
+seen=/run/hpc # has files with the times of files that were the same
 register=$state/register
 options=/etc/default/slurmd
 once=/run/hpc/slurmd-once
@@ -20,7 +20,7 @@ heard=
 late=0
 tried=
 turn=0
-rm -f "$once" # of one that was killed
+rm -f "$once" # left by a killed run
 
 is_as_before() { [ -e "$1" ] && [ -e "$2" ] && [ ! "$1" -nt "$2" ] && [ ! "$1" -ot "$2" ]; }
 
@@ -42,12 +42,12 @@ while sleep 2; do
             continue
         fi
     fi
-    # A munged that runs and does not authenticate is no failure for systemd; joining again restarts it.
+    # For systemd, a munged that does not authenticate has not failed. Joining again restarts it.
     if [ "$turn" = 15 ] && ! { timeout 20 munge --no-input | timeout 20 unmunge; } >/dev/null 2>&1; then
         systemctl restart hpc-node.service
         continue
     fi
-    # Another MUNGE key came after the controller had changed to it: whoever was first, both change together.
+    # Another MUNGE key was delivered after the controller had changed to it.
     if [ "$delivered" -nt "$key" ] && ! same "$delivered" "$key" munge-key &&
         grep -q "\"munge\": \"$(sha256sum <"$delivered" | cut -c1-12)\"" "$state/cluster.json"; then
         systemctl restart hpc-node.service
@@ -57,8 +57,8 @@ while sleep 2; do
         systemctl restart hpc-node.service
         continue
     fi
-    # slurmctld waits for a boot after its request, and ignores a machine that booted before. With -b, slurmd gives its
-    # own start as the boot; not on a node that is up, whose jobs would have begun before the boot.
+    # slurmctld waits for a boot after its request, and ignores a machine that booted before. With -b, slurmd reports
+    # its own start as the boot. Not on a node that is up: its jobs would have begun before that boot.
     if [ -e "$register" ] && asked=$(grep "^$name " "$register") && [ "$asked" != "$heard" ]; then
         heard=$asked
         case $(timeout 20 scontrol --oneliner show node "$name") in
@@ -74,7 +74,8 @@ while sleep 2; do
         late=0
         continue
     fi
-    # On their way, usually; and once for each difference, should slurmctld itself run with other files.
+    # Usually the new files are about to arrive. Only one restart per difference, since slurmctld may run with other
+    # files.
     late=$((late + 1))
     [ "$late" -ge 5 ] || continue
     differ=$(cat "$state/etc/slurm.conf" "$fetched" | cksum)
