@@ -557,8 +557,8 @@ REPLACEABLE = When("elastic, on demand or spot, at most 3 a day", lambda c: c.re
 
 RULES: tuple[Rule, ...] = (
     Rule("two-zones", When("in two zones", lambda c: len(c.instances) > 1), ANY, (), Do.ALERT),
-    Rule("unknown", ANY, NO_NODE, (When("nor of another nodeset", lambda c: c.name not in c.world.node_names), MADE, TWICE,
-         ORPHANED), Do.DELETE, counts=True),
+    Rule("unknown", ANY, NO_NODE, (When("nor of another nodeset", lambda c: c.name not in c.world.node_names), MADE,
+         TWICE, ORPHANED), Do.DELETE, counts=True),
     Rule("not-ours", ANY, NO_NODE, (ELSE,), Do.NOTHING),
     Rule("reboots", ANY, When("REBOOT_*", lambda c: any(s.startswith("REBOOT") for s in c.states)), (), Do.NOTHING),
     Rule("maintenance", ANY, When("in a MAINT reservation", lambda c: "MAINTENANCE" in c.states), (), Do.NOTHING),

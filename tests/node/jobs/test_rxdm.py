@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from contextlib import suppress
 
 import pytest
 from hypothesis import assume, given
@@ -148,81 +149,74 @@ OTHER = ORIGINAL + "# another version\n"
 BROKEN = ORIGINAL + "if\n"
 
 
-class Stack:
-    """`up` of a stack that names one version or another: the phases `prologs` and `rxdm`, as the program runs them."""
-
-    def up(self, text: str) -> None:
-        source = {"lines": text.split("\n"), "sha256": sha(text)}
-        prologs.stage({"mounts": [], "scripts": {}, "rxdm": source, "links": LINKS,
-                       "cluster": "lab", "controller_nodeset": ""})  # fmt: skip
-        converge(of=text)
-
-
 class FullError(OSError):
-    """A disk without room."""
+    """The disk is full."""
 
 
 class TestVersionsThatFollowEachOther:
-    """What one version left behind, however its `up` ended, never goes live in the place of the next."""
+    """No file of one version, however its `up` ended, goes live in the place of the next."""
 
     @pytest.fixture
-    def stack(self, monkeypatch):
+    def up(self, monkeypatch):
+        """Run the phases `prologs` and `rxdm` of a stack that names this version."""
         monkeypatch.setattr(installation, "wait_until_installed", lambda: None)
         monkeypatch.setattr(state_disk, "converge", lambda _: None)
         monkeypatch.setattr(mounts, "mount_all", lambda _: None)
-        return Stack()
 
-    def test_a_refused_version_does_not_block_the_next(self, tree, stack):
-        stack.up(ORIGINAL)
+        def run(text: str) -> None:
+            source = {"lines": text.split("\n"), "sha256": sha(text)}
+            tree = {"mounts": [], "scripts": {}, "links": LINKS, "cluster": "lab", "controller_nodeset": ""}
+            prologs.stage({**tree, "rxdm": source})
+            converge(of=text)
+
+        return run
+
+    def test_a_refused_version_does_not_block_the_next(self, tree, up):
+        up(ORIGINAL)
         with pytest.raises(SetupError, match="bash cannot read it"):
-            stack.up(BROKEN)
+            up(BROKEN)
         assert live(tree) == GOOD
-        stack.up(ORIGINAL)
-        stack.up(OTHER)
+        up(ORIGINAL)
+        up(OTHER)
         assert live(tree) == right(OTHER)
         rxdm.undo()
         assert live(tree) == OTHER
 
     @pytest.mark.parametrize("second", [OTHER, GOOD, BROKEN])
     @pytest.mark.parametrize("first", [ORIGINAL, GOOD + "# first\n"])
-    def test_after_a_failed_write_either_version_can_be_installed(self, tree, stack, monkeypatch, first, second):
-        """Every file operation of the second `up` fails once; then the first version, or the second, is asked for."""
-        names = [(os, "fdopen"), (type(tree), "replace"), (type(tree), "unlink"), (type(tree), "symlink_to")]
-        whole = {right(first), right(second)}
-        left, count = 0, 0
+    def test_after_a_failed_write_either_version_can_be_installed(self, tree, up, monkeypatch, first, second):
+        """Each file operation of the second `up` fails once. Then the first version, or the second, is installed."""
+        operations = [(os, "fdopen"), (type(tree), "replace"), (type(tree), "unlink"), (type(tree), "symlink_to")]
+        countdown, count = 0, 0
 
-        def counting(work):
+        def failing(operation):
             def call(*args, **kwargs):
-                nonlocal left
-                left -= 1
-                if left == 0:
+                nonlocal countdown
+                countdown -= 1
+                if countdown == 0:
                     raise FullError(28, "No space left on device")
-                return work(*args, **kwargs)
+                return operation(*args, **kwargs)
 
             return call
 
-        stack.up(first)
-        for owner, name in names:
-            monkeypatch.setattr(owner, name, counting(getattr(owner, name)))
+        up(first)
+        for owner, name in operations:
+            monkeypatch.setattr(owner, name, failing(getattr(owner, name)))
         ended = False
         while not ended:
             count += 1
-            left = count
-            try:
-                stack.up(second)
-                ended = left > 0
-            except FullError:
-                pass
-            except SetupError:
-                ended = left > 0
-            left = 0
-            assert live(tree) in whole
-            stack.up(first)
+            countdown = count
+            with suppress(FullError, SetupError):
+                up(second)
+            ended = countdown > 0
+            countdown = 0
+            assert live(tree) in {right(first), right(second)}
+            up(first)
             assert live(tree) == right(first)
             assert prologs.rxdm_record()["before"] == sha(first)
         assert count >= 3, "the faults were met"
         if second != BROKEN:
-            stack.up(second)
+            up(second)
             assert live(tree) == right(second)
 
 

@@ -88,6 +88,16 @@ LATE = replace(GOOD, unmeasured=NOW - 3601)
 RESET_ONCE = {NAME: Repair(reset=NOW - 3600, replace=NOW - 1800)}
 
 
+def sick(health: Health, **more: Any) -> World:
+    """A node that a health check has drained, with its last check."""
+    return world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: health}, **more)
+
+
+def maintained(**more: Any) -> World:
+    """A static node that is drained for the maintenance of its host."""
+    return world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, elastic=False, **more)
+
+
 def beside(found: World, count: int = 19) -> World:
     """The same among other nodes that are well."""
     more = {f"c-gpu-{n}": Node(f"c-gpu-{n}", "gpu", True, frozenset({"IDLE"})) for n in range(1, count + 1)}
@@ -171,9 +181,9 @@ CASES: list[tuple[str, World]] = [
     ("moves-long", world("DOWN", "REPAIRING", reason="hpc: its machine stops", lasted=1801)),
     ("well", world("DOWN", "REPAIRING", reason="hpc: its machine stops", lasted=1800)),
     ("sick-busy", world("MIXED+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD})),
-    ("sick-mended", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: GOOD}, repairs=REBOOTED)),
-    ("sick-waits", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: replace(BAD, repair=False)})),
-    ("sick-waits", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: OLD}, repairs={NAME: Repair(NOW - 60)})),
+    ("sick-mended", sick(GOOD, repairs=REBOOTED)),
+    ("sick-waits", sick(replace(BAD, repair=False))),
+    ("sick-waits", sick(OLD, repairs={NAME: Repair(NOW - 60)})),
     ("back", world("DOWN", "RUNNING", reason=GONE)),
     ("down-long", world("DOWN", "RUNNING", reason="Not responding", by="slurm", lasted=601)),
     ("down-static", world("DOWN", "RUNNING", reason="Not responding", by="slurm", elastic=False)),
@@ -185,19 +195,12 @@ CASES: list[tuple[str, World]] = [
     ("boots", world(BOOTS, "RUNNING", lasted=100, pending={NAME: Pending("delete", "op", NOW)}, **BAD_HOST)),
     ("host-up", world("MIXED", "RUNNING", **BAD_HOST)),
     ("well", world(UP, "RUNNING", elastic=False, **BAD_HOST)),
-    ("sick-host", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: GOOD}, elastic=False, **BAD_HOST)),
-    ("sick-mended", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: LATE}, repairs=REBOOTED)),
-    ("sick-unmeasured", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: LOST}, repairs=REBOOTED)),
-    (
-        "sick-mended",
-        world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: GOOD}, repairs={NAME: Repair(NOW - 200_000)},
-              waits=frozenset({NAME})),
-    ),
-    ("sick-person", beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: SLOW}, repairs=RESET_ONCE))),
-    (
-        "sick-host-replace",
-        beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: GOOD}, repairs=REPORTED, **BAD_HOST)),
-    ),
+    ("sick-host", sick(GOOD, elastic=False, **BAD_HOST)),
+    ("sick-mended", sick(LATE, repairs=REBOOTED)),
+    ("sick-unmeasured", sick(LOST, repairs=REBOOTED)),
+    ("sick-mended", sick(GOOD, repairs={NAME: Repair(NOW - 200_000)}, waits=frozenset({NAME}))),
+    ("sick-person", beside(sick(SLOW, repairs=RESET_ONCE))),
+    ("sick-host-replace", beside(sick(GOOD, repairs=REPORTED, **BAD_HOST))),
     ("maintain-elastic", world(UP, "RUNNING", maintenance="PENDING", reschedules=False)),
     ("maintain", world(UP, "RUNNING", maintenance="PENDING", elastic=False)),
     ("well", world(UP, "RUNNING", maintenance="PENDING", reschedules=False, elastic=False)),
@@ -211,31 +214,25 @@ CASES: list[tuple[str, World]] = [
     (
         "maintain-waits",
         world(
-            *("IDLE+DRAIN", "RUNNING"), reason=FAULTY, maintenance="PENDING", fault="FAILURE_GPU", elastic=False,
+            "IDLE+DRAIN", "RUNNING", reason=FAULTY, maintenance="PENDING", fault="FAILURE_GPU", elastic=False,
             repairs={NAME: Repair(maintain=NOW - 601)},
         ),
     ),
-    ("maintain-now", world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="PENDING", elastic=False)),
+    ("maintain-now", maintained(maintenance="PENDING")),
     ("maintain-waits", world("MIXED+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="PENDING", elastic=False)),
-    ("maintain-waits", world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="ONGOING", elastic=False)),
+    ("maintain-waits", maintained(maintenance="ONGOING")),
     ("maintain-waits", world("IDLE+DRAIN", "REPAIRING", reason=MAINTAINED, elastic=False)),
     ("maintain-waits", world("DOWN+DRAIN", "RUNNING", reason=MAINTAINED, elastic=False)),
-    (
-        "maintain-waits",
-        world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="PENDING", elastic=False, repairs=ASKED),
-    ),
-    ("maintained", world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, elastic=False, repairs=ASKED)),
+    ("maintain-waits", maintained(maintenance="PENDING", repairs=ASKED)),
+    ("maintained", maintained(repairs=ASKED)),
     (
         "maintained",  # nothing came of the request
-        world(
-            *("IDLE+DRAIN", "RUNNING"), reason=MAINTAINED, maintenance="PENDING", elastic=False,
-            repairs={NAME: Repair(maintain=NOW - 601)},
-        ),
+        maintained(maintenance="PENDING", repairs={NAME: Repair(maintain=NOW - 601)}),
     ),
 ]  # fmt: skip
 
 
-ALL_SICK = beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}))
+ALL_SICK = beside(sick(BAD))
 ALL_SICK = replace(
     ALL_SICK,
     nodes={n: replace(ALL_SICK.nodes[NAME], name=n) for n in ALL_SICK.nodes},
@@ -246,20 +243,10 @@ MANY_DOWN = replace(MANY_DOWN, nodes={n: replace(MANY_DOWN.nodes[NAME], name=n) 
 TWO = (NAME, "c-gpu-1")
 CASES += [
     ("sick-many", ALL_SICK),
-    ("sick-reboot", beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}))),
-    (
-        "sick-report",
-        beside(
-            world(
-                "IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}, repairs=REBOOTED, machine_type="a4-highgpu-8g"
-            )
-        ),
-    ),
-    ("sick-replace", beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}, repairs=REBOOTED))),
-    (
-        "sick-person",
-        beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}, repairs=REBOOTED, elastic=False)),
-    ),
+    ("sick-reboot", beside(sick(BAD))),
+    ("sick-report", beside(sick(BAD, repairs=REBOOTED, machine_type="a4-highgpu-8g"))),
+    ("sick-replace", beside(sick(BAD, repairs=REBOOTED))),
+    ("sick-person", beside(sick(BAD, repairs=REBOOTED, elastic=False))),
     ("down-many", MANY_DOWN),
     ("down-long", replace(MANY_DOWN, nodes={n: node for n, node in MANY_DOWN.nodes.items() if n in TWO})),
     (
@@ -271,7 +258,7 @@ CASES += [
     # The loop was away until a minute ago.
     ("boots", world(BOOTS, "RUNNING", lasted=3600, awake=NOW - 60)),
     ("suspends", world(OFF, awake=NOW - 5)),
-    ("sick-waits", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: OLD}, repairs=REBOOTED, awake=NOW - 60)),
+    ("sick-waits", sick(OLD, repairs=REBOOTED, awake=NOW - 60)),
     ("two-zones", replace(world(UP, "RUNNING"), instances={NAME: (Instance(NAME, "a", "RUNNING"),) * 2})),
 ]
 
