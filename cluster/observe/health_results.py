@@ -1,4 +1,4 @@
-"""Health checks of nodes: what each kind of fault means, who must act and how, and the last results of a cluster."""
+"""Results of nodes' health checks: the last ones of a cluster, and for each kind of fault who must act and how."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,32 +10,31 @@ from scripts.node.health.kinds import KINDS, RESUMES, may_resume, parse_reason
 from scripts.node.slurm.output import valid_time
 
 PHASE = "health-results"
-"""Phase of the node set-up, on the controller: prints the last results of all nodes."""
+"""Phase of the node set-up on the controller, which prints the last results of all nodes."""
 NOW = "/usr/local/sbin/hpc-health now"
-"""On a node, as root: runs all checks, and prints their result."""
+"""Command for root on a node, which runs all checks and prints their results."""
 LATE = 3
-"""Results are old after so many intervals, and a minute."""
+"""Number of intervals after which a result is old."""
 _REBOOT = "./hpc nodes STACK reboot NODE"
 _RECREATE = "./hpc up STACK --replace '**::NODE'"
 _HOST = "If it fails again after that, report the machine's host to the cloud, and recreate the machine: " + _RECREATE
-
 _RESUME = "./hpc nodes STACK resume NODE"
 _AGAIN = f"Then measure again: ./hpc health STACK NODE --run. {_HOST}"
 MEASURE = "/usr/local/sbin/hpc-health-measure"
-"""On the controller, as root: measures the nodes that it is given, if they are idle."""
+"""Command for root on the controller, which measures given nodes if they are idle."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Advice on a kind of fault: who acts, and how; STACK and NODE stand for names."""
+    """Advice for a kind of fault. STACK and NODE are placeholders."""
 
     actor: Actor
     todo: str
     note: str = ""
 
 
-# What NVIDIA advises: docs.nvidia.com/deploy/xid-errors and deploy/a100-gpu-mem-error-mgmt (reset for uncorrectable
-# errors, exchange for rows that can't be remapped).
+# NVIDIA's advice: docs.nvidia.com/deploy/xid-errors and deploy/a100-gpu-mem-error-mgmt (reset for uncorrectable errors,
+# exchange for rows that can't be remapped).
 ADVICE: Mapping[str, Advice] = {
     "gpu-count": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
     "gpu-driver": Advice(actor=Actor.ADMIN, todo=_REBOOT, note=_HOST),
@@ -69,13 +68,13 @@ ADVICE: Mapping[str, Advice] = {
 
 
 def advice(reason: str) -> Advice | None:
-    """Advice about a node with this reason, by the worst of its faults; None where no health check drained it."""
+    """Return the advice for the worst fault in a node's reason; None if no health check drained the node."""
     named = [kind for kind in KINDS if kind in parse_reason(reason)]
     return ADVICE[next((kind for kind in named if kind not in RESUMES), named[0])] if named else None
 
 
 def drained(stack: str, node: str, reason: str) -> ClusterFinding | None:
-    """The finding of a node that a health check drained; None for another reason."""
+    """Return the finding about a node that a health check drained; None for another reason."""
     found = advice(reason)
     if found is None:
         return None
@@ -89,32 +88,32 @@ def drained(stack: str, node: str, reason: str) -> ClusterFinding | None:
         id="node-drained",
         where=(node,),
         what=f"is drained by a health check, and takes no new jobs: {figures}. Who must act: {found.actor.value}",
-        todo=_named(found.todo, stack, node),
-        note=" ".join(filter(None, (f"{after}.", _named(found.note, stack, node)))),
+        todo=_fill_in(found.todo, stack, node),
+        note=" ".join(filter(None, (f"{after}.", _fill_in(found.note, stack, node)))),
     )
 
 
-def _named(text: str, stack: str, node: str) -> str:
+def _fill_in(text: str, stack: str, node: str) -> str:
     return text.replace("STACK", stack).replace("NODE", node)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeHealth:
-    """The health of one node: what slurmctld says of it, and its last result."""
+    """A node in slurmctld with its last result."""
 
     node: Node | None
-    """The node in Slurm; None: slurmctld does not have it, or could not be asked."""
+    """None if slurmctld does not have it or does not answer."""
     name: str
     age: float | None
-    """Seconds since its last result; None without one."""
+    """Seconds since its last result; None without a result."""
     old: bool
-    """True if the last result is older than it should be, or there is none."""
+    """True if the last result is too old, or there is none."""
     checks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """`state` and `text` of each check, by kind."""
     measured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """`state`, `text` and `time` of each measurement, by kind."""
     why: str = ""
-    """The reason why slurmctld could not be asked to drain it, where that is so."""
+    """The reason why slurmctld could not drain it; empty if it could, or did not have to."""
 
     @property
     def failing(self) -> dict[str, str]:
@@ -124,12 +123,12 @@ class NodeHealth:
 
     @property
     def noted(self) -> dict[str, str]:
-        """Text of each check that found something to know of, by kind."""
-        return {kind: one["text"] for kind, one in self.checks.items() if one["state"] == "warning"}
+        """Text of each check with a warning, by kind."""
+        return {kind: check["text"] for kind, check in self.checks.items() if check["state"] == "warning"}
 
     @property
     def reason(self) -> str:
-        """Return why the node is drained; empty if it is not."""
+        """The reason why the node is drained; empty if it is not."""
         return self.node.reason if self.node and self.node.drained else ""
 
     @property
@@ -143,59 +142,63 @@ class NodeHealth:
 def results(
     names: Iterable[str], nodes: Mapping[str, Node], stored: Mapping[str, Any], *, now: float, interval: int
 ) -> list[NodeHealth]:
-    """The health of these nodes, from what slurmctld says and what they have stored."""
-    return [_health(name, nodes.get(name), stored.get(name), now, interval) for name in names]
+    """Return the health of nodes, from slurmctld and from the results that they have stored."""
+    found: list[NodeHealth] = []
+    for name in names:
+        result: dict[str, Any] = row if isinstance(row := stored.get(name), dict) else {}
+        time = valid_time(result.get("time"))
+        age = max(now - time, 0.0) if time is not None else None
+        found.append(
+            NodeHealth(
+                node=nodes.get(name),
+                name=name,
+                age=age,
+                old=age is None or age > LATE * interval + 60,
+                checks=_outcomes(result.get("checks")),
+                measured=_outcomes(result.get("measured")),
+                why=str(result.get("why", "")),
+            )
+        )
+    return found
 
 
-def _health(name: str, node: Node | None, stored: object, now: float, interval: int) -> NodeHealth:
-    found: dict[str, Any] = stored if isinstance(stored, dict) else {}
-    time = valid_time(found.get("time"))
-    age = max(now - time, 0.0) if time is not None else None
-    old = age is None or age > LATE * interval + 60
-    checks, measured = _outcomes(found.get("checks")), _outcomes(found.get("measured"))
-    why = str(found.get("why", ""))
-    return NodeHealth(node=node, name=name, age=age, old=old, checks=checks, measured=measured, why=why)
-
-
-def _outcomes(found: object) -> dict[str, dict[str, Any]]:
-    if not isinstance(found, dict):
+def _outcomes(rows: object) -> dict[str, dict[str, Any]]:
+    """Return the valid outcomes of checks, by kind."""
+    if not isinstance(rows, dict):
         return {}
     return {
-        kind: {**one, "state": str(one["state"]), "text": str(one["text"])}
+        kind: {**row, "state": str(row["state"]), "text": str(row["text"])}
         for kind in KINDS
-        if isinstance(one := found.get(kind), dict) and {"state", "text"} <= one.keys()
+        if isinstance(row := rows.get(kind), dict) and {"state", "text"} <= row.keys()
     }
 
 
-def findings(stack: str, found: Iterable[NodeHealth]) -> list[ClusterFinding]:
-    """List what is wrong and what to do: nodes that a check drained, checks that fail, results that do not come."""
-    wrong: list[ClusterFinding] = []
-    for one in found:
-        if said := drained(stack, one.name, one.reason):
-            wrong.append(said)
-        elif one.failing:
-            kind = next(iter(one.failing))
-            todo = ADVICE[kind]
-            figures = "; ".join(f"{name}: {figure}" for name, figure in one.failing.items())
-            held = f"; it is drained for another reason: {one.reason}" if one.reason else ""
-            unsaid = f"; slurmctld could not be asked to drain it: {one.why}" if one.why else ""
-            wrong.append(
-                ClusterFinding(
-                    id="health-failed",
-                    where=(one.name,),
-                    what=f"fails {figures}{held}{unsaid}. Who must act: {todo.actor.value}",
-                    todo=_named(todo.todo, stack, one.name),
-                    note=_named(todo.note, stack, one.name),
-                )
-            )
-        elif one.old:
-            wrong.append(
-                ClusterFinding(
-                    id="health-old",
-                    where=(one.name,),
-                    what="has no recent result of its health check: slurmd runs it while it answers slurmctld",
-                    todo=f"./hpc health {stack} {one.name} --run",
-                    note=f"If the node is down: ./hpc status {stack}",
-                )
-            )
-    return wrong
+def findings(stack: str, nodes: Iterable[NodeHealth]) -> list[ClusterFinding]:
+    """Return findings about nodes that a check drained, with a failing check, and without a recent result."""
+    return [finding for node in nodes if (finding := _finding(stack, node))]
+
+
+def _finding(stack: str, node: NodeHealth) -> ClusterFinding | None:
+    if by_check := drained(stack, node.name, node.reason):
+        return by_check
+    if node.failing:
+        todo = ADVICE[next(iter(node.failing))]
+        figures = "; ".join(f"{name}: {figure}" for name, figure in node.failing.items())
+        other = f"; it is drained for another reason: {node.reason}" if node.reason else ""
+        not_drained = f"; slurmctld could not be asked to drain it: {node.why}" if node.why else ""
+        return ClusterFinding(
+            id="health-failed",
+            where=(node.name,),
+            what=f"fails {figures}{other}{not_drained}. Who must act: {todo.actor.value}",
+            todo=_fill_in(todo.todo, stack, node.name),
+            note=_fill_in(todo.note, stack, node.name),
+        )
+    if node.old:
+        return ClusterFinding(
+            id="health-old",
+            where=(node.name,),
+            what="has no recent result of its health check: slurmd runs it while it answers slurmctld",
+            todo=f"./hpc health {stack} {node.name} --run",
+            note=f"If the node is down: ./hpc status {stack}",
+        )
+    return None
