@@ -12,7 +12,7 @@ from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 BODIES = Path(__file__).parents[2] / "scripts" / "jobs"
 """Bodies of job scripts, in a folder for each kind of job."""
 MARK = "# shellcheck shell=bash\n"
-"""First line of a body, which tells shellcheck the shell, as there is no #! line."""
+"""First line of a body, which names the shell for shellcheck, as there is no #! line."""
 
 Option = str | int | bool
 """The value of an option of sbatch; True for an option without a value, False for one that is left out."""

@@ -98,13 +98,13 @@ def _above(pattern: str) -> Iterator[str]:
         pattern = pattern.rpartition(".")[0]
 
 
-def test_adding_a_member_says_nothing_of_its_fields():
+def test_the_impact_of_adding_a_member_is_not_that_of_its_fields():
     assert find_rule("partitions.*", "gcp") is not None
     assert find_rule("partitions.*.unheard_of", "gcp") is None
     assert find_rule("nodesets.*.unheard_of", "gcp") is None
 
 
-def test_what_may_come_of_a_change_is_what_comes_of_it():
+def test_effects_of_samples_are_possible_effects():
     found: dict[str, set[Effect]] = {}
     for _, pattern, _, effect in ALL:
         found.setdefault(pattern, set()).add(effect)
@@ -120,7 +120,9 @@ def test_every_field_has_a_sample():
 @pytest.mark.parametrize(
     ("base", "pattern", "change", "effect"), ALL, ids=lambda one: one if isinstance(one, str) else ""
 )
-def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[Cluster], Any], effect: Effect):
+def test_the_impact_of_an_edit_is_that_of_its_rendered_files(
+    base: Cluster, pattern: str, change: Callable[[Cluster], Any], effect: Effect
+):
     """What the machine needs for the new files is what the table says, where jobs run on."""
     before, after = config(base), config(edited(change, base))
     found = {edit.pattern: one for edit in edits(before, after) if (one := impact(edit))}
@@ -147,7 +149,7 @@ def test_only_the_first_qos_that_preempts_restarts_slurmctld():
         assert worst_effect(effects(config(before), config(after), "lab")) is effect
 
 
-def test_no_edit_has_no_effect():
+def test_equal_configurations_have_no_effects():
     assert effects(config(LAB), config(LAB), "lab") == []
     assert worst_effect([]) is Effect.NOTHING
 
@@ -167,7 +169,7 @@ class TestWords:
         assert (limit.shown, limit.effect) == ("partitions.cpu.max_time: INFINITE -> 01:00:00", Effect.RECONFIGURE)
         assert limit.command == "./hpc up mine"
 
-    def test_what_came_and_went_is_named_as_a_whole(self):
+    def test_added_and_removed_members_are_single_changes(self):
         def change(cluster: Cluster) -> None:
             gone("users", "bob")(cluster)
             at("partitions", night={"nodesets": ["cpu"]})(cluster)
@@ -186,7 +188,7 @@ class TestWords:
         assert "write `addresses: 10.77.4.0/23` under nodesets.cpu" in refused.command
 
     @pytest.mark.parametrize("pattern", sorted(editable_patterns()))
-    def test_every_reason_says_something(self, pattern: str):
+    def test_every_impact_has_a_reason_and_a_command(self, pattern: str):
         effect_of_all = [c for base, p, change, _ in ALL if p == pattern for c in _impacts(base, change, pattern)]
         assert all(len(one.reason) > 20 and one.command for one in effect_of_all)
 

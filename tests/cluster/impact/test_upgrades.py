@@ -16,7 +16,7 @@ from tests.cluster.stacks import config as config_of
 from tests.cluster.stacks import local
 
 
-def test_every_release_of_the_tables_is_known_and_goes_forwards_only():
+def test_upgrades_of_known_releases_go_forwards_only():
     assert set(VERSIONS) <= set(UPGRADES)
     releases = list(UPGRADES)
     assert releases == sorted(releases)
@@ -34,11 +34,11 @@ def test_every_release_of_the_tables_is_known_and_goes_forwards_only():
         ("24.11", "22.05", ()),
     ],
 )
-def test_the_way_is_the_shortest(old: str, new: str, found: tuple[str, ...]):
+def test_the_upgrade_path_is_the_shortest(old: str, new: str, found: tuple[str, ...]):
     assert upgrade_path(old, new) == found
 
 
-def test_every_step_of_every_way_is_one_that_slurm_takes():
+def test_every_step_of_an_upgrade_path_is_one_that_slurm_supports():
     for old in UPGRADES:
         for new in UPGRADES:
             steps = upgrade_path(old, new)
@@ -64,7 +64,7 @@ EDITS = {
 }
 
 
-def test_what_another_release_does(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_impacts_of_another_release(reviewed: Callable[[str, Mapping[str, str]], None]):
     found = {case: effects(old, new, "dev") for case, (old, new) in EDITS.items()}
     rows = {
         case: [f"{one.path} {one.effect.value}: {one.reason}\n  {one.command}" for one in changes]
@@ -100,7 +100,7 @@ def test_steps_move_every_machine_once_and_no_node_before_the_controller(
     assert refusal(found, "25.11") == ""
 
 
-def test_the_way_back_from_a_step_that_has_not_ended_goes_through_all_steps() -> None:
+def test_going_back_during_an_upgrade_takes_all_steps() -> None:
     """Nobody knows which nodes have been recreated by then."""
     old, new = Boot("26.05", "a"), Boot("26.05", "b")
     found = next_step(current_boots({}, old), new).after

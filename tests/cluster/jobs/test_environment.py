@@ -108,13 +108,13 @@ class TestTcpxo:
         assert "LD_LIBRARY_PATH" not in found
         assert "tcpxo" not in found["HPC_CONTAINER_MOUNTS"]
 
-    def test_a_job_that_was_submitted_in_one_on_one_node_loads_it(self, mega: Job):
+    def test_a_job_submitted_from_a_job_on_one_node_loads_the_plugin(self, mega: Job):
         mega.profile(PROFILE)
         assert "NCCL_NET_PLUGIN" not in mega.sourced(**in_job("a3mega", 2, NCCL_NET_PLUGIN="none"))
         assert mega.sourced(**in_job("a3mega", 2, NCCL_NET_PLUGIN="mine"))["NCCL_NET_PLUGIN"] == "mine"
 
     @pytest.mark.parametrize("times", [1, 3])
-    def test_what_the_job_has_stays_where_googles_profile_sets_it_too(self, mega: Job, times: int):
+    def test_variables_of_the_job_override_those_of_googles_profile(self, mega: Job, times: int):
         mega.profile(
             PROFILE + "export NCCL_DEBUG=WARN NCCL_DEBUG_SUBSYS=ENV\nexport CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\n"
         )
@@ -139,12 +139,12 @@ class TestTcpxo:
         assert "nccl-env-profile.sh is not on n-0. On the node the rxdm prolog writes it" in done.stderr
 
     @pytest.mark.parametrize("script", [". ENV || exit 7", ". ENV && echo went on", ". ENV; exit $?"])
-    def test_scripts_without_errexit_can_see_that(self, mega: Job, script: str):
+    def test_scripts_without_errexit_get_the_status(self, mega: Job, script: str):
         done = mega.run(f"set +e\n{script}", **in_job("a3mega", 2))
         assert done.returncode == (7 if "7" in script else 1)
         assert done.stdout == ""
 
-    def test_where_the_prolog_is_not_configured_nothing_waits_for_its_profile(self, tmp_path: Path):
+    def test_without_the_prolog_no_profile_is_required(self, tmp_path: Path):
         settings = load("a3mega")
         del settings["hpc:cluster"]["slurm"]["rxdm"]
         assert Job(tmp_path, settings).sourced(**in_job("a3mega", 2))["NCCL_SOCKET_IFNAME"] == "ens4"
@@ -197,7 +197,7 @@ class TestOthers:
         assert found["HPC_CONTAINER_MOUNTS"].endswith(f",{found['NCCL_TOPO_FILE']}:{found['NCCL_TOPO_FILE']}")
         assert "NCCL_TOPO_FILE" in found["HPC_CONTAINER_ENV"].split(",")
 
-    def test_in_a_mixed_partition_the_node_decides(self, tmp_path: Path):
+    def test_in_a_mixed_partition_variables_depend_on_the_node(self, tmp_path: Path):
         settings = load("nebius")
         settings["hpc:cluster"]["nodesets"]["cpu"] = {"count": 1}
         settings["hpc:cluster"]["partitions"]["main"]["nodesets"] = ["worker", "cpu"]
@@ -211,7 +211,7 @@ class TestOthers:
         }
         assert found == {"worker-0": True, "worker-12": True, "cpu-0": False}
 
-    def test_in_a_container_the_jobs_first_node_stays(self, tmp_path: Path):
+    def test_in_a_container_the_address_of_the_first_node_is_kept(self, tmp_path: Path):
         job = Job(tmp_path, "classic")
         (tmp_path / "bin/scontrol").unlink()
         (tmp_path / "bin/ip").write_text("#!/bin/sh\nexit 1\n")
@@ -221,7 +221,7 @@ class TestOthers:
     def test_outside_a_job_nothing_is_set(self, tmp_path: Path):
         assert Job(tmp_path, "classic").sourced() == {}
 
-    def test_a_partition_that_came_later_is_told(self, tmp_path: Path):
+    def test_an_unknown_partition_is_reported(self, tmp_path: Path):
         done = Job(tmp_path, "classic").run(". ENV; echo went on", **in_job("new", 1))
         assert done.stdout == "went on\n"
         assert "not written for partition new" in done.stderr

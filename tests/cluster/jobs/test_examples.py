@@ -59,7 +59,7 @@ class TestEveryStack:
             assert int(options["ntasks-per-node"]) * int(options.get("cpus-per-task", 1)) <= row.cpus
             assert minutes(str(options["time"])) <= minutes(row.max_time)
 
-    def test_steps_get_the_cpus_that_their_job_has_for_each_task(self, stack: str):
+    def test_steps_get_the_cpus_per_task_of_their_job(self, stack: str):
         """From Slurm 22.05 on srun reads SRUN_CPUS_PER_TASK, and SLURM_CPUS_PER_TASK no more."""
         scripts = [
             one
@@ -68,7 +68,7 @@ class TestEveryStack:
         ]
         assert [one.name for one in scripts if "srun " in one.body and "SRUN_CPUS_PER_TASK=" not in one.body] == []
 
-    def test_what_scripts_name_is_put_beside_them(self, stack: str):
+    def test_files_that_scripts_name_are_installed(self, stack: str):
         config = stacks.config(stack)
         files = installed_files(config)
         for path, text in files.items():
@@ -99,19 +99,19 @@ def test_rendered_scripts_are_clean_for_shellcheck(tmp_path: Path):
 
 
 class TestWhatFits:
-    def test_programs_decide(self):
+    def test_examples_need_their_programs(self):
         plain, more = examples(cluster()), examples(cluster(**PACKAGES))
         assert plain.left_out["mpi.sh"] == PROGRAMS["mpi"]
         assert "mpi.sh" in {script.name for script in more.scripts}
         assert "pi.py" in more.programs
         assert "pi.py" not in plain.programs
 
-    def test_pytorch_of_the_distribution_gets_what_it_needs(self):
+    def test_pytorch_of_the_distribution_runs_without_libuv(self):
         texts = [{one.name: one.body for one in examples(cluster(**more)).scripts} for more in ({}, PACKAGES)]
         assert ["USE_LIBUV=0" in text["pytorch.sh"] for text in texts] == [False, True]
         assert ["USE_LIBUV=0" in text["array.sh"] for text in texts] == [False, False]
 
-    def test_containers_where_the_image_has_them(self):
+    def test_examples_of_containers_need_pyxis_on_the_image(self):
         names = {
             name: {one.name for one in examples(stacks.config(name)).scripts} & {"container.sh", "apptainer.sh"}
             for name in ("a3mega", "classic", "nebius", "dev")
@@ -123,7 +123,7 @@ class TestWhatFits:
             "dev": set(),
         }
 
-    def test_work_without_gpus_keeps_off_nodes_with_them(self):
+    def test_examples_without_gpus_use_nodes_without_gpus(self):
         asked = {one.name: one.options for one in examples(stacks.config("a3mega")).scripts}
         assert asked["array.sh"]["partition"] == "debug"
         assert asked["single-gpu.sh"]["partition"] == "a3mega"
@@ -139,12 +139,12 @@ class TestWhatFits:
             ({"min_nodes": 2}, "hello.sh"),
         ],
     )
-    def test_limits_of_a_partition_hold(self, limits: dict[str, int], missing: str):
+    def test_examples_keep_to_the_limits_of_a_partition(self, limits: dict[str, int], missing: str):
         found = examples(cluster(partitions={"cpu": {"nodesets": ["cpu"], "default": True, **limits}}))
         assert found.left_out[missing].startswith("no partition has ")
         assert found.scripts
 
-    def test_a_partition_that_wants_more_nodes_gets_them(self):
+    def test_examples_use_the_minimum_number_of_nodes_of_a_partition(self):
         wants = {"cpu": {"nodesets": ["cpu"], "default": True, "min_nodes": 3}}
         found = examples(cluster(nodesets={"cpu": {"count": 4}}, partitions=wants))
         assert {one.name: one.options["nodes"] for one in found.scripts}["pytorch.sh"] == 3
@@ -175,7 +175,7 @@ class TestFiles:
             "single-gpu.sh", "torchrun.sh",
         }  # fmt: skip
 
-    def test_all_of_them_are_below_the_folder(self):
+    def test_all_files_are_below_the_folder(self):
         paths = set(installed_files(cluster()))
         assert {path for path in paths if not path.startswith(f"{EXAMPLES}/")} == {ENV}
 
@@ -185,10 +185,10 @@ class TestFiles:
             st.text(alphabet=st.characters(codec="utf-8")),
         )
     )
-    def test_a_record_is_read_as_it_was_written(self, files: dict[str, str]):
+    def test_a_record_round_trips(self, files: dict[str, str]):
         hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
         assert parse_record(record(files)) == hashes
 
     @pytest.mark.parametrize("line", ["../../etc/passwd", "-rf", ".hidden", "a b", "a\0b", ""])
-    def test_a_record_names_no_other_file(self, line: str):
+    def test_lines_of_a_record_with_other_names_are_left_out(self, line: str):
         assert parse_record(f"{'0' * 64}  {line}\n") == {}

@@ -82,7 +82,7 @@ def written(stack: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("stack", ["nebius", "a3mega"])
-def test_every_script_is_what_was_reviewed(stack: str, update_golden: bool) -> None:
+def test_scripts_equal_the_golden_files(stack: str, update_golden: bool) -> None:
     folder, files = GOLDEN / stack, written(stack)
     if update_golden:
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ class TestPreparation:
         with pytest.raises(RequestError, match="is for Stable Diffusion"):
             preparation(config("nebius"), GPT3, source="mlcommons", checkpoint="/x")
 
-    def test_the_checkpoint_of_gpt3_is_asked_for(self):
+    def test_gpt3_without_a_checkpoint_is_refused(self):
         with pytest.raises(RequestError, match="--checkpoint") as raised:
             preparation(config("nebius"), GPT3)
         assert "checkpoint_nemo_bf16.tar" in str(raised.value)
@@ -107,11 +107,11 @@ class TestPreparation:
         assert image_file("/data/x.sqsh") == ""
         assert image_file(IMAGE) == "slurm-mlperf-training_sd-3.0-mlcommons_0.1.5.sqsh"
 
-    def test_it_runs_on_nodes_without_gpus_where_there_are_any(self):
+    def test_jobs_use_nodes_without_gpus_if_there_are_any(self):
         assert mlperf.any_partition(config("a3mega"), "").name == "debug"
         assert mlperf.any_partition(config("nebius"), "").name == "main"
 
-    def test_it_asks_for_no_more_time_than_the_partition_gives(self):
+    def test_time_limits_are_at_most_the_partitions(self):
         made = preparation(large("nebius", max_time="12:00:00"), STABLE_DIFFUSION)
         assert [one.options["time"] for one in made] == [60, 720, 720, 240]
 
@@ -129,30 +129,30 @@ class TestPreparation:
             ":b2,account=a,key=b:c",
         ],
     )
-    def test_sources_are_places_without_keys(self, given: str):
+    def test_invalid_sources_and_keys_are_refused(self, given: str):
         with pytest.raises(RequestError):
             mlperf.check_source("--source", given)
 
-    def test_sources_may_have_words_that_look_like_keys(self):
+    def test_paths_with_words_for_keys_are_accepted(self):
         for given in ("remote:keys/data", "s3://bucket/tokens=1/x", BUCKET):
             assert mlperf.check_source("--source", given) == given
 
     @pytest.mark.parametrize("given", ["https://id:key@host", "host", "https://host?x=y", "https://h/\n", "file:///x"])
-    def test_endpoints_are_urls_without_keys(self, given: str):
+    def test_invalid_endpoints_and_keys_are_refused(self, given: str):
         with pytest.raises(RequestError, match="--endpoint") as raised:
             mlperf.check_endpoint(given)
         assert given not in str(raised.value), "it may have a key in it"
 
     @pytest.mark.parametrize("given", ["", "https://storage.eu-north1.nebius.cloud:443", "http://10.0.0.1/s3"])
-    def test_endpoints_of_any_storage(self, given: str):
+    def test_valid_endpoints_are_accepted(self, given: str):
         assert mlperf.check_endpoint(given) == given
 
     @pytest.mark.parametrize("given", ["data", "/a b", "/a:b", "/a,b", "/a/../b", "/a/", "/$(id)", "/a\n"])
-    def test_data_folders_are_paths_that_containers_can_mount(self, given: str):
+    def test_invalid_data_folders_are_refused(self, given: str):
         with pytest.raises(RequestError, match="--data"):
             mlperf.check_folder(given, GPT3)
 
-    def test_without_a_folder_it_is_where_the_guide_mounts_it(self):
+    def test_the_default_data_folder_is_the_guides_mount(self):
         assert (mlperf.check_folder("", STABLE_DIFFUSION), mlperf.check_folder("", GPT3)) == ("/mlperf-sd", "/gpt3")
 
     def test_no_script_of_this_project_has_a_key(self):
@@ -237,10 +237,10 @@ class TestDataFolder:
             (f"folder\nwritable\ndf {1024**4} /mlperf-sd\n", {"mlperf-storage-size": Level.WARNING}),
         ],
     )
-    def test_what_is_wrong_is_found(self, text: str, expected: dict[str, Level]):
+    def test_findings_about_the_data_folder(self, text: str, expected: dict[str, Level]):
         assert self.findings(text) == expected
 
-    def test_the_line_finds_what_is_there(self, tmp_path: Path):
+    def test_the_command_inspects_a_folder(self, tmp_path: Path):
         data = tmp_path / "a b"
         (data / "x").mkdir(parents=True)
         line = mlperf.inspect_command(str(data), ["x", "y's", "/", "/nowhere"])
@@ -401,7 +401,7 @@ def test_the_recipes_bucket_is_a_remote_by_variables(machine: Machine) -> None:
     ]
 
 
-def test_a_copy_that_was_killed_goes_on_where_it_was(machine: Machine) -> None:
+def test_a_killed_copy_is_resumed(machine: Machine) -> None:
     place = mirror(machine)
     copy = machine.jobs(STABLE_DIFFUSION, source=f"mirror:{place}")["sd-data"]
     (machine.data / "a").write_text("text of a\n")
@@ -417,7 +417,7 @@ def test_a_copy_that_was_killed_goes_on_where_it_was(machine: Machine) -> None:
     assert "already there" in machine.run(copy)
 
 
-def test_a_clone_that_was_killed_is_completed(machine: Machine) -> None:
+def test_a_killed_clone_is_completed(machine: Machine) -> None:
     code = machine.jobs(STABLE_DIFFUSION)["sd-code"]
     tree_ = machine.data / "training"
     subprocess.run(["git", "init", "--quiet", str(tree_)], check=True)
@@ -471,7 +471,7 @@ def test_the_published_scripts_are_run_from_the_clone(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("job", "missing"), [("sd-data", "rclone"), ("sd-code", "git"), ("sd-image", "enroot"), ("sd-published", "wget")]
 )
-def test_a_program_that_is_missing_is_named(machine: Machine, job: str, missing: str) -> None:
+def test_a_missing_program_is_an_error(machine: Machine, job: str, missing: str) -> None:
     source = "mlcommons" if job == "sd-published" else f"mirror:{mirror(machine)}"
     script = machine.jobs(STABLE_DIFFUSION, source=source)[job]
     tools = machine.folder / "few"
@@ -484,7 +484,7 @@ def test_a_program_that_is_missing_is_named(machine: Machine, job: str, missing:
     assert done.stderr.startswith(f"error: {missing} is not on worker-0\nto do: ")
 
 
-def test_a_failed_copy_is_no_finished_one(machine: Machine) -> None:
+def test_a_failed_copy_is_not_marked_as_done(machine: Machine) -> None:
     machine.program("rclone", "exit 7")
     script = machine.jobs(STABLE_DIFFUSION, source="mirror:/x")["sd-data"]
     done = subprocess.run(["bash", "-c", script], env=machine.environment(), capture_output=True, check=False)
@@ -601,7 +601,7 @@ def test_gpt3_is_started_with_the_options_of_its_script(node: Node) -> None:
     assert len(node.called()) == 3
 
 
-def test_gpt3_without_a_checkpoint_says_so(node: Node) -> None:
+def test_gpt3_without_a_checkpoint_is_an_error(node: Node) -> None:
     (node.data / "checkpoint").mkdir()
     row = mlperf.gpu_partition(config("nebius"), "", 2)
     setting = mlperf.gpt3_setting(row, 8, mlperf.Sizes())
@@ -610,7 +610,7 @@ def test_gpt3_without_a_checkpoint_says_so(node: Node) -> None:
     assert done.stderr == f"error: no metadata.json below {node.data}/checkpoint: it is no checkpoint of GPT-3\n"
 
 
-def test_a_cluster_without_containers_says_so(node: Node) -> None:
+def test_a_cluster_without_containers_is_an_error(node: Node) -> None:
     script = diffusion_script(node.training(2), mlperf.diffusion_config("", 2)).text()
     done = node.run(script, NO_PYXIS="1", SLURMD_NODENAME="worker-0")
     assert done.returncode == 1

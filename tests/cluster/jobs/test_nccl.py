@@ -45,7 +45,7 @@ SCRIPTS: dict[str, JobScript] = {
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_scripts_are_what_was_reviewed(name: str, update_golden: bool):
+def test_scripts_equal_their_golden_files(name: str, update_golden: bool):
     file = GOLDEN / f"{name}.sh"
     if update_golden:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -53,11 +53,11 @@ def test_scripts_are_what_was_reviewed(name: str, update_golden: bool):
     assert file.read_text() == SCRIPTS[name].text()
 
 
-def test_no_golden_script_outlives_its_test():
+def test_every_golden_script_has_a_test():
     assert {path.stem for path in GOLDEN.glob("*.sh")} == {*SCRIPTS, "a3mega-env"}
 
 
-def test_the_environment_of_a3_mega_is_what_was_reviewed(update_golden: bool):
+def test_the_environment_of_a3_mega_equals_its_golden_file(update_golden: bool):
     file = GOLDEN / "a3mega-env.sh"
     if update_golden:
         file.write_text(render_environment(config("a3mega")))
@@ -72,7 +72,7 @@ def test_scripts_are_clean_for_shellcheck(tmp_path: Path):
     assert shellcheck(*(f"{name}.sh" for name in SCRIPTS), options=("-x",), cwd=tmp_path) == ""
 
 
-def test_nothing_is_built_where_it_is_installed():
+def test_no_build_for_an_image_with_nccl_tests():
     with pytest.raises(ValueError, match="nccl-tests is installed"):
         build_script(config("nebius"), gpus("nebius"))
 
@@ -118,7 +118,7 @@ class TestRun:
         for number in range(count):
             (node.folder / f"gpu{number}").touch()
 
-    def test_a_warm_up_comes_first_and_does_not_stand_in_the_log(self, node: Node):
+    def test_a_warm_up_comes_first_and_has_its_own_log(self, node: Node):
         self.gpus(node, 8)
         node.tool("all_reduce_perf_mpi", 'echo "measured $*"')
         done = node.run("nebius-run")
@@ -157,7 +157,7 @@ class TestRun:
         assert "network that NCCL uses: Socket" in [reason.text for reason in result.reasons]
         assert "nccl-fabric-inactive" in {one.id for one in result.findings}
 
-    def test_a_node_without_all_of_its_gpus_ends_it(self, node: Node):
+    def test_a_node_without_all_of_its_gpus_fails(self, node: Node):
         self.gpus(node, 7)
         done = node.run("nebius-run")
         assert done.returncode == 1
@@ -210,12 +210,12 @@ class TestBuild:
         ]
         assert not list(node.folder.glob("tmp.*")), "enroot's runtime files"
 
-    def test_another_commit_is_not_built(self, node: Node):
+    def test_another_commit_fails(self, node: Node):
         (node.folder / "commit").write_text("0000\n")
         assert node.run("a3mega-build").returncode == 1
         assert not (node.folder / "home/nccl/nccl-tests-2.13.11-24.04-py3").exists()
 
-    def test_a_build_that_lacks_programs_is_none(self, node: Node):
+    def test_a_build_that_lacks_programs_fails(self, node: Node):
         node.tool("make", "mkdir -p build; touch build/all_reduce_perf")
         done = node.run("a3mega-build")
         assert done.returncode == 1
@@ -287,12 +287,12 @@ def test_slow_nodes_in_every_first_pair_are_found_where_there_is_a_reference():
     assert found.slow == ["n-1", "n-2"]
 
 
-def test_two_nodes_of_which_one_is_slow_can_not_be_told_apart():
+def test_a_slow_pair_of_two_nodes_stays_undecided():
     found = played(2, {1}, failure="below the reference")
     assert (found.slow, found.open, found.rounds) == ([], ["n-0", "n-1"], 1)
 
 
-def test_a_slow_way_between_two_sound_nodes_is_no_slow_node():
+def test_a_slow_network_between_two_sound_nodes_is_no_slow_node():
     found = played(8, set(), share=0.5, ways=frozenset({"n-2", "n-3"}))
     assert (found.slow, found.open) == ([], [])
     assert [one.nodes for one in found.odd] == [("n-2", "n-3")]

@@ -121,7 +121,7 @@ def test_a_busy_node_is_named_with_its_jobs():
     assert planned(line("dev-cpu-0"), busy, *map(line, NAMES[2:]), wait=True).not_checked == ()
 
 
-def test_gpus_that_are_in_use_are_left_to_their_job():
+def test_gpus_in_use_are_not_requested():
     used = line("dev-gpu-0", "MIXED", "AllocTRES=cpu=1,mem=1G,gres/gpu=2,gres/gpu:standin=2")
     found = planned(*map(line, NAMES[:3]), used, jobs=(job("7", "dev-gpu-0"),))
     assert not any("gres" in option for one in found.jobs for option in one.options)
@@ -131,7 +131,7 @@ def test_gpus_that_are_in_use_are_left_to_their_job():
     assert "--gres=gpu:1" in planned(half).jobs[0].options
 
 
-def test_gpus_that_slurmctld_does_not_have_are_looked_for_but_in_a_rehearsal_without():
+def test_gpus_that_slurmctld_lacks_are_expected_but_in_a_rehearsal():
     without = line("dev-gpu-0").replace("gpu:standin:2", "(null)")
     real = planned(without).expected["dev-gpu-0"]
     assert (real.gpus, real.held_gpus, real.no_gpus) == (2, "slurmctld has 0 GPUs of dev-gpu-0", "")
@@ -153,7 +153,7 @@ def test_jobs_over_all_nodes_keep_to_the_partitions_limit():
     ]  # fmt: skip
 
 
-def test_only_names_the_nodes():
+def test_only_limits_the_nodes():
     text = "\n".join(map(line, NAMES))
     chosen = Options(run="ab12")
     found = plan(
@@ -185,7 +185,7 @@ def test_no_job_asks_for_more_than_is_free(cpus: int, used: int, memory: int, he
         assert wait or LEAST_MEMORY <= one.memory <= room.free_memory
 
 
-def test_rooms_of_odd_output():
+def test_resources_of_invalid_output():
     assert parse_resources("") == {}
     assert parse_resources("slurm_load_node error: Unable to contact slurm controller") == {}
     assert parse_resources("NodeName=a CPUTot=x State=IDLE Gres=gpu:h100:8(S:0-1),shard:4") == {
@@ -271,7 +271,7 @@ def report(events: dict[str, dict[str, Any]], plan: CheckPlan | None = None) -> 
     return results(plan or a_plan(), events.values())
 
 
-def test_all_of_it_passes():
+def test_a_cluster_without_faults_passes():
     found = report(good())
     assert found.passed
     assert {one.status for one in found.results} == {"pass"}
@@ -369,7 +369,7 @@ def shown(found: CheckReport) -> str:
     return "\n".join([f"passed: {found.passed}", *rows])
 
 
-def test_faults_are_found_and_named(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_results_of_faults(reviewed: Callable[[str, Mapping[str, str]], None]):
     """What never came does not pass either."""
     cases: dict[str, Events] = {f"no event of {name}": {**good()} for name in GONE}
     for name in GONE:
@@ -382,7 +382,7 @@ def test_faults_are_found_and_named(reviewed: Callable[[str, Mapping[str, str]],
     reviewed("jobs/quickcheck", {case: shown(report(events, plans[case])) for case, events in cases.items()})
 
 
-def test_jobs_that_came_meanwhile_are_named():
+def test_a_node_that_became_busy_is_skipped():
     events = good()
     events["c"] |= {**CARD, "err": BUSY}
     (missing,) = results(a_plan(), events.values(), now=parse_nodes("NodeName=c-0 State=ALLOCATED")).not_checked
@@ -396,6 +396,6 @@ def test_skipped_is_not_passed():
     assert not skipped.passed
 
 
-def test_what_is_no_event_is_left_out():
+def test_lines_that_are_no_events_are_left_out():
     lines = ["Welcome!", "{}", '{"event": 3}', "[1]", '{"event": "done"}', "\x1b[31m", '{"event": "end"']
     assert list(parse_events(lines)) == [{"event": "done"}]

@@ -13,7 +13,7 @@ from tests.cluster.stacks import EVERY, ROOT, config
 
 
 class TestPartitionFacts:
-    def test_of_a3_mega(self):
+    def test_facts_of_a3_mega(self):
         gpus, debug = partition_facts(config("a3mega"))
         assert (gpus.name, gpus.default, gpus.exclusive, gpus.fabric) == ("a3mega", True, True, fabrics.TCPXO)
         assert gpus.nodes == ("a3mega-a3mega-0", "a3mega-a3mega-1")
@@ -21,7 +21,7 @@ class TestPartitionFacts:
         assert (gpus.cpus, gpus.machine_type.name) == (208, "a3-megagpu-8g")
         assert (debug.name, debug.gpu, debug.fabric) == ("debug", None, fabrics.NONE)
 
-    def test_attached_gpus_are_the_nodes(self):
+    def test_attached_gpus_count(self):
         assert [row.gpu for row in partition_facts(config("classic"))] == [None, Gpu(type="t4", count=2)]
 
     @pytest.mark.parametrize("stack", EVERY)
@@ -34,7 +34,7 @@ class TestPartitionFacts:
 
 
 class TestScripts:
-    def test_options_stand_before_the_first_command(self):
+    def test_options_are_before_the_first_command(self):
         one = JobScript(
             name="a.sh", title="Says\nhello.", options={"nodes": 2, "exclusive": True, "hold": False, "comment": "a b"},
             body="\nhostname\n",
@@ -45,14 +45,14 @@ class TestScripts:
         )
 
     @pytest.mark.parametrize("options", [{"a b": 1}, {"N": 1}, {"comment": "a\n#SBATCH --uid=0"}, {"comment": 'a "b"'}])
-    def test_an_option_is_one_word_of_one_line(self, options: dict[str, str]):
+    def test_invalid_options_are_refused(self, options: dict[str, str]):
         with pytest.raises(ValueError, match=r"option|value"):
             JobScript(name="a.sh", title="A", options=options, body="").text()
 
     def test_options_as_words(self):
         assert option_words({"nodes": 2, "exclusive": True, "hold": False}) == ["--nodes=2", "--exclusive"]
 
-    def test_a_body_says_which_shell_it_is_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_body_without_a_shell_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(script, "BODIES", tmp_path)
         (tmp_path / "a.sh").write_text("# shellcheck shell=bash\necho\n")
         (tmp_path / "b.sh").write_text("echo\n")
@@ -65,7 +65,7 @@ def test_bodies_are_clean_for_shellcheck():
     assert shellcheck(*sorted((ROOT / "scripts" / "jobs").rglob("*.sh"))) == ""
 
 
-def test_the_prologs_stand_in_names_the_nics_as_the_real_prolog_does():
+def test_the_stand_in_of_the_prolog_has_the_fabrics_nics():
     text = (ROOT / "lab" / "slurm" / "rxdm.sh").read_text()
     assert f"NCCL_FASTRAK_IFNAME={','.join(fabrics.TCPXO.nic_names)}\n" in text
     assert f"NCCL_FASTRAK_CTRL_DEV={fabrics.TCPXO.host_nics[0]}\n" in text

@@ -113,7 +113,7 @@ def test_names_of_alerts_are_unique():
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_an_alert_is_of_metrics_that_exist_and_can_be_read(alert: Alert):
+def test_alerts_use_existing_metrics_and_have_a_command(alert: Alert):
     """Every metric of ours is written by the exporter, and has its values in the row's test."""
     sources = "".join(path.read_text() for path in (ROOT / "scripts/node/monitoring").glob("*.py"))
     for metric in re.findall(r"\b((?:hpc|slurm)_[a-z_]+)", alert.expression):
@@ -154,7 +154,7 @@ def _plain(text: str) -> str:
     return re.sub(r"\{\{ \$labels\.([a-z_]+) \}\}", lambda found: found[1].upper(), text)
 
 
-def test_the_page_has_the_table_of_the_program(update_golden: bool):
+def test_the_page_has_the_table_of_alerts(update_golden: bool):
     lines = [f"| {' | '.join(row)} |" for row in (COLUMNS, ["---"] * len(COLUMNS), *table())]
     text = PAGE.read_text()
     head, _, rest = text.partition(BEGIN)

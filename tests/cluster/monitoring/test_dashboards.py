@@ -56,7 +56,7 @@ def test_panels_without_data_in_a_rehearsal_are_those_that_say_what_they_need():
 
 
 @pytest.mark.slow
-def test_their_queries_give_data_of_synthetic_series(promtool: Tool, tmp_path: Path):
+def test_queries_give_data_of_synthetic_series(promtool: Tool, tmp_path: Path):
     rows: list[dict[str, object]] = []
     for dashboard, panel in PANELS:
         for number, (query, _) in enumerate(panel.queries):
@@ -79,7 +79,7 @@ def test_their_queries_give_data_of_synthetic_series(promtool: Tool, tmp_path: P
 
 
 @pytest.mark.parametrize(("dashboard", "panel"), PANELS, ids=lambda one: getattr(one, "title", one))
-def test_panels_are_of_metrics_that_exist_and_name_their_series(dashboard: str, panel: object):
+def test_queries_use_existing_metrics_and_legends_their_labels(dashboard: str, panel: object):
     sources = "".join(path.read_text() for path in (ROOT / "scripts/node/monitoring").glob("*.py"))
     queries = next(one.queries for name, one in PANELS if (name, one) == (dashboard, panel))
     for query, legend in queries:
@@ -120,7 +120,7 @@ def missing(given: object, kept: object, path: str = "") -> list[str]:
 
 
 @pytest.mark.slow
-def test_grafanas_own_types_take_the_dashboards_as_they_are():
+def test_grafanas_types_accept_the_dashboards():
     """Its typed SDK, which has a release for Grafana 11.6 as its newest."""
     documents = [document for name, document in grafana_files("dev").items() if name.endswith(".json")]
     done = subprocess.run(

@@ -243,7 +243,7 @@ def differing(given: dict[str, Any], changes: tuple[Change, ...]) -> str:
     return "\n".join(lines)
 
 
-def test_each_difference_is_named_with_both_sides(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_differences_have_both_values(reviewed: Callable[[str, Mapping[str, str]], None]):
     reviewed("drift/machines", {case: differing(*given) for case, given in DIFFERENCES.items()})
 
 
@@ -254,13 +254,13 @@ class TestValues:
          ("CR_Core_Memory", "CR_CORE_MEMORY"), ("INFINITE", "UNLIMITED"), ("Contain", "Alloc,Contain"),
          ("gres/gpu", "cpu,mem,energy,gres/gpu"), ("b,a", "a,b,c"), ("n-[0-1]", "n-0,n-1"), ("", "(null)")],
     )  # fmt: skip
-    def test_slurms_spelling_of_the_same(self, said: str, shown: str):
+    def test_values_that_slurm_prints_differently_are_the_same(self, said: str, shown: str):
         assert is_same_value(said, shown)
 
     @pytest.mark.parametrize(
         ("said", "shown"), [("30", "31 sec"), ("24:00:00", "02:00:00"), ("gres/gpu", "cpu,mem"), ("a", ""), ("", "a,b")]
     )
-    def test_other_values(self, said: str, shown: str):
+    def test_other_values_differ(self, said: str, shown: str):
         assert not is_same_value(said, shown)
 
 
@@ -297,12 +297,12 @@ def script_drift(there: Any) -> list[Difference]:
     return list(script_differences(wanted, ClusterObservation(stack="dev", machines=(controller,))))
 
 
-def test_all_of_it_and_files_of_others_are_fine():
+def test_a_complete_tree_with_files_of_others_has_no_difference():
     assert set(expected(CONFIG)) == set(THERE) - {"prolog_slurmd.d/theirs.prolog_slurmd"}
     assert script_drift(THERE) == []
 
 
-def test_a_lost_tree_is_every_file_of_it():
+def test_an_empty_tree_lacks_every_file():
     assert {(one.id, one.what.removeprefix("/opt/apps/adm/slurm/")) for one in script_drift({})} == {
         ("script-missing", path) for path in expected(CONFIG)
     }
@@ -317,12 +317,12 @@ def test_a_lost_tree_is_every_file_of_it():
         ("scripts/mine", "not executable", "as it was staged", "not executable"),
     ],
 )
-def test_a_changed_script_is_shown_with_both_sides(path: str, found: str, stack: str, there: str):
+def test_a_changed_script_has_both_values(path: str, found: str, stack: str, there: str):
     (one,) = script_drift(THERE | {path: found})
     assert (one.id, one.what, one.stack, one.there) == ("script-changed", f"/opt/apps/adm/slurm/{path}", stack, there)
 
 
-def test_what_could_not_be_read_is_no_difference():
+def test_an_unread_tree_has_no_difference():
     assert script_drift({"error": "no answer within 4 s"}) == []
 
 

@@ -281,11 +281,11 @@ def seen_with(*changes: Change) -> str:
     )
 
 
-def test_faults_are_findings_with_what_to_type(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_findings_of_faults(reviewed: Callable[[str, Mapping[str, str]], None]):
     reviewed("health/machines", {fault: seen_with(*changes) for fault, changes in FAULTS.items()})
 
 
-def test_the_end_of_a_journal_is_what_went_wrong():
+def test_the_last_errors_of_a_journal_are_quoted():
     journal = [
         "Started slurmd.service - Slurm node daemon.", "slurmd: error: Unable to bind listen port (6818)",
         "slurmd.service: Failed with result 'exit-code'.", "Stopped slurmd.service - Slurm node daemon.",

@@ -22,7 +22,7 @@ def test_merging_loses_no_line_and_keeps_each_machines_order(logs: dict[str, lis
     assert {name: [line.text for line in lines if line.machine == name] for name in logs} == logs
 
 
-def test_merged_lines_are_in_the_order_of_their_times_and_what_has_none_stays_with_the_line_before():
+def test_lines_are_merged_by_time_and_lines_without_a_time_follow_their_predecessor():
     slurm = ["[2026-11-21T05:00:01.500] one", "  more of one", "[2026-11-21T05:00:03.000] three"]
     journal = ["2026-11-21T05:00:02.000001+0000 n systemd[1]: two"]
     munge = ["2026-11-21 05:00:02 +0000 Info: and"]
@@ -51,14 +51,14 @@ def test_the_last_lines_reach_into_the_rotated_file(file: Path):
     assert [text.split()[-1] for text in lines(file, lines=4)[0]] == ["3", "more", "4", "5"]
 
 
-def test_from_a_moment_on(file: Path):
+def test_lines_since_a_moment(file: Path):
     found, _ = lines(file, lines=None, since="2026-10-22T12:00:00")
     assert [text.split()[-1] for text in found] == ["3", "more", "4", "5"]
     assert lines(file, lines=1, since="2026-10-22T12:00:00")[0] == ["[2026-10-25T00:00:00.000] 5"]
     assert lines(file, lines=None, since="2026-10-26T00:00:00")[0] == []
 
 
-def test_what_is_missing_or_empty_is_said(tmp_path: Path):
+def test_a_missing_or_empty_log_is_reported(tmp_path: Path):
     path = tmp_path / "x.log"
     assert lines(path, lines=5) == ([], f"there is no {path}\n")
     path.touch()

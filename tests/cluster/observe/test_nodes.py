@@ -34,7 +34,7 @@ def test_a_nodes_state_reason_and_time():
     assert [node.fine for node in nodes.values()] == [False, False, True]
 
 
-def test_each_node_has_its_jobs_and_a_completing_one_is_over():
+def test_nodes_have_their_jobs_and_completing_ones_are_not_busy():
     nodes = parse_nodes(NODES, parse_jobs(JOBS, MARK))
     assert [job.number for job in nodes["dev-cpu-1"].busy] == ["7"]
     assert nodes["dev-gpu-0"].jobs
@@ -43,14 +43,14 @@ def test_each_node_has_its_jobs_and_a_completing_one_is_over():
 
 
 @given(st.lists(st.text(), max_size=4))
-def test_any_name_is_read_back_and_makes_no_other_job(names: list[str]):
+def test_job_names_round_trip(names: list[str]):
     rows = [("7", "alice", "RUNNING", "1:02", "1:00", "dev-cpu-0", name) for name in names]
     printed = "".join("".join(f"{cell}{MARK}" for cell in row) + "\n" for row in rows)
     assert [job.name for job in parse_jobs(printed, MARK)] == names
     assert {job.number for job in parse_jobs(printed, MARK)} <= {"7"}
 
 
-def test_a_name_that_is_rows_of_another_job_is_a_name():
+def test_rows_in_a_job_name_are_no_jobs():
     """As one that made `nodes reboot --force` cancel job 1."""
     evil = "x\n1|bob|RUNNING|1:02|1:00|dev-cpu-0|y\x1b[2J"
     printed = f"7|alice|RUNNING|1:02|1:00|dev-cpu-1|{evil}".replace("|", MARK, 6) + f"{MARK}\n"
@@ -60,7 +60,7 @@ def test_a_name_that_is_rows_of_another_job_is_a_name():
     assert "\x1b" not in str(job)
 
 
-def test_the_line_asks_for_a_mark_behind_every_field():
+def test_the_command_has_a_mark_after_every_field():
     assert jobs_command("ab").endswith("--format='%iab%uab%Tab%Mab%Lab%Nab%jab'")
 
 
@@ -69,7 +69,7 @@ REASON = st.text(st.characters(exclude_categories=["C"], exclude_characters="=")
 
 
 @given(REASON.map(lambda text: " ".join(text.split())))
-def test_any_reason_is_read_back(reason: str):
+def test_reasons_round_trip(reason: str):
     line = f"NodeName=n State=IDLE+DRAIN X=1 Reason={reason} [root@2026-11-21T05:43:58]"
     assert parse_nodes(line)["n"].reason == reason
 
@@ -83,7 +83,7 @@ STATES = """
 """
 
 
-def test_a_state_is_said_as_sinfo_says_it_and_one_that_is_off_is_neither_down_nor_ready(
+def test_words_and_properties_of_states(
     reviewed: Callable[[str, Mapping[str, str]], None],
 ):
     """CLOUD is how a node was defined, and says nothing of its power."""

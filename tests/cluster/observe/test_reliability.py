@@ -166,7 +166,7 @@ def test_failures_and_their_kinds(year: Year, found: dict[str, Any]) -> None:
     assert of_eight == pytest.approx(found["mttf_node_days"] * 24 / 8, rel=0.001)
 
 
-def test_the_rate_is_the_one_that_faults_were_drawn_with(found: dict[str, Any]) -> None:
+def test_the_failure_rate_is_that_of_the_simulation(found: dict[str, Any]) -> None:
     # One in 12 days of a node, but for the lemon's last four weeks; 300 draws are within a fifth.
     assert found["failures_per_1000_node_days"] == pytest.approx(1000 / 12, rel=0.2)
 
@@ -221,7 +221,7 @@ def test_effective_time_of_a_job_that_failed_once() -> None:
     assert found["hours"]["lost_to_restarts"] == pytest.approx(8 / 12, abs=1e-3)
 
 
-def test_a_drained_node_that_still_runs_its_job_is_not_out_yet() -> None:
+def test_a_drained_node_is_out_after_its_job() -> None:
     outage = Outage(node="a", start=HOUR, end=10 * HOUR, kind="gpu-ecc", units=8)
     found = reliability(facts(run("COMPLETED", 0, 4 * HOUR, "a"), outages=(outage,)))
     assert found["hours"]["nodes_out_by_faults"] == 6 * 8
@@ -234,7 +234,7 @@ def test_machines_that_are_off_are_no_capacity_and_no_outage() -> None:
     assert (found["hours"]["capacity"], found["availability"], found["outages_by_faults"]) == (1200, 1.0, 0)
 
 
-def test_a_cluster_without_jobs_divides_by_nothing() -> None:
+def test_a_cluster_without_jobs_has_no_rates() -> None:
     found = reliability(Facts(since=0, until=1, runs=(), outages=()))
     assert (found["mttf_node_days"], found["ettr"]["all"], found["availability"], found["lemons"]) == (
         None, None, None, [],
@@ -254,7 +254,7 @@ def test_a_cluster_without_jobs_divides_by_nothing() -> None:
         ("DRAIN", "hpc: leaves the cluster", ""),
     ],
 )
-def test_faults_by_their_reason(state: str, reason: str, kind: str) -> None:
+def test_kinds_of_faults_by_reason(state: str, reason: str, kind: str) -> None:
     assert fault_kind(state, reason) == kind
 
 
@@ -266,7 +266,7 @@ SPAN = st.tuples(st.integers(0, 99), st.integers(1, 50)).map(lambda pair: (pair[
     outs=st.lists(SPAN, max_size=6),
     states=st.lists(st.sampled_from(["COMPLETED", "NODE_FAIL", "FAILED", "PREEMPTED"]), min_size=12, max_size=12),
 )
-def test_no_share_is_beyond_its_bounds(spans: list[tuple[int, int]], outs: list[tuple[int, int]], states: list[str]):
+def test_shares_are_between_0_and_1(spans: list[tuple[int, int]], outs: list[tuple[int, int]], states: list[str]):
     runs = [run(state, *span, "a", job=str(n)) for n, (span, state) in enumerate(zip(spans, states, strict=False))]
     outages = tuple(Outage(node="b", start=a, end=b, kind="nic", units=8) for a, b in outs[:1])
     found = reliability(facts(*runs, outages=outages, until=150 * HOUR))

@@ -56,7 +56,7 @@ def test_the_tree_is_drawn_from_the_top_with_states_of_the_leaves():
         (BLOCKS, "n-[1,6]", {"b1": 1, "b4": 1}, None, "different"),
     ],
 )
-def test_how_far_apart_a_jobs_nodes_are(shown, nodes, leaves, common, distance):
+def test_distance_of_a_jobs_nodes(shown, nodes, leaves, common, distance):
     job = of(shown, f"7|{nodes}\n", "7").job
     assert (job["leaves"], job["common"], job["distance"]) == (leaves, common, distance)
 
@@ -80,6 +80,6 @@ def test_every_node_of_a_job_is_below_one_leaf(nodes):
         (TREE, "7_1|tt-cpu-0\n7_2|tt-cpu-1\n", "is 2 jobs: give one of them, such as 7_1"),
     ],
 )
-def test_why_there_is_nothing_to_show(shown, records, said):
+def test_errors_of_a_missing_topology_or_job(shown, records, said):
     with pytest.raises(TopologyError, match=said):
         of(shown, records, "7")

@@ -29,7 +29,7 @@ alive 6
 """
 
 
-def test_sacct_is_read():
+def test_records_of_sacct_are_parsed():
     read = parse_records(LINES + "alive all\n")
     found = read.records
     assert read.runaways == 1, "job 9_1, which slurmctld does not know"
@@ -41,7 +41,7 @@ def test_sacct_is_read():
     assert (total(found).gpu_hours, total(found).jobs) == (7.0, 4)
 
 
-def test_how_busy_they_were_is_of_whole_jobs_and_of_measured_gpus():
+def test_efficiency_is_of_whole_jobs_and_utilization_of_measured_gpus():
     """Job 1 used 1 h of 2 h. Of job 5 only the second run began within the time, and its best step kept 80 % busy."""
     found = parse_records(LINES, "2026-11-01T00:00:00", "2026-12-01T00:00:00").records
     rows = {row.keys: row for row in table(found, ["user"])}
@@ -52,13 +52,13 @@ def test_how_busy_they_were_is_of_whole_jobs_and_of_measured_gpus():
     assert (nobody.cpu_efficiency, nobody.gpu_utilization) == (None, None)
 
 
-def test_without_slurmctlds_word_nobody_is_a_runaway():
+def test_without_an_answer_of_slurmctld_there_are_no_runaways():
     read = parse_records(LINES)
     assert (read.runaways, len(read.records)) == (0, 6)
 
 
 @given(st.lists(RECORD, max_size=30), st.sampled_from(SUBSETS))
-def test_rows_add_up_to_the_whole(found: list[Record], by: tuple):
+def test_rows_add_up_to_the_total(found: list[Record], by: tuple):
     rows = table(found, by)
     whole = total(found)
     assert sum(row.cpu_seconds for row in rows) == whole.cpu_seconds == sum(r.seconds * r.cpus for r in found)
@@ -68,7 +68,7 @@ def test_rows_add_up_to_the_whole(found: list[Record], by: tuple):
 
 
 @given(st.lists(RECORD, max_size=30).flatmap(lambda found: st.tuples(st.just(found), st.permutations(found))))
-def test_their_order_means_nothing(both: tuple[list[Record], list[Record]]):
+def test_the_order_of_records_does_not_matter(both: tuple[list[Record], list[Record]]):
     assert table(both[0]) == table(both[1])
 
 
@@ -80,6 +80,6 @@ def test_gpus_of_all_types_are_counted_once(types: dict[str, int], with_total: b
 
 
 @pytest.mark.parametrize("line", ["1|alice", "sacct: error: nothing|", "1|2|3|4|5|6|7|8|9"])
-def test_a_line_of_another_kind_is_not_counted(line: str):
+def test_an_invalid_line_is_refused(line: str):
     with pytest.raises(ValueError, match="instead of 12"):
         parse_records(line)

@@ -190,16 +190,16 @@ def shown(found: MlperfReport) -> str:
     return "\n".join([found.result, *ranks, *found.lines(), *(f"note: {note}" for note in found.notes())])
 
 
-def test_what_a_log_shows(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+def test_reports_of_logs(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
     reviewed("report/mlperf", {case: shown(reported(*given)) for case, given in CASES.items()})
 
 
-def test_the_table_is_the_guides() -> None:
+def test_the_table_is_that_of_the_guide() -> None:
     assert "".join(f"{line}\n" for line in reported(reference()).lines()) == GUIDE
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.setup)
-def test_exactly_the_target_passes(target) -> None:
+def test_an_average_equal_to_the_target_passes(target) -> None:
     whole = round(target.seconds * 1000)
     at_most = reported([*preamble(ranks=1, batch=None), *blocks([whole] * 3)], target.setup)
     above = reported([*preamble(ranks=1, batch=None), *blocks([whole, whole, whole + 1])], target.setup)
@@ -226,14 +226,14 @@ def test_the_document_has_every_number() -> None:
     noise=st.lists(st.sampled_from(["", "NCCL INFO x", "\x1b[31m", "0: loss 1", "é" * 40, "RESULT", ":::MLLO"])),
     label=st.sampled_from(["", "0: ", " 0: "]),
 )
-def test_what_was_written_is_read_whatever_stands_between(durations: list[int], noise: list[str], label: str) -> None:
+def test_events_are_read_among_other_lines(durations: list[int], noise: list[str], label: str) -> None:
     lines = [f"{label}{line}" for line in [*preamble(ranks=1), START, *blocks(durations)]]
     mixed = [one for line in lines for one in (*noise, line)]
     assert [one.ms for one in reported(mixed).log.runs[0].intervals] == durations
 
 
 @pytest.mark.parametrize("name", ["nothing.out", "x" * 5000, "."])
-def test_what_can_not_be_opened_is_an_error(name: str):
+def test_a_file_that_can_not_be_opened_is_an_error(name: str):
     with pytest.raises(CliError, match=r"^can't read |is a folder"):
         report(name)
 
@@ -242,7 +242,7 @@ def durations(found: MlperfReport, run: int = 0) -> list[int]:
     return [one.ms for one in found.log.runs[run].intervals]
 
 
-def test_ranks_that_write_into_each_others_lines() -> None:
+def test_several_events_on_a_line_are_read() -> None:
     lines = [line.replace(":::MLLOG", "Deleting key model.out.0.bias :::MLLOG") + "NCCL INFO" for line in blocks()]
     assert durations(reported([*preamble(), START, *lines])) == list(DURATIONS)
     glued = "".join(blocks())
@@ -264,7 +264,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_events_that_cant_be_read_are_left_out_and_named(name: str) -> None:
+def test_invalid_events_are_left_out_with_a_note(name: str) -> None:
     given, reason = UNREADABLE[name]
     bad = f":::MLLOG {given}"
     found = reported([bad, *preamble(), START, bad, *blocks()])
@@ -283,7 +283,7 @@ NO_LOGS = {
 
 
 @pytest.mark.parametrize("name", NO_LOGS)
-def test_what_is_no_log_is_refused_with_what_it_is(name: str) -> None:
+def test_a_file_that_is_no_mlperf_log_is_described(name: str) -> None:
     given, reason = NO_LOGS[name]
     with pytest.raises(NotAnMlperfLogError) as raised:
         read_report(io.BytesIO(given))
@@ -321,7 +321,7 @@ def test_a_damaged_log_is_reported_or_refused(cuts: list[tuple[int, int, bytes]]
         print_plot(curves)
 
 
-def test_what_others_wrote_cant_act_on_the_terminal(tmp_path) -> None:
+def test_escape_sequences_in_a_log_are_not_printed(tmp_path) -> None:
     file = tmp_path / "log"
     odd = event(FIRST_MS, "eval_accuracy", 1.5, step_num=1, metric="\x1b[2J\u202eFID")
     status = event(FIRST_MS, "status", "\x1b]0;x\x07")

@@ -43,7 +43,7 @@ def test_the_node_that_is_slow_with_every_partner_is_named(slow, count):
     assert f"in each of its {count - 1} runs" in findings[0].what
 
 
-def test_of_a_pair_that_ran_once_it_is_not_known_which_is_slow():
+def test_both_nodes_of_a_slow_pair_that_ran_once_are_warnings():
     logs = [saved(1.0, hosts=("a", "b")), saved(1.0, hosts=("c", "d")), saved(0.6, hosts=("e", "f"))]
     findings = list(folder(logs).findings())
     assert [(one.where, one.level) for one in findings] == [("e", Level.WARNING), ("f", Level.WARNING)]
@@ -72,7 +72,7 @@ def test_runs_over_the_fabric_are_not_compared_with_those_over_nvlink():
 
 
 @pytest.mark.parametrize("unlike", ["ranks", "GPU", "data type", "sizes"])
-def test_unlike_runs_of_a_sound_node_do_not_name_it(unlike: str):
+def test_runs_of_another_kind_do_not_make_a_node_slow(unlike: str):
     rows = measured(busbw=GUIDE[:6] if unlike == "sizes" else [0.5 * one for one in GUIDE])
     text = log(lines=rows, hosts=("e", "f"), per_host=4 if unlike == "ranks" else 8, facts=A3_MEGA)
     if unlike == "GPU":
@@ -83,12 +83,12 @@ def test_unlike_runs_of_a_sound_node_do_not_name_it(unlike: str):
     assert list(folder(logs).findings()) == []
 
 
-def test_logs_without_a_machine_type_are_told_apart_by_their_gpus():
+def test_logs_without_a_machine_type_are_grouped_by_gpu():
     logs = [read_text(log().replace("] H100", f"] {gpu}"), "x.log") for gpu in ("NVIDIA H100", "NVIDIA H200")]
     assert folder(logs).document()["kinds"].keys() == {"all_gather, 2 x NVIDIA H100", "all_gather, 2 x NVIDIA H200"}
 
 
-def test_a_slow_node_fails_without_a_reference_too():
+def test_a_slow_node_fails_without_a_reference():
     pairs = combinations(range(4), 2)
     logs = [saved(0.6 if 0 in pair else 1.0, hosts=tuple(f"n-{n}" for n in pair), machine="x") for pair in pairs]
     assert {one.result.outcome for one in folder(logs).entries} == {Outcome.NONE}
@@ -115,27 +115,27 @@ class TestAgainst:
             (1.2, "Faster: 20%", Level.INFO),
         ],
     )
-    def test_the_change_in_words(self, factor, said, level):
+    def test_a_finding_has_the_change_of_bandwidth(self, factor, said, level):
         finding = self.compared(factor, self.history(1.0, 1.0, 1.0)).finding("x.log")
         assert finding.what.startswith(said)
         assert finding.level is level
 
-    def test_since_when(self):
+    def test_a_finding_has_the_run_since_which_bandwidth_is_lower(self):
         what = self.compared(0.8, self.history(1.0, 1.01, 0.99, 1.0, 0.8, 0.81)).finding("x.log").what
         assert "It is so since 2026-11-05 09:00 (5.log): from there on 20% less than before" in what
         assert "so something changed since the last one" in self.compared(0.8, self.history(1, 1)).finding("x").what
 
-    def test_by_size_it_is_the_median(self):
+    def test_ratios_are_to_the_median_of_earlier_runs_by_size(self):
         comparison = self.compared(0.9, self.history(1.0, 0.5, 1.0))
         for median, share in comparison.ratios().values():
             assert share == pytest.approx(0.9, abs=0.01)
             assert median in [pytest.approx(one, abs=0.01) for one in GUIDE]
 
-    def test_the_order_is_that_of_dates_else_of_files(self):
+    def test_earlier_runs_are_sorted_by_date_of_the_log_else_of_the_file(self):
         logs = [*self.history(1.0, 1.0)[::-1], (saved(1.0, name="old.log"), MODIFIED)]
         assert [one.name for one in self.compared(1.0, logs).earlier] == ["old.log", "1.log", "2.log"]
 
-    def test_other_kinds_are_left_out(self):
+    def test_logs_of_other_kinds_are_left_out(self):
         comparison = self.compared(1.0, [(saved(1.0, collective="broadcast"), MODIFIED)])
         assert (comparison.earlier, comparison.left_out) == ((), 1)
         assert comparison.finding("x.log").what == "No earlier run of the same kind"

@@ -76,7 +76,7 @@ lines = st.builds(
 
 
 @given(form=st.sampled_from(FORMATS), collective=st.sampled_from(sorted(KINDS)), rows=st.lists(lines, max_size=12))
-def test_what_is_printed_is_read(form, collective, rows):
+def test_rows_of_every_format_are_read_as_printed(form, collective, rows):
     kind = KINDS[collective]
     unique = {row.size: row for row in rows}
     rows = [
@@ -94,7 +94,7 @@ def test_what_is_printed_is_read(form, collective, rows):
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
 @pytest.mark.parametrize("collective", KINDS)
-def test_the_collective_is_known_by_its_columns(collective, form):
+def test_possible_collectives_include_the_measured_one(collective, form):
     run = read_text(log(collective, form=form), "x.log").last
     assert collective in possible_collectives(run)
     assert len(possible_collectives(run)) <= 3
@@ -102,7 +102,7 @@ def test_the_collective_is_known_by_its_columns(collective, form):
         assert possible_collectives(run) == (collective,)
 
 
-def test_the_guide(tmp_path):
+def test_the_log_of_the_guide_is_read(tmp_path):
     run = read_file("tests/cluster/report/guide_nccl.log").last
     assert run.average == 126.358
     assert list(run.curve().items()) == list(zip(SIZES, GUIDE, strict=True))
@@ -192,7 +192,7 @@ def test_the_first_format_has_milliseconds_and_no_marks():
     assert run.complete
 
 
-def test_facts_of_the_header_are_those_of_the_runs_that_follow():
+def test_facts_of_the_header_belong_to_the_following_runs():
     run: Run = read_text(log(facts=A3_MEGA), "x.log").last
     assert run.facts["machine_type"] == "a3-megagpu-8g"
     assert run.nodes == 2
@@ -225,7 +225,7 @@ def test_the_echoed_command_names_the_collective(command):
     )
 
 
-def test_old_headers_leave_fewer_collectives():
+def test_columns_of_old_headers_limit_the_possible_collectives():
     old = {
         one: possible_collectives(read_text(log(one, form=FORMATS[0]), "x.log").last)
         for one in ("all_gather", "alltoall")
@@ -273,7 +273,7 @@ def mixed(one: str, other: str, seed: int) -> str:
     return "\n".join(left[which].pop(0) for which in order)
 
 
-def test_two_programs_in_one_file_are_seen():
+def test_two_programs_in_one_file_fail():
     for seed in range(100):
         text = mixed(log(), log(hosts=("a3-2", "a3-3")), seed)
         result = check(read_text(text, "x.log"))
@@ -285,7 +285,7 @@ def test_two_programs_in_one_file_are_seen():
     assert int(row[0]) in SIZES
 
 
-def test_two_tasks_with_labels_are_told_apart():
+def test_labels_separate_the_runs_of_two_tasks():
     first = [f"0: {row}" for row in log(hosts=("a3-0",)).split("\n")]
     second = [f"1: {row}" for row in log(hosts=("a3-1",)).split("\n")]
     text = "\n".join(row for pair in zip(first, second, strict=True) for row in pair)
@@ -294,7 +294,7 @@ def test_two_tasks_with_labels_are_told_apart():
     assert "nccl-runs-by-task" in {one.id for one in check(found).findings}
 
 
-def test_torn_lines_are_named():
+def test_torn_lines_fail_with_their_line():
     text = log()
     rows = text.split("\n")
     at = next(number for number, row in enumerate(rows) if row.startswith(f"{SIZES[3]:12d}"))
@@ -316,7 +316,7 @@ def test_several_runs_are_all_kept_and_the_last_is_compared():
     assert "begin at lines 1, " in next(one.what for one in result.findings if one.id == "nccl-several-runs")
 
 
-def test_cycles_and_sizes_that_are_rounded_to_nothing_are_no_mixture():
+def test_cycles_and_sizes_of_zero_are_not_mixed():
     cycles = [*measured(), *measured()]
     assert not read_text(log(lines=cycles), "x.log").last.mixed
     nothing = [Line(0, 0, Cell(0.3, 0, 0), Cell(0.3, 0, 0))] * 5
@@ -325,7 +325,7 @@ def test_cycles_and_sizes_that_are_rounded_to_nothing_are_no_mixture():
     assert run.sizes == SIZES
 
 
-def test_a_last_run_that_ended_before_its_first_row_is_no_pass():
+def test_a_last_run_without_rows_fails():
     whole, cut = log(facts=A3_MEGA), log().partition("     8388608")[0]
     result = check(read_text(whole + cut, "x.log"))
     assert result.outcome is Outcome.FAIL
@@ -360,7 +360,7 @@ def test_errors_are_quoted_once_with_their_line():
         (b"slurmstepd: error: execve(): all_gather_perf: No such file or directory\n", "line 1 has: slurmstepd"),
     ],
 )
-def test_what_is_no_log_says_what_it_is(tmp_path, content, given):
+def test_a_file_that_is_no_log_is_described(tmp_path, content, given):
     path = tmp_path / "x.log"
     path.write_bytes(content)
     with pytest.raises(NotALogError) as raised:
@@ -370,7 +370,7 @@ def test_what_is_no_log_says_what_it_is(tmp_path, content, given):
 
 
 @given(st.binary(max_size=2000) | st.text(max_size=500).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_no_content_ends_in_another_error(tmp_path_factory, content):
+def test_any_content_is_read_or_raises_not_a_log_error(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any.log"
     for data in (content, log(facts=A3_MEGA).encode() + content, content + log(facts=A3_MEGA).encode()):
         path.write_bytes(data)

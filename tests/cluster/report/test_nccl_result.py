@@ -107,7 +107,7 @@ def shown(result: NcclResult) -> str:
     )
 
 
-def test_what_a_curve_means(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_results_of_curves(reviewed: Callable[[str, Mapping[str, str]], None]):
     reviewed("report/results", {case: shown(made()) for case, made in CASES.items()})
 
 
@@ -136,7 +136,7 @@ def test_a_fabric_that_is_not_used_fails_on_any_number_of_nodes(name, nodes):
 
 class TestReferences:
     @pytest.mark.parametrize("row", REFERENCES.values(), ids=lambda row: f"{row.machine_type}-{row.collective}")
-    def test_has_its_sources_and_meets_itself(self, row):
+    def test_a_reference_has_sources_and_meets_its_minimums(self, row):
         assert row.minimums or row.busbw
         assert all(one.source and one.low <= one.high and one.busbw > 0 for one in row.minimums)
         assert bool(row.busbw) == bool(row.curve_source)
@@ -146,7 +146,7 @@ class TestReferences:
                 assert sum(inside) / len(inside) >= minimum.busbw
         assert list(row.busbw.values()) == sorted(row.busbw.values())
 
-    def test_machine_types_are_the_catalogs_or_azures(self):
+    def test_machine_types_are_in_the_catalog_or_azures(self):
         names = {row.machine_type for row in REFERENCES.values()}
         assert {name for name in names if not name.startswith("Standard_")} <= set(MACHINE_TYPES)
 

@@ -53,39 +53,39 @@ def seen(colour: str, matrix: tuple[tuple[float, ...], ...]) -> list[float]:
     ]
 
 
-def test_the_formula_gives_what_the_standard_says():
+def test_contrast_has_the_values_of_wcag():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
 @THEMES
 @pytest.mark.parametrize("colour", [*SERIES, REFERENCE])
-def test_graphics_have_three_to_one(theme: Theme, colour):
+def test_series_have_a_contrast_of_three_to_one(theme: Theme, colour):
     assert contrast(colour, theme.page) >= 3
 
 
 @THEMES
 @pytest.mark.parametrize("name", ["ink", "muted", "link", "good", "warning", "bad"])
-def test_texts_have_four_and_a_half_to_one(theme: Theme, name):
+def test_texts_have_a_contrast_of_four_and_a_half_to_one(theme: Theme, name):
     assert min(contrast(getattr(theme, name), behind) for behind in (theme.page, theme.surface)) >= 4.5
 
 
 @THEMES
-def test_outlines_have_three_to_one(theme: Theme):
+def test_outlines_have_a_contrast_of_three_to_one(theme: Theme):
     assert min(contrast(theme.line, behind) for behind in (theme.page, theme.surface)) >= 3
 
 
 @pytest.mark.parametrize("matrix", VISION.values(), ids=VISION)
-def test_series_stay_apart_for_every_reader(matrix):
+def test_series_differ_with_every_colour_vision(matrix):
     nearest = min(math.dist(seen(one, matrix), seen(other, matrix)) for one, other in combinations(SERIES, 2))
     assert nearest > 11  # the palette of Okabe and Ito, made for this, has 7.6 by the same measure
 
 
-def test_series_differ_by_dash_too():
+def test_series_differ_by_dash():
     assert len(set(DASHES)) == len(DASHES) == len(SERIES) == len(set(SERIES))
 
 
-def test_the_stylesheet_has_each_colour_of_both_themes_and_paper_is_light():
+def test_the_stylesheet_has_both_themes_and_prints_the_light_one():
     light, dark = stylesheet().split("@media screen and (prefers-color-scheme:dark)")
     for theme, css in ((LIGHT, light), (DARK, dark)):
         assert [name for name, colour in asdict(theme).items() if f"--{name}:{colour};" not in css] == []

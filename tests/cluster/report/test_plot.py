@@ -54,7 +54,7 @@ def test_the_terminal_plot(update_golden):
     assert text + "\n" == GOLDEN.read_text("utf-8")
 
 
-def test_colour_changes_nothing_but_colour():
+def test_colour_only_adds_escape_sequences():
     plain = print_plot([RISING, REFERENCE], width=70)
     coloured = print_plot([RISING, REFERENCE], width=70, colour=True)
     assert coloured != plain
@@ -89,7 +89,7 @@ def test_ticks_that_do_not_fit_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("lowest", [0.0, -3.0])
-def test_nothing_of_a_png_is_cut_off(tmp_path, monkeypatch, lowest):
+def test_texts_and_points_of_a_png_are_inside_of_it(tmp_path, monkeypatch, lowest):
     """Points, a long title, and a legend of more curves than there are colours, with long names."""
     figures = []
     saved = Figure.savefig
