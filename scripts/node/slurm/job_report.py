@@ -51,6 +51,9 @@ NO_GPU_USE = (
 )
 MAX_NODES = 2000
 """Nodes whose histories are read: more names would not fit into one command."""
+YEAR_MINUTES = 365 * 24 * 60
+"""Time limit that the backfill scheduler gives a job without a limit in a partition without one; the main scheduler
+gives it none."""
 SHORT_SECONDS = 60
 """A shorter job is no basis for advice: slurmd measures its use every 30 s."""
 
@@ -148,7 +151,7 @@ def _job(number: str, runs: list[dict[str, Any]], queued: dict[str, str] | None,
     # Before slurmctld's counter of jobs began again, another user's job may have had the same number.
     row = runs[-1]["row"]
     runs = [run for run in runs if all(run["row"][key] == row[key] for key in ("User", "JobName"))]
-    steps, state = runs[-1]["steps"], row["State"]
+    steps, state, limit = runs[-1]["steps"], row["State"], row["TimelimitRaw"]
     # The database's state contains who cancelled a job, but it may be older than slurmctld's.
     if queued and queued["state"] != state.partition(" ")[0]:
         state = queued["state"]
@@ -170,7 +173,7 @@ def _job(number: str, runs: list[dict[str, Any]], queued: dict[str, str] | None,
         "started": _timestamp(row["Start"]),
         "ended": _timestamp(row["End"]),
         "elapsed_seconds": int(row["ElapsedRaw"] or 0),
-        "limit_seconds": int(row["TimelimitRaw"]) * 60 if row["TimelimitRaw"].isdigit() else None,
+        "limit_seconds": int(limit) * 60 if limit.isdigit() and int(limit) != YEAR_MINUTES else None,
         "nodes": "" if row["NodeList"] == "None assigned" else row["NodeList"],
         "asked": _resources(parse_tres(row["ReqTRES"])),
         "allocated": _resources(parse_tres(row["AllocTRES"])),

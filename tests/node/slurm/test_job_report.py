@@ -75,6 +75,12 @@ def test_reasons_in_words(reason: str, words: str) -> None:
     assert words in job_report.explain(reason)
 
 
+@pytest.mark.parametrize(("limit", "seconds"), [("600", 36000), ("UNLIMITED", None), ("525600", None)])
+def test_a_job_without_a_limit_has_none_also_where_backfill_started_it(limit: str, seconds: int | None) -> None:
+    (job,) = report("7", asked({**RUN, "TimelimitRaw": limit}), now=NOW)
+    assert job["limit_seconds"] == seconds
+
+
 RUNNING = {**RUN, "State": "RUNNING", "End": "Unknown"}
 NOW_RUNNING = {**WAITING, "state": "RUNNING"}
 FAILED = {**RUN, "State": "NODE_FAIL", "NodeList": "n-0", "AdminComment": "hpc: requeued from n-0: gpu-xid: 79"}
