@@ -12,7 +12,6 @@ from cluster.catalog.slurm_releases import ENDLESS_RESUME, POWER_SAVING, SUPPORT
 from tests.outside.recorder import Recorder
 
 MANAGER, POWER, MANUAL = "src/slurmctld/node_mgr.c", "src/slurmctld/power_save.c", "doc/man/man5/slurm.conf.5"
-DEFS = "src/common/slurm_protocol_defs.h"
 SLURMD, JOBS, CONFIG = "src/slurmd/slurmd/slurmd.c", "src/slurmctld/job_mgr.c", "src/common/read_config.c"
 
 
@@ -237,11 +236,8 @@ def test_the_end_of_a_batch_job_waits_for_slurmctld(source: Source, outside: Rec
 def test_backfill_limits_jobs_without_a_limit_to_a_year(source: Source, outside: Recorder) -> None:
     for version in VERSIONS:
         backfill = source.text(version, "src/plugins/sched/backfill/backfill.c")
-        assert "part_max_time == INFINITE) part_time_limit = YEAR_MINUTES;" in backfill
+        assert re.search(r"max_time == INFINITE\) part_time_limit = YEAR_MINUTES;", backfill)
         started = between(backfill, "} else if (orig_time_limit == NO_VAL) {", "limit_set.time = 1;")
         assert "job_ptr->time_limit = comp_time_limit;" in started
-        assert re.search(
-            r"define YEAR_MINUTES \((365 \* 24 \* 60|YEAR_DAYS \* DAY_MINUTES)\)", source.text(version, DEFS)
-        )
     outside.did(f"limits by the backfill scheduler, {len(VERSIONS)} releases")
     outside.holds("slurm-backfill-year")

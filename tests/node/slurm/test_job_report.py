@@ -77,7 +77,7 @@ def test_reasons_in_words(reason: str, words: str) -> None:
 
 @pytest.mark.parametrize(("limit", "seconds"), [("600", 36000), ("UNLIMITED", None), ("525600", None)])
 def test_a_job_without_a_limit_has_none_also_where_backfill_started_it(limit: str, seconds: int | None) -> None:
-    (job,) = report("7", asked({**RUN, "TimelimitRaw": limit}), now=NOW)
+    (job,) = report("7", asked({**RUN, "TimelimitRaw": limit}), now=NOW)["jobs"]
     assert job["limit_seconds"] == seconds
 
 
