@@ -1,4 +1,4 @@
-"""Which jobs have which GPUs of a node: the files that dcgm-exporter reads, as prolog and epilog leave them."""
+"""The files with the jobs of each GPU, as prolog and epilog write them for dcgm-exporter."""
 
 import os
 import subprocess

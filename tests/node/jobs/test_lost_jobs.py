@@ -1,4 +1,4 @@
-"""After slurmctld's start exactly those jobs end of which, twice, no node has a process and all nodes answer."""
+"""After slurmctld's start, jobs are ended if two checks find no process on their nodes, which must all answer."""
 
 import pytest
 from jobs import lost_jobs

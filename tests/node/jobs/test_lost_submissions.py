@@ -1,4 +1,4 @@
-"""Of the jobs that a killed slurmctld may have forgotten, those that it has not are submitted again, once."""
+"""Jobs that a killed slurmctld has lost are submitted again, once."""
 
 import json
 import os

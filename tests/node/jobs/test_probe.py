@@ -1,4 +1,4 @@
-"""What the proof of a partition tries: a job where one can run, else no more than can be known."""
+"""The trial of a partition: a job runs on an idle node, or slurmctld is asked whether it would accept one."""
 
 import pytest
 from jobs import probe

@@ -1,4 +1,4 @@
-"""The tree of scripts is what the stack says, completely or not at all; files of others stay. Downloads; env.sh."""
+"""The tree of scripts matches the stack, or is not changed; files of others stay. Downloads; env.sh."""
 
 import contextlib
 import http.server

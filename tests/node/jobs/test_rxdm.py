@@ -1,4 +1,4 @@
-"""A staged rxdm prolog runs nowhere before it was checked; the patch is one step, can be repeated, and is undone."""
+"""A staged rxdm prolog is checked before it runs anywhere; the patch is atomic, idempotent and can be undone."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The rxdm prolog is tried as if on an A3 Mega node with Ubuntu 22.04: it must do its work there, whatever its text."""
+"""The trial of the rxdm prolog as on an A3 Mega node with Ubuntu 22.04 finds prologs that do not do their work."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""slurm_prolog and slurm_epilog, as slurmd starts them: real bash in a tree of its own."""
+"""slurm_prolog and slurm_epilog, as slurmd starts them, with real bash."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Warm-up of nodes: groups, names of files, what is said of nodes that are not warm, and the body of the job."""
+"""Warm-up of nodes: groups, names of files, reasons of failures, and the job's script."""
 
 import subprocess
 from pathlib import Path

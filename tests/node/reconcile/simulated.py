@@ -1,5 +1,5 @@
-"""A cluster whose time is a number: slurmctld's power saving as far as the reconcile loop sees it, machines that boot,
-and Compute Engine's stand-in asked in this process, with faults."""
+"""A cluster in simulated time: slurmctld's power saving as the reconcile loop reads it, machines that boot, and Compute
+Engine's stand-in in the same process, with faults."""
 
 import json
 import random

@@ -1,5 +1,5 @@
 """The client of the reconcile loop against Compute Engine's stand-in: lists that may be partial, requests that are sent
-again, errors by what they mean."""
+again, and kinds of errors."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The table of the reconcile loop: each rule by a case of its own, and what no combination may lead to."""
+"""The table of the reconcile loop: a case for each rule, and invariants of all combinations."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Flex start in a cluster whose time is simulated: a job's machines come together, end with it, and leave nothing."""
+"""Flex start in simulated time: machines of a job are created together, deleted at their end, and none remains."""
 
 import pytest
 from reconcile.slurmctld import Slurm

@@ -1,4 +1,4 @@
-"""The reconcile loop in a cluster whose time is simulated: it converges whatever fails, and stays within its limits."""
+"""The reconcile loop in simulated time: it reaches its goal after any fault, and stays within its limits."""
 
 import errno
 import json

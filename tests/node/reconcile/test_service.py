@@ -1,4 +1,4 @@
-"""The reconcile loop as a service: requests of slurmctld's programs, its removal, what keeps it waiting."""
+"""The service of the reconcile loop: requests of slurmctld's programs, its lock, its pauses, and its removal."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A change of Slurm's files takes effect by the mildest means, and never by one too mild."""
+"""A change of Slurm's files leads to the least disruptive action that makes it take effect."""
 
 import pytest
 from slurm import conf_changes

@@ -1,4 +1,4 @@
-"""Host lists survive the way to Slurm's notation and back, in order: NodeName and NodeAddr are matched by position."""
+"""Conversion of names to host lists and back keeps the order, as NodeName and NodeAddr are matched by position."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A job's report: what Slurm's commands print becomes states, runs, use, trouble on its nodes, and advice."""
+"""The report about a job, from what Slurm's commands print: states, runs, use, events on its nodes, and advice."""
 
 import json
 import re

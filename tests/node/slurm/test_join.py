@@ -1,4 +1,4 @@
-"""A node counts as there exactly when it follows the newest orders and can take jobs; else the reason is in words."""
+"""A node has joined if it has applied the config version and can take jobs; otherwise the reason is reported."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Reservations of spare nodes: which nodes are held back from jobs, and that reservations follow their states."""
+"""Reservations of spare nodes: which nodes are chosen, and that reservations follow the nodes' states."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""States of nodes mean the same here as in `./hpc`; a squeue that is cut off is asked again."""
+"""States of nodes mean the same as in `./hpc`, and jobs are read again if slurmctld restarts meanwhile."""
 
 from contextlib import nullcontext
 

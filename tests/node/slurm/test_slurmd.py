@@ -1,4 +1,4 @@
-"""plugstack.conf of Debian 13 includes a pattern that slurmctld can't send; MPI's library gets its plain name."""
+"""plugstack.conf of Debian 13 without its include, and the link to MPI's library."""
 
 from pathlib import Path
 

@@ -1,5 +1,4 @@
-"""topology.conf is one that Slurm reads whatever nodes report, and no job on several nodes changes the order of its
-nodes."""
+"""topology.conf is valid whatever places nodes report, and nodes of a job keep their order."""
 
 import json
 from itertools import chain
@@ -22,7 +21,7 @@ PLACES = st.dictionaries(st.sampled_from(NAMES), PLACE)
 NEAR = st.dictionaries(st.sampled_from(NAMES), st.from_regex(r"/[ab]/[1-3]/h", fullmatch=True))
 
 
-def written(places, *, before="", held=()):
+def rendered(places, *, before="", held=()):
     present = topology.present(before)
     return topology.render(topology.paths(NODES, places, present=present, held=held), places.values())
 
@@ -35,7 +34,7 @@ def order(text):
 
 @given(places=PLACES)
 def test_slurm_reads_it_whatever_nodes_report(places):
-    text = written(places)
+    text = rendered(places)
     assert text.isascii()
     rows = conf_changes.parse_lines(text, "switchname")
     assert all(set(row) in ({"switchname", "nodes"}, {"switchname", "switches"}) for row in rows)
@@ -51,7 +50,7 @@ def test_slurm_reads_it_whatever_nodes_report(places):
 
 @given(places=NEAR)
 def test_nodes_of_a_block_share_a_leaf_below_their_cluster_and_others_their_nodesets(places):
-    found = topology.present(written(places))
+    found = topology.present(rendered(places))
     for name in NAMES:
         parts = places.get(name, "").split("/")[1:3]
         nodeset = next(nodeset for nodeset, names in NODES.items() if name in names)
@@ -60,16 +59,16 @@ def test_nodes_of_a_block_share_a_leaf_below_their_cluster_and_others_their_node
 
 @given(before=NEAR, after=PLACES, held=st.sets(st.sampled_from(NAMES)))
 def test_nodes_that_are_held_keep_their_switch_and_their_order(before, after, held):
-    old = written(before)
-    new = written(after, before=old, held=held)
+    old = rendered(before)
+    new = rendered(after, before=old, held=held)
     assert [name for name in order(new) if name in held] == [name for name in order(old) if name in held]
     assert all(topology.present(new)[name] == topology.present(old)[name] for name in held)
 
 
 @given(places=PLACES)
 def test_the_same_places_have_the_same_text(places):
-    text = written(places)
-    assert written(dict(reversed(places.items())), before=text) == text
+    text = rendered(places)
+    assert rendered(dict(reversed(places.items())), before=text) == text
 
 
 def test_blocks_that_no_cloud_has_are_left_out():
@@ -84,7 +83,7 @@ class TestRefresh:
     """A controller whose slurmctld refuses a file with `nonsense` in it, as one of 22.05 does: it ends."""
 
     @pytest.fixture
-    def done(self, tmp_path, monkeypatch):
+    def commands(self, tmp_path, monkeypatch):
         """The commands that slurmctld was given."""
         commands: list[str] = []
         for name in ("ETC", "APPLIED"):
@@ -120,15 +119,15 @@ class TestRefresh:
             text = json.dumps({"state": "configured", "place": place})
             (cluster_state.REPORTS / f"{name.replace('_', '-')}.json").write_text(text)
 
-    def test_reconfigures_when_a_place_is_new_and_only_then(self, done):
+    def test_reconfigures_when_a_place_is_new_and_only_then(self, commands):
         assert topology.refresh() is False
         self.report(dev_gpu_5="/c/b/h")
         topology.refresh()
         topology.refresh()
-        assert done == ["squeue", "squeue", "scontrol reconfigure", "squeue"]
+        assert commands == ["squeue", "squeue", "scontrol reconfigure", "squeue"]
         assert slurmctld.applied()[topology.NAME] == (slurmctld.ETC / topology.NAME).read_text()
 
-    def test_nodes_of_a_job_on_several_wait_for_its_end(self, done, monkeypatch):
+    def test_nodes_of_a_job_on_several_wait_for_its_end(self, commands, monkeypatch):
         self.report(dev_gpu_0="/c/b/h", dev_gpu_3="/c/b/i")
         assert topology.refresh() is True
         found = topology.present(slurmctld.applied()[topology.NAME])
@@ -137,41 +136,41 @@ class TestRefresh:
         assert topology.refresh() is False
         assert topology.present(slurmctld.applied()[topology.NAME])["dev-gpu-0"] == topology.switches("/c/b/h")
 
-    def test_all_wait_while_slurmctld_can_not_be_asked(self, done, monkeypatch):
+    def test_all_wait_while_slurmctld_can_not_be_asked(self, commands, monkeypatch):
         monkeypatch.setattr(topology, "succeeds", lambda *_: False)
         self.report(dev_gpu_3="/c/b/i")
         assert topology.refresh() is True
-        assert done == []
+        assert commands == []
 
-    def test_a_file_that_is_refused_gives_way_to_the_one_before(self, done, monkeypatch):
+    def test_a_file_that_is_refused_gives_way_to_the_one_before(self, commands, monkeypatch):
         before = slurmctld.applied()
-        made = topology.render
+        render = topology.render
         monkeypatch.setattr(topology, "render", lambda *_: "SwitchName=nonsense\n")
         with pytest.raises(SetupError, match="slurmctld refuses it, and runs with the one of before"):
             topology.refresh()
-        assert done == ["squeue", "scontrol reconfigure", "forget", "start"]
+        assert commands == ["squeue", "scontrol reconfigure", "forget", "start"]
         assert slurmctld.applied() == before
         assert (slurmctld.ETC / topology.NAME).read_text() == before[topology.NAME]
         # Neither the service nor an `up` tries it again; another one is tried.
         topology.refresh()
         assert topology.files(json.loads(topology.SETTINGS.read_text())) == {topology.NAME: before[topology.NAME]}
-        assert done.count("scontrol reconfigure") == 1
+        assert commands.count("scontrol reconfigure") == 1
         assert topology.refused().startswith("slurmctld refuses it, and runs with the one of before")
         self.report(dev_gpu_5="/c/b/h")
-        monkeypatch.setattr(topology, "render", made)
+        monkeypatch.setattr(topology, "render", render)
         topology.refresh()
-        assert (done.count("scontrol reconfigure"), topology.refused()) == (2, "")
+        assert (commands.count("scontrol reconfigure"), topology.refused()) == (2, "")
 
-    def test_a_refusal_is_forgotten_when_the_places_of_before_are_back(self, done, monkeypatch):
-        made = topology.render
+    def test_a_refusal_is_forgotten_when_the_places_of_before_are_back(self, commands, monkeypatch):
+        render = topology.render
         monkeypatch.setattr(topology, "render", lambda *_: "SwitchName=nonsense\n")
         with pytest.raises(SetupError):
             topology.refresh()
-        monkeypatch.setattr(topology, "render", made)
+        monkeypatch.setattr(topology, "render", render)
         topology.refresh()
-        assert (done.count("scontrol reconfigure"), topology.refused()) == (1, "")
+        assert (commands.count("scontrol reconfigure"), topology.refused()) == (1, "")
 
-    def test_one_that_somebody_changed_is_written_again(self, done):
+    def test_one_that_somebody_changed_is_written_again(self, commands):
         text = (slurmctld.ETC / topology.NAME).read_text()
         (slurmctld.ETC / topology.NAME).write_text("SwitchName=mine Nodes=dev-gpu-0\n")
         topology.refresh()

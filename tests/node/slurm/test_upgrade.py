@@ -1,4 +1,4 @@
-"""Another release takes over, or state and database are as the one before left them: also after a kill at any point."""
+"""A new release takes over, or state and database are restored, also after a kill at any point."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class Machine:
         self.release, self.state, self.refuses = OLD, root / "slurmctld", ""
         self.tables: dict[str, str] = {}
         self.live = "slurm_acct_db"
-        self.left, self.answers = -1, False
+        self.countdown, self.answers = -1, False
         self.state.mkdir()
 
-    def deed(self) -> None:
+    def operate(self) -> None:
         """One of the operations at which the set-up may be killed."""
-        self.left -= 1
-        if self.left == 0:
+        self.countdown -= 1
+        if self.countdown == 0:
             raise Killed
 
     def set_up(self, allowed: object = ALLOWED) -> None:
         """What phase `configure` does of it: daemons convert what an older release left, and can't read a newer one."""
         self.answers = False
         with upgrade.take_over(allowed) as before_slurmdbd:  # type: ignore[arg-type]
-            self.deed()
+            self.operate()
             before_slurmdbd()
             assert self.tables.get(self.live, self.release) <= self.release
             self.tables[self.live] = self.release
-            self.deed()
+            self.operate()
             self._start_slurmctld()
             self.answers = True
-            self.deed()
+            self.operate()
 
     def _start_slurmctld(self) -> None:
         if self.refuses == "slurmctld":
@@ -72,33 +72,33 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(slurmctld, "applied", dict)
     monkeypatch.setattr(upgrade, "installed", lambda: made.release)
     monkeypatch.setattr(upgrade, "folder", lambda path, **_: path.mkdir(parents=True, exist_ok=True))
-    monkeypatch.setattr(upgrade, "stop_services", lambda *_: made.deed())
+    monkeypatch.setattr(upgrade, "stop_services", lambda *_: made.operate())
     monkeypatch.setattr(upgrade, "succeeds", lambda *_: made.answers)
     monkeypatch.setattr(database, "prepare", lambda: None)
-    monkeypatch.setattr(database, "query", lambda _: made.deed())
+    monkeypatch.setattr(database, "query", lambda _: made.operate())
 
     def write(path: Path, text: str, **_: object) -> None:
-        made.deed()
+        made.operate()
         path.write_text(text)
 
     def run(*command: str, **_: object) -> str:
-        made.deed()
+        made.operate()
         if command[0] == "cp":
             subprocess.run(command, check=True)
-            made.deed()
+            made.operate()
         return ""
 
     def dump(out) -> None:
         out.write(made.tables[made.live].encode())
-        made.deed()
+        made.operate()
 
     def load(file: Path, name: str) -> None:
         made.tables[name] = file.read_text()
-        made.deed()
+        made.operate()
 
     def convert(new: str) -> None:
         made.tables[made.live] = "half converted"
-        made.deed()
+        made.operate()
         if made.refuses == "slurmdbd":
             raise SetupError("slurmdbd ends as soon as it has started")
         made.tables[made.live] = new
@@ -134,25 +134,25 @@ def test_a_failed_conversion_is_restored(machine: Machine, who: str):
 
 
 def test_a_kill_at_any_point_is_undone_or_completed_by_the_next_run(machine: Machine):
-    for deeds in range(1, 60):
-        for goes_on in (OLD, NEW):
-            machine.release, machine.left = NEW, deeds
+    for operations in range(1, 60):
+        for next_release in (OLD, NEW):
+            machine.release, machine.countdown = NEW, operations
             try:
                 machine.set_up()
             except Killed:
                 done = False
             else:
                 done = True
-            machine.left = -1
+            machine.countdown = -1
             if done:
                 assert machine.is_of == {NEW}
                 return
-            if goes_on == OLD and machine.answers:
+            if next_release == OLD and machine.answers:
                 continue  # it had taken over, and the old one is refused
-            machine.release = goes_on
+            machine.release = next_release
             machine.set_up()
-            assert machine.is_of == {goes_on}
-            if goes_on == NEW:
+            assert machine.is_of == {next_release}
+            if next_release == NEW:
                 upgrade.RECORD.write_text(f'{{"release": "{OLD}"}}')
                 machine.tables, machine.answers = {machine.live: OLD}, False
                 (machine.state / "job_state").write_text(OLD)
