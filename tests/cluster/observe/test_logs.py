@@ -1,8 +1,11 @@
-"""Logs are read whole, in order, and by scripts that leave nothing behind."""
+"""Logs are read completely and in order, by scripts that leave no process behind."""
 
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import given
@@ -39,7 +42,7 @@ def lines(file: Path, **options: object) -> tuple[list[str], str]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A log that was rotated between its third and its fourth line."""
+    """A log of five lines that was rotated after the third."""
     (tmp_path / "x.log.1").write_text("".join(f"[2026-10-2{day}T00:00:00.000] {day}\n  more\n" for day in (1, 2, 3)))
     path = tmp_path / "x.log"
     path.write_text("".join(f"[2026-10-2{day}T00:00:00.000] {day}\n" for day in (4, 5)))
@@ -65,39 +68,36 @@ def test_a_missing_or_empty_log_is_reported(tmp_path: Path):
     assert lines(path, lines=5) == ([], f"{path} is empty\n")
 
 
-def test_following_shows_each_line_once_and_ends_with_its_input(file: Path):
-    log = Log(roles=("node",), file=str(file))
-    with subprocess.Popen(
-        ["sh", "-c", script(log, lines=1, follow=True)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline().endswith("5\n")
-        with file.open("a") as log_file:
-            log_file.write("six\n")
-        assert process.stdout.readline() == "six\n"
-        process.stdin.close()
-        # The end of its output: nothing holds it open any more, the follower neither.
-        assert process.stdout.read() == ""
-        assert process.wait(PATIENCE) == 0
-
-
-def test_a_follower_waits_for_a_log_that_is_not_there_yet(tmp_path: Path):
-    path = tmp_path / "x.log"
-    log = Log(roles=("node",), file=str(path))
-    with subprocess.Popen(
-        ["sh", "-c", script(log, lines=1, follow=True)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+@contextmanager
+def following(file: Path) -> Iterator[tuple[IO[str], IO[str]]]:
+    """Follow a log; yields standard output and standard error. At the end of its input, the script ends as well."""
+    command = ["sh", "-c", script(Log(roles=("node",), file=str(file)), lines=1, follow=True)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stderr.readline() == f"there is no {path}\n"
+        yield process.stdout, process.stderr
+        process.stdin.close()
+        assert process.stdout.read() == "", "no process holds the output open"
+        assert process.wait(PATIENCE) == 0
+
+
+def test_following_shows_each_line_once_and_ends_with_its_input(file: Path):
+    with following(file) as (output, _):
+        assert output.readline().endswith("5\n")
+        with file.open("a") as log_file:
+            log_file.write("six\n")
+        assert output.readline() == "six\n"
+
+
+def test_following_waits_for_a_log_that_does_not_exist(tmp_path: Path):
+    path = tmp_path / "x.log"
+    with following(path) as (output, errors):
+        assert errors.readline() == f"there is no {path}\n"
         time.sleep(0.2)
         path.write_text("first\n")
-        assert process.stdout.readline() == "first\n"
-        process.stdin.close()
-        assert process.wait(PATIENCE) == 0
+        assert output.readline() == "first\n"
 
 
 @pytest.mark.parametrize("follow", [False, True])

@@ -1,4 +1,4 @@
-"""What people type for a time is a time that GNU date takes, or an error that says what is allowed."""
+"""A time that users type is a time for GNU date, or an error that lists what is allowed."""
 
 import re
 import subprocess
@@ -11,24 +11,15 @@ from cluster.observe.moment import MomentError, date_expression, machine_time
 
 
 @pytest.mark.parametrize(
-    ("typed", "seconds"),
-    [
-        ("90s", 90),
-        ("15m", 900),
-        ("2h", 7200),
-        ("7d", 604800),
-        ("2 hours ago", 7200),
-        ("now-2hours", 7200),
-        ("now-5", 5),
-    ],
-)
-def test_durations_are_seconds_ago(typed: str, seconds: int):
-    assert date_expression(typed) == f"{seconds} seconds ago"
-
-
-@pytest.mark.parametrize(
     ("typed", "meant"),
     [
+        ("90s", "90 seconds ago"),
+        ("15m", "900 seconds ago"),
+        ("2h", "7200 seconds ago"),
+        ("7d", "604800 seconds ago"),
+        ("2 hours ago", "7200 seconds ago"),
+        ("now-2hours", "7200 seconds ago"),
+        ("now-5", "5 seconds ago"),
         ("2026-11-21", "2026-11-21 00:00:00"),
         ("2026-11-21T05:30", "2026-11-21 05:30:00"),
         ("2026-11-21 05:30:10", "2026-11-21 05:30:10"),
