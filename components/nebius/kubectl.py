@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, NO_KIND, kubeconfig, last_lines, selector
+from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, NO_KIND, describe_events, kubeconfig, selector
 from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, ROOT_PATH
 
 REQUEST_SECONDS = 30
@@ -120,7 +120,7 @@ class Kubectl:
     def events(self, kind: str, name: str, *arguments: str) -> list[str]:
         """Return reason and message of the last events of an object, oldest first."""
         try:
-            return last_lines(self.items("events", selector(kind, name), *arguments), _EVENTS)
+            return describe_events(self.items("events", selector(kind, name), *arguments), _EVENTS)
         except KubectlError:
             return []
 

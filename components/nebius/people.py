@@ -11,7 +11,7 @@ from cluster.config import ClusterConfig
 from cluster.jobs.script import render_environment
 from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
 from components.dynamic import Action, ActionProvider, report, without_traceback
-from components.nebius.api.specs import whole
+from components.nebius.api.specs import with_whole_numbers
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.nebius.poll import Poll
 from components.slurm import payload
@@ -70,7 +70,7 @@ class PeopleProvider(ActionProvider):
 
     def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> None:
         """Create users and accounts; remove those that the stack file no longer names."""
-        text = json.dumps({"files": dict(files()), "payload": whole(news["people"])})
+        text = json.dumps({"files": dict(files()), "payload": with_whole_numbers(news["people"])})
         with without_traceback(PeopleError), Kubectl(news["access"]) as kubectl:
             lines = [line for line in _run(kubectl, text, news["pace"]).splitlines() if line.strip()]
             for line in lines[:-1]:

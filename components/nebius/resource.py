@@ -13,7 +13,7 @@ from components.dynamic import DynamicResource, changed, given, without_tracebac
 from components.nebius.api import lifecycle
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import kind_of
-from components.nebius.api.specs import differing, same
+from components.nebius.api.specs import differing_paths, same
 from components.nebius.poll import PACE
 
 
@@ -33,7 +33,7 @@ class NebiusProvider(ResourceProvider):
         """Replace the resource if an immutable field changes; delete the old one first if both would have one name."""
         kind = kind_of(_news["kind"])
         replaces = changed(_olds, _news, ("kind", "parent_id"))
-        if differing(_olds.get("spec"), _news.get("spec"), kind.immutable):
+        if differing_paths(_olds.get("spec"), _news.get("spec"), kind.immutable):
             replaces.append("spec")
         renamed = bool(changed(_olds, _news, ("resource_name",)))
         if renamed and not kind.renamable:

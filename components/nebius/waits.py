@@ -276,7 +276,7 @@ def full_nodesets(kubectl: Kubectl, spec: Spec) -> Goal:
         progress = nodesets_progress(replicas, kubectl.items(NODE_SETS), most)
         for state in kubectl.items(POWER_STATES) if most else ():
             name, active = state["metadata"]["name"], state["spec"].get("activeNodes") or []
-            if name in most and (nodes := powered(active, replicas[name], most[name])) != sorted(active):
+            if name in most and (nodes := required_nodes(active, replicas[name], most[name])) != sorted(active):
                 # With the version that was read: Slurm's power programs change it too.
                 version = state["metadata"]["resourceVersion"]
                 patch = {"metadata": {"resourceVersion": version}, "spec": {"activeNodes": nodes}}
@@ -292,7 +292,7 @@ def full_nodesets(kubectl: Kubectl, spec: Spec) -> Goal:
     )
 
 
-def powered(active: Iterable[int], static: int, most: int) -> list[int]:
+def required_nodes(active: Iterable[int], static: int, most: int) -> list[int]:
     """Return the numbers of an elastic nodeset's nodes that must be up: the active and the static ones below `most`.
 
     Soperator reads the number of static nodes once, and keeps pods of nodes that a nodeset has no more.

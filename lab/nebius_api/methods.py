@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from cluster.platforms.nebius.machine_types import PLATFORMS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
 from components.nebius.api.kinds import KINDS, Kind
-from components.nebius.api.specs import differing, message_class, value_at
+from components.nebius.api.specs import differing_paths, message_class, value_at
 from lab.nebius_api import status
 from lab.nebius_api.faults import Fault, RefusedError, bad_request, in_use, refusal
 from lab.nebius_api.status import Store, moment, size_bytes, target_nodes
@@ -274,7 +274,7 @@ def check_create(store: Store, kind: Kind, metadata: Mapping[str, Any], spec: Ma
         raise bad_request("metadata.name", "must be set")
     for row in store.of(kind.name, None if kind.name == "Bucket" else parent):
         same_name = kind.unique and row["metadata"].get("name") == name
-        same_identity = not kind.unique and not differing(row["spec"], spec, kind.identity)
+        same_identity = not kind.unique and not differing_paths(row["spec"], spec, kind.identity)
         if same_name or same_identity:
             raise refusal("resource_already_exists", kind.name, row["metadata"]["id"])
     version = KUBERNETES_VERSIONS.get(str(value_at(spec, "control_plane.version"))) if kind.name == "Cluster" else None
@@ -295,7 +295,7 @@ def check_spec(store: Store, kind: Kind, spec: Mapping[str, Any]) -> None:
 
 def check_update(store: Store, kind: Kind, row: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
     """Raise the first reason for which an update is refused."""
-    for path in differing(row["spec"], spec, kind.immutable):
+    for path in differing_paths(row["spec"], spec, kind.immutable):
         raise bad_request(f"spec.{path}", "the field is immutable")
     if kind.name in ("Filesystem", "Disk") and size_bytes(spec) < size_bytes(row["spec"]):
         raise bad_request("spec.size", "the size can only grow")

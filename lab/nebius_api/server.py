@@ -19,7 +19,7 @@ from nebius.api.nebius.mk8s.v1 import ProgressData
 from cluster.platforms.nebius.machine_types import PLATFORMS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
 from components.nebius.api.kinds import KINDS, Kind
-from components.nebius.api.specs import full, message_class
+from components.nebius.api.specs import message_class, to_full_json
 from lab.nebius_api import status
 from lab.nebius_api.faults import Fault, RefusedError, bad_request, refusal
 from lab.nebius_api.methods import HEADER, Methods, Observer, parse
@@ -213,7 +213,7 @@ class NebiusServer(grpc.GenericRpcHandler):
     def _answer(
         self, route: _Route, payload: bytes, headers: Mapping[str, str], context: grpc.ServicerContext
     ) -> bytes:
-        request = full(route.request.FromString(payload))
+        request = to_full_json(route.request.FromString(payload))
         call = Call(f"{route.service}/{route.method}", request, headers)
         try:
             with self.lock:
@@ -317,10 +317,10 @@ class NebiusServer(grpc.GenericRpcHandler):
                 stage, message = status.QUOTA_PROBLEM
                 packed = ProgressData.from_json(json.dumps({"problems": [{"stage": stage, "message": message}]}))
                 carried = Operation(progress_data=_packed(packed))
-                shown["progress_data"] = full(carried)["progress_data"]
+                shown["progress_data"] = to_full_json(carried)["progress_data"]
             return shown
         error = row["error"] and RefusedError(row["error"]["code"], row["error"]["message"], row["error"]["detail"])
-        ended = {} if error is None else full(_status(error))
+        ended = {} if error is None else to_full_json(_status(error))
         return {**shown, "finished_at": moment(row["finished"]), "status": ended}
 
     def _tick(self) -> None:

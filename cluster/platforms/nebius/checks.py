@@ -13,10 +13,10 @@ from cluster.findings import Finding, Level, Location, listing, nearest, show, s
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
 from cluster.platforms.nebius.platform import CIDR
-from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, configured
+from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, releases_without_overrides
 from cluster.platforms.nebius.section import AUTO_LIMIT_GIB, GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Nebius
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
-from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable, parse
+from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable_versions, parse
 from cluster.roster import nodeset_type
 from cluster.slurm.power_saving import elastic_nodesets
 
@@ -383,7 +383,7 @@ def _kubernetes_warnings(settings: Nebius) -> Iterator[Finding]:
         level=Level.WARNING,
         at=("nebius", "kubernetes", "version"),
         what=f"Kubernetes {version}: {why} (as of {LOOKED}). `up` asks Nebius before it creates a cluster",
-        todo=f"for a new cluster, write one of {listing(creatable())}",
+        todo=f"for a new cluster, write one of {listing(creatable_versions())}",
     )
 
 
@@ -601,7 +601,7 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         return
     facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
     try:
-        releases = [release.name for release in configured(config, settings, facts)]
+        releases = [release.name for release in releases_without_overrides(config, settings, facts)]
     except (KeyError, StopIteration):
         return  # because of an unknown machine type, which has a finding of its own
     at = ("nebius", "values")

@@ -42,7 +42,7 @@ class Installed:
     """Its objects, as YAML documents."""
 
 
-def installed(secrets: Iterable[Mapping[str, Any]]) -> dict[str, Installed]:
+def parse_releases(secrets: Iterable[Mapping[str, Any]]) -> dict[str, Installed]:
     """Return the newest revision of each release, by name. A Secret that can't be read is left out."""
     releases: dict[str, Installed] = {}
     for release in filter(None, map(_installed, secrets)):
@@ -140,7 +140,7 @@ def _releases(expected: Sequence[Release], live: Live) -> Iterator[Difference]:
         if "://" in release.repo and found.version != release.version:
             what = f"version of chart {release.chart}"
             yield _difference("release-version", name, what, release.version, found.version)
-        for path, stack, actual in both_ways(release.values, found.values):
+        for path, stack, actual in all_value_differences(release.values, found.values):
             yield _difference("release-values", name, f"values of release {name}: {path}", stack, actual)
 
 
@@ -154,29 +154,29 @@ def _objects(live: Live) -> Iterator[Difference]:
         # In objects of other kinds the API server and controllers change fields.
         elif str(manifest.get("apiVersion", "")).startswith(f"{GROUP}/") or kind == "ConfigMap":
             for part in ("data", "spec"):
-                for path, stack, actual in changed(manifest.get(part), found.get(part), part):
+                for path, stack, actual in value_differences(manifest.get(part), found.get(part), part):
                     yield _difference("object-changed", name, f"{shown}: {path}", stack, actual, mends="hand")
 
 
-def changed(expected: Any, actual: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
+def value_differences(expected: Any, actual: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
     """Yield path, expected and actual value where they differ. Further keys of `actual`, such as defaults, are
     ignored."""
     if isinstance(expected, Mapping):
         fields = actual if isinstance(actual, Mapping) else {}
         for name, value in expected.items():
-            yield from changed(value, fields.get(name), f"{path}.{name}" if path else str(name))
+            yield from value_differences(value, fields.get(name), f"{path}.{name}" if path else str(name))
     elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
         for index, (item, other) in enumerate(zip(expected, actual, strict=True)):
-            yield from changed(item, other, f"{path}[{index}]")
+            yield from value_differences(item, other, f"{path}[{index}]")
     elif not _equal(expected, actual):
         yield path, expected, actual
 
 
-def both_ways(expected: Any, actual: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
-    """Yield what `changed` yields, and the further keys of `actual`."""
-    rows = {path: (path, value, other) for path, value, other in changed(expected, actual)}
+def all_value_differences(expected: Any, actual: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
+    """Yield what `value_differences` yields, and the further keys of `actual`."""
+    rows = {path: (path, value, other) for path, value, other in value_differences(expected, actual)}
     yield from rows.values()
-    for path, value, other in changed(actual, expected):
+    for path, value, other in value_differences(actual, expected):
         if not path.startswith(tuple(rows)):
             yield path, other, value
 

@@ -66,18 +66,18 @@ PROBLEMS: Sequence[Problem] = (
     ),
 )
 BRING_UP, VANISHED = 16, 17
-"""Numbers of the problems that objects show and no texts: see `blocking`; and nodes that slurmctld lists without a pod
-after a nodeset became smaller, because it keeps dynamic nodes until they are deleted (docs/limitations.md of
+"""Numbers of the problems that objects show and no texts: see `blocking_checks`; and nodes that slurmctld lists without
+a pod after a nodeset became smaller, because it keeps dynamic nodes until they are deleted (docs/limitations.md of
 soperator)."""
 
 
-def recognized(texts: Iterable[str]) -> Iterator[Problem]:
+def recognize_problems(texts: Iterable[str]) -> Iterator[Problem]:
     """Yield the known problems that the texts show, each once."""
     text = "\n".join(texts)
     yield from (problem for problem in PROBLEMS if problem.symptom.search(text))
 
 
-def blocking(checks: Sequence[Check]) -> dict[str, tuple[str, ...]]:
+def blocking_checks(checks: Sequence[Check]) -> dict[str, tuple[str, ...]]:
     """Return failed checks that drain no node, with the checks that wait for them and have never run (problem 16).
 
     Soperator runs checks in the order of `dependsOn`, and repeats none: a check that fails for a temporary reason
@@ -172,7 +172,7 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Cluste
     """Return all findings of a cluster; none if all is well."""
     rows = [
         *_unread(seen, view),
-        *(_known(seen, problem, name) for name, text in view.logs.items() for problem in recognized([text])),
+        *(_known(seen, problem, name) for name, text in view.logs.items() for problem in recognize_problems([text])),
         *_cluster(seen, view),
         *_pods(seen, view),
         *_nodesets(seen, view),
@@ -363,7 +363,7 @@ def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[Cluster
 
 def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> Iterator[ClusterFinding]:
     since = node.since_utc
-    for problem in recognized([node.reason]):
+    for problem in recognize_problems([node.reason]):
         yield _known(seen, problem, node.name, since)
     advice = action_on(node, view.replacement, now=now)
     by = "" if advice.known else f" by {node.by or 'somebody'}"
@@ -382,7 +382,7 @@ def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> It
 
 
 def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
-    waiting = blocking(view.checks)
+    waiting = blocking_checks(view.checks)
     for check in view.checks:
         if not check.failed:
             continue
@@ -395,7 +395,7 @@ def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
             note="Nodes that it drained are listed here as well." if check.drains else "It drains no node.",
             since=check.since,
         )
-        yield from (_known(seen, problem, check.name, check.since) for problem in recognized(check.details))
+        yield from (_known(seen, problem, check.name, check.since) for problem in recognize_problems(check.details))
         yield failed
         if check.name in waiting:
             yield replace(

@@ -120,7 +120,7 @@ def _log_in(program: str) -> str:
     return f". Log in with: {LOGIN[program]}" if program in LOGIN else ""
 
 
-def last_lines(events: Iterable[Mapping[str, Any]], count: int) -> list[str]:
+def describe_events(events: Iterable[Mapping[str, Any]], count: int) -> list[str]:
     """Return reason and message of the last `count` events, the newest last."""
     ordered = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
     return [" ".join(f"{event.get('reason', '')}: {event.get('message', '')}".split()) for event in ordered[-count:]]
@@ -158,7 +158,7 @@ def login_address(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]
 def why_no_login_address(service: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
     """Return why there is no address, with the last events of the Service."""
     name = service["metadata"]["name"]
-    last = "; ".join(last_lines(events, 3))
+    last = "; ".join(describe_events(events, 3))
     if service["spec"].get("type") == "LoadBalancer":
         why = (
             f"service {name} has no address yet: its load balancer is being created, or the project allows no public "

@@ -82,7 +82,7 @@ def _unavailable() -> str:
     return f"({' or '.join(parts)})"
 
 
-def recorded(config: ClusterConfig, interval: int) -> dict[str, str]:
+def recording_rules(config: ClusterConfig, interval: int) -> dict[str, str]:
     """Return the recorded expressions by name, each after those that it uses. MetricsQL."""
     out, kept = _unavailable(), f"{max(300, 3 * interval)}s"
     running = _as("user", _as("hpc_job", _jobs("running"), "job_id"), "user_name")
@@ -131,7 +131,7 @@ def recorded(config: ClusterConfig, interval: int) -> dict[str, str]:
 
 def metrics(config: ClusterConfig) -> frozenset[str]:
     """Return all metrics that rules and panels may use."""
-    return EXPORTED | recorded(config, 0).keys() | {"slurm_node_gpus", "slurm_node_gpus_alloc"}
+    return EXPORTED | recording_rules(config, 0).keys() | {"slurm_node_gpus", "slurm_node_gpus_alloc"}
 
 
 _WORD = re.compile(r"\b[a-zA-Z_]\w*\b(?!\s*\()")
@@ -211,7 +211,9 @@ def values(config: ClusterConfig) -> dict[str, Any]:
     monitoring = config.monitoring
     if monitoring is None:
         return {}
-    records = [{"record": name, "expr": text} for name, text in recorded(config, monitoring.interval_seconds).items()]
+    records = [
+        {"record": name, "expr": text} for name, text in recording_rules(config, monitoring.interval_seconds).items()
+    ]
     group = {"interval": f"{monitoring.interval_seconds}s"}
     secrets = {
         secret_placeholder(name): f"/etc/vm/secrets/{SECRET}/{name.removeprefix('hpc:')}"

@@ -101,7 +101,7 @@ def filesystems(settings: Nebius) -> dict[str, Filesystem]:
     }
 
 
-def split(nodes: int, most: int) -> list[int]:
+def split_nodes(nodes: int, most: int) -> list[int]:
     """Return the nodes of each group, of at most `most`: 16 by 3 are five groups of 3 and one of 1."""
     return [min(most, nodes - first) for first in range(0, nodes, most)]
 
@@ -152,7 +152,7 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
         machine_type = section.machine_type or config.controller.machine_type
         gpus, capacity = preset_of(machine_type).gpus, section.ways[0] if section.capacity else None
         way = capacity.way if capacity else None
-        for index, count in enumerate(split(section.most, extra.nodes_per_group)):
+        for index, count in enumerate(split_nodes(section.most, extra.nodes_per_group)):
             # Static nodes are in the first groups.
             least = min(count, max(0, section.static - index * extra.nodes_per_group))
             yield NodeGroup(

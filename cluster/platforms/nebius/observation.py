@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from cluster.platforms.nebius.kubectl import last_lines
+from cluster.platforms.nebius.kubectl import describe_events
 from cluster.platforms.nebius.names import AVAILABLE
 from scripts.node.slurm.output import node_rows, parse_squeue, partition_rows, squeue_format, summarize_jobs
 
@@ -128,7 +128,7 @@ HOST_PROBLEMS = (
 """Conditions of Kubernetes nodes that Soperator and Nebius set (internal/consts/conditions.go)."""
 
 
-def moment(text: object) -> float | None:
+def parse_time(text: object) -> float | None:
     """Parse a time of Kubernetes, such as 2026-11-22T05:00:00Z; None if it is none."""
     try:
         return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
@@ -145,7 +145,7 @@ def conditions(item: Object) -> tuple[Condition, ...]:
             status=str(row.get("status", "")),
             reason=str(row.get("reason") or ""),
             message=str(row.get("message") or ""),
-            since=moment(row.get("lastTransitionTime")),
+            since=parse_time(row.get("lastTransitionTime")),
         )
         for row in rows
     )
@@ -173,7 +173,7 @@ def _pod(item: Object, events: Sequence[Object]) -> Pod:
         restarts=sum(int(row.get("restartCount") or 0) for row in containers),
         component=labels.get(_COMPONENT, ""),
         node=(item.get("spec") or {}).get("nodeName", ""),
-        since=(ready.since if ready else None) or moment(meta.get("creationTimestamp")),
+        since=(ready.since if ready else None) or parse_time(meta.get("creationTimestamp")),
         events=last_events(events, meta["namespace"], "Pod", meta["name"]),
     )
 
@@ -206,7 +206,7 @@ def last_events(events: Sequence[Object], namespace: str, kind: str, name: str) 
         and about.get("kind") == kind
         and about.get("namespace", namespace) == namespace
     ]
-    return tuple(last_lines(own, 3))
+    return tuple(describe_events(own, 3))
 
 
 def nodesets(items: Iterable[Object]) -> tuple[NodeSet, ...]:
@@ -246,7 +246,7 @@ def _check(item: Object) -> Check:
     return Check(
         name=item["metadata"]["name"],
         result=str(ran.get("lastRunStatus") or pods.get("lastJobStatus") or ""),
-        since=moment((ran or pods).get("lastTransitionTime")),
+        since=parse_time((ran or pods).get("lastTransitionTime")),
         suspended=bool(spec.get("suspend")),
         drains=bool((spec.get("failureReactions") or {}).get("drainSlurmNode")),
         needs=tuple(spec.get("dependsOn") or ()),
@@ -267,7 +267,7 @@ def hosts(items: Iterable[Object]) -> dict[str, tuple[Condition, ...]]:
     }
 
 
-def may_replace(deployments: Iterable[Object]) -> bool:
+def allows_replacement(deployments: Iterable[Object]) -> bool:
     """Return whether the operator may replace nodes, by an argument of soperatorchecks (helm/soperatorchecks)."""
     return any(
         argument == "--enable-node-replacement=true"
@@ -311,7 +311,7 @@ def script(mark: str, *, more: Mapping[str, str] | None = None) -> str:
     return "\n".join(lines)
 
 
-def parsed(text: str, mark: str) -> dict[str, Any]:
+def parse_output(text: str, mark: str) -> dict[str, Any]:
     """Parse the output of `script`: the parts by name, as a machine's observation has them, or {"error": why}."""
     parts: dict[str, Any] = {}
     for section in text.split(f"{_start(mark)} ")[1:]:

@@ -49,33 +49,22 @@ REQUESTS: Mapping[str, tuple[str, ...]] = {
 """Arguments of kubectl, by the name of what is not read if they fail."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Log:
-    """A kind of log."""
-
-    container: str
-    also: str = ""
-    """Another name of the container."""
-    system: bool = False
-    """True if the container is in the operator's namespace."""
-
-
 # Names of containers: internal/consts/container.go of nebius/soperator 4.1.7; of the operator helm/soperator/templates,
 # of the database the MariaDB operator.
-LOGS: Mapping[str, Log] = {
-    "slurmctld": Log(container="slurmctld"),
-    "slurmd": Log(container="slurmd"),
+LOGS: Mapping[str, tuple[str, ...]] = {
+    "slurmctld": ("slurmctld",),
+    "slurmd": ("slurmd",),
     # In a rehearsal the container has the daemon's name.
-    "slurmdbd": Log(container="accounting", also="slurmdbd"),
-    "slurmrestd": Log(container="slurmrestd"),
-    "sshd": Log(container="sshd"),
-    "munge": Log(container="munge"),
-    "mariadb": Log(container="mariadb"),
-    "populate-jail": Log(container="populate-jail"),
-    "sconfigcontroller": Log(container="sconfigctrl"),
-    "operator": Log(container="manager", system=True),
+    "slurmdbd": ("accounting", "slurmdbd"),
+    "slurmrestd": ("slurmrestd",),
+    "sshd": ("sshd",),
+    "munge": ("munge",),
+    "mariadb": ("mariadb",),
+    "populate-jail": ("populate-jail",),
+    "sconfigcontroller": ("sconfigctrl",),
+    "operator": ("manager",),
 }
-"""Logs by the name that `logs` takes."""
+"""Names of the containers that write a log, by the name that `logs` takes."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -134,7 +123,7 @@ class Soperator:
             raise LookupError(f"stack {access.stack} has no section nebius in its output of the configuration.")
         seen, view, answers = _read(access, observation.ACCOUNTING)
         records = access.kubectl("get", "secrets", "--all-namespaces", f"--selector={drift.SELECTOR}", "--output=json")
-        releases = None if records.code else drift.installed(records.items)
+        releases = None if records.code else drift.parse_releases(records.items)
         expected = drift.expected_releases(config, settings)
         soperators = {release.name for release in expected if release.repo == settings.soperator.charts}
         compared = [release for name, release in (releases or {}).items() if name in soperators]
@@ -167,7 +156,7 @@ class Soperator:
             source.pod if source.namespace == namespace else f"{source.namespace}/{source.pod}": source.words(
                 lines=asked.lines, since=asked.since, follow=asked.follow
             )
-            for source in chosen(asked.what, asked.on, pods, namespace)
+            for source in select_sources(asked.what, asked.on, pods, namespace)
         }
 
     @staticmethod
@@ -184,7 +173,7 @@ class Soperator:
         if not drained:
             return {}
         deployments = access.kubectl("get", "deployments.apps", f"--namespace={OPERATOR_NAMESPACE}", "--output=json")
-        replaces, now = observation.may_replace(deployments.items), time.time()
+        replaces, now = observation.allows_replacement(deployments.items), time.time()
         return {node.name: health.action_on(node, replaces, now=now).actor.value for node in drained}
 
 
@@ -220,7 +209,7 @@ def _view(access: Access, answers: Mapping[str, KubectlResult]) -> View:
         checks=observation.checks(answers["ActiveChecks"].items),
         pods=pods,
         hosts=observation.hosts(answers["nodes"].items),
-        replacement=observation.may_replace(item for item in items if item["kind"] == "Deployment"),
+        replacement=observation.allows_replacement(item for item in items if item["kind"] == "Deployment"),
         logs=_crash_logs(access, [pod for pod in pods if pod.crashes][:_CRASHES]),
         unread={name: answer.why for name, answer in answers.items() if answer.code and not _is_absent(answer.err)},
     )
@@ -255,7 +244,7 @@ def _observation(
         reached, facts = not why, Observation()
         if name == access.controller:
             reached, why = done.reached, "" if done.reached else done.err
-            facts = Observation(slurm=observation.parsed(done.out, mark)) if done.reached else facts
+            facts = Observation(slurm=observation.parse_output(done.out, mark)) if done.reached else facts
             if alerts:
                 facts["alerts"] = [*alerts]
         machines.append(
@@ -266,21 +255,21 @@ def _observation(
     return ClusterObservation(stack=access.stack, machines=tuple(machines))
 
 
-def of_kind(log: Log, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
+def sources_of_log(log: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
     """Return the containers that write a log."""
-    own_namespace, sources = OPERATOR_NAMESPACE if log.system else namespace, list[Source]()
+    own_namespace, sources = OPERATOR_NAMESPACE if log == "operator" else namespace, list[Source]()
     for pod in pods:
         metadata, spec = pod["metadata"], pod.get("spec") or {}
         # Placeholders only keep the controller's image on other Kubernetes nodes (internal/consts/label.go).
         is_placeholder = (metadata.get("labels") or {}).get(f"{GROUP}/controller-type") == "placeholder"
         if metadata["namespace"] == own_namespace and not is_placeholder:
             names = {row["name"] for row in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))}
-            for container in names & {log.container, log.also}:
+            for container in names & {*LOGS[log]}:
                 sources.append(Source(namespace=own_namespace, pod=metadata["name"], container=container))
     return sorted(sources)
 
 
-def of_name(name: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
+def sources_of_pod(name: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
     """Return the pods of a name: that of a pod, with or without `NAMESPACE/`, or of a check or job."""
     where, _, pod = name.rpartition("/")
     candidates = [row["metadata"] for row in pods if row["metadata"]["namespace"] == (where or namespace)]
@@ -296,16 +285,16 @@ def of_name(name: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> lis
     return sorted(Source(namespace=where or namespace, pod=name, container="") for name in names)
 
 
-def chosen(what: str, on: Sequence[str], pods: Sequence[Mapping[str, Any]], namespace: str) -> list[Source]:
+def select_sources(what: str, on: Sequence[str], pods: Sequence[Mapping[str, Any]], namespace: str) -> list[Source]:
     """Return the containers of a log, or of a pod, check or job. Raises LookupError: there are none."""
     kinds = ", ".join(LOGS)
     if what not in LOGS:
         if on:
             raise LookupError(f"--on narrows {kinds}; {what} is none of them.")
-        if not (sources := of_name(what, pods, namespace) or of_name(f"{what}-0", pods, namespace)):
+        if not (sources := sources_of_pod(what, pods, namespace) or sources_of_pod(f"{what}-0", pods, namespace)):
             raise LookupError(f"no pod, check or job of the cluster is called {what!r}. Or one of: {kinds}.")
         return sources
-    sources = of_kind(LOGS[what], pods, namespace)
+    sources = sources_of_log(what, pods, namespace)
     names = [source.pod for source in sources]
     if missing := [name for name in on if name not in names]:
         raise LookupError(f"{', '.join(missing)}: no {what} there. Pods with one: {', '.join(names) or 'none'}.")

@@ -76,12 +76,12 @@ def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
     follow from the rest of the configuration."""
     settings = settings_of(config)
     return tuple(
-        replace(release, values=merged(release.values, settings.values.get(release.name, {})))
-        for release in configured(config, settings, facts)
+        replace(release, values=merge_values(release.values, settings.values.get(release.name, {})))
+        for release in releases_without_overrides(config, settings, facts)
     )
 
 
-def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[Release, ...]:
+def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[Release, ...]:
     """Return the releases without values of the stack file."""
     values = chart_values(config, settings, facts)
     version, charts = settings.soperator.version, settings.soperator.charts
@@ -205,17 +205,17 @@ FIXED: Mapping[tuple[str, ...], tuple[str, str]] = {
 reason of the refusal."""
 
 
-def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_values(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` with `over` merged into them: mappings by key, lists of members with a `name` by the name;
     everything else is replaced."""
     result = dict(values)
     for key, value in over.items():
         below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            result[key] = merged(below, value)
+            result[key] = merge_values(below, value)
         elif isinstance(below, list) and isinstance(value, list) and value and _have_names([*below, *value]):
             new = {member["name"]: member for member in value}
-            old = [merged(member, new.pop(member["name"], {})) for member in below]
+            old = [merge_values(member, new.pop(member["name"], {})) for member in below]
             result[key] = [*old, *new.values()]
         else:
             result[key] = value
@@ -255,14 +255,14 @@ def template(name: str) -> dict[str, Any]:
     return yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def filled(part: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any YAML
+def fill_template(part: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any YAML
     """Return a template with its placeholders replaced. Raises KeyError for a placeholder that is not given."""
     if isinstance(part, Mapping):
-        members = {key: filled(value, given) for key, value in part.items()}
+        members = {key: fill_template(value, given) for key, value in part.items()}
         kept = {key: value for key, value in members.items() if value is not _OMIT}
         return kept if kept or not members else _OMIT
     if isinstance(part, list):
-        return [filled(value, given) for value in part]
+        return [fill_template(value, given) for value in part]
     if not isinstance(part, str):
         return part
     if whole := _PLACEHOLDER.fullmatch(part):
@@ -297,10 +297,12 @@ def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> Calla
     def values(name: str) -> dict[str, Any]:
         if name == NODESETS:
             (member,) = template(name)[NODESETS]
-            rows = [filled(member, {**given, **_nodeset(config, settings, nodeset)}) for nodeset in config.nodesets]
+            rows = [
+                fill_template(member, {**given, **_nodeset(config, settings, nodeset)}) for nodeset in config.nodesets
+            ]
             rest = {key: value for key, value in template(name).items() if key != NODESETS}
-            return {NODESETS: rows, **({} if (more := filled(rest, given)) is _OMIT else more)}
-        return filled(template(name), given) if (FOLDER / f"{name}.yaml").exists() else {}
+            return {NODESETS: rows, **({} if (more := fill_template(rest, given)) is _OMIT else more)}
+        return fill_template(template(name), given) if (FOLDER / f"{name}.yaml").exists() else {}
 
     return values
 
@@ -466,7 +468,7 @@ def _mounts(settings: Nebius, workers: Workers) -> list[dict[str, Any]]:
 def _custom_mounts(config: ClusterConfig, settings: Nebius, workers: Workers, *, gpus: bool) -> list[dict[str, Any]]:
     """Return mounts of Soperator's prolog and epilog, which the cluster's chart leaves out of worker pods; and of host
     folders."""
-    scripts = filled(series(settings.soperator.version).scripts, {"cluster": config.name})
+    scripts = fill_template(series(settings.soperator.version).scripts, {"cluster": config.name})
     source = {"configMap": {"name": scripts, "defaultMode": 0o755}}
     mounts: list[dict[str, Any]] = [
         {"name": "slurm-scripts", "mountPath": "/opt/slurm_scripts/", "volumeSource": source},

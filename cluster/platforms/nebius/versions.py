@@ -71,7 +71,7 @@ _CUDA_13_DRIVER = 580
 table 3)."""
 
 
-def creatable() -> list[str]:
+def creatable_versions() -> list[str]:
     """Return the versions of new clusters, oldest first."""
     return [version.name for version in KUBERNETES_VERSIONS.values() if not version.deprecated]
 

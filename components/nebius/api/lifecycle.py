@@ -14,7 +14,17 @@ from components.nebius.api import client, objects
 from components.nebius.api.client import NOT_FOUND, NebiusError, explain, nebius_error
 from components.nebius.api.kinds import KINDS, Kind, kind_of
 from components.nebius.api.objects import OWNER_LABEL, Desired, failure, owner_of, state_of, title
-from components.nebius.api.specs import Message, canonical, differing, full, merged, observed, plain, same, spec_message
+from components.nebius.api.specs import (
+    Message,
+    canonical,
+    differing_paths,
+    merge_specs,
+    observed_spec,
+    same,
+    spec_message,
+    to_full_json,
+    to_json,
+)
 from components.nebius.poll import PACE, Poll
 
 _NUMBERS = re.compile("[0-9]+")
@@ -251,7 +261,7 @@ def read(id_: str, props: Mapping[str, Any]) -> Result | None:
         return None
     labels = dict(message.metadata.labels)
     inputs = {
-        "spec": observed(desired.spec, full(message.spec), kind.input_only),
+        "spec": observed_spec(desired.spec, to_full_json(message.spec), kind.input_only),
         "labels": {name: labels[name] for name in props.get("labels") or {} if name in labels},
         "owner": owner_of(message) if kind.updatable else change.owner,
         **({"resource_name": message.metadata.name} if kind.unique else {}),
@@ -317,7 +327,7 @@ class _Change:
         """Return the object of a message."""
         status = getattr(message, "status", None)
         secret = getattr(status, "secret", None) or self.props.get("secret")
-        shown = {} if status is None else plain(status)
+        shown = {} if status is None else to_json(status)
         return Result(id=message.metadata.id, status=shown, secret=secret, inputs=inputs)
 
     def existing(self) -> Message | None:
@@ -405,7 +415,9 @@ class _Change:
         failed = state_of(message) in kind.failed or (
             last is not None and not last.successful() and not _is_ready(kind, message)
         )
-        changed = differing(observed(desired.spec, full(message.spec), kind.input_only), desired.spec, kind.immutable)
+        changed = differing_paths(
+            observed_spec(desired.spec, to_full_json(message.spec), kind.input_only), desired.spec, kind.immutable
+        )
         if not failed and not changed:
             self.apply(id_, {})
             return id_
@@ -426,12 +438,14 @@ class _Change:
                 raise nebius_error(self.wait.action, [f"{id_} is gone"], "run `./hpc refresh STACK`, then `up`")
             if not self.kind.updatable:
                 return
-            spec, metadata = merged(message.spec, olds.get("spec") or {}, desired.spec), message.metadata
+            spec, metadata = merge_specs(message.spec, olds.get("spec") or {}, desired.spec), message.metadata
             own = {*(olds.get("labels") or {}), OWNER_LABEL}
             others = {name: value for name, value in dict(metadata.labels).items() if name not in own}
             labels = {**others, **desired.labels}
             name = desired.name if self.kind.unique else metadata.name
-            if (metadata.name, dict(metadata.labels)) == (name, labels) and same(full(spec), full(message.spec)):
+            if (metadata.name, dict(metadata.labels)) == (name, labels) and same(
+                to_full_json(spec), to_full_json(message.spec)
+            ):
                 return
             metadata.name, metadata.labels = name, labels
             try:

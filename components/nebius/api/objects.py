@@ -7,7 +7,7 @@ from typing import Any
 from components.nebius.api import client
 from components.nebius.api.client import NOT_FOUND, NebiusError, nebius_error, status_error
 from components.nebius.api.kinds import Kind, kind_of
-from components.nebius.api.specs import Message, differing, message_class, plain, spec_message
+from components.nebius.api.specs import Message, differing_paths, message_class, spec_message, to_json
 
 OWNER_LABEL = "hpc-owner"
 """Holds the id of the state that created the object."""
@@ -86,8 +86,8 @@ def find(desired: Desired) -> Message | None:
     if kind.unique:
         return next((row for row in rows if row.metadata.name == desired.name), None)
     for row in rows:
-        spec = plain(row.spec)
-        if state_of(row) not in kind.deleting and not differing(spec, desired.spec, kind.identity):
+        spec = to_json(row.spec)
+        if state_of(row) not in kind.deleting and not differing_paths(spec, desired.spec, kind.identity):
             return row
     return None
 
@@ -207,7 +207,7 @@ def exists(kind: str, id_: str, endpoint: str) -> bool:
 
 def objects_of(kind: str, parent_id: str, endpoint: str) -> list[dict[str, Any]]:
     """Return all objects of a parent, as JSON."""
-    return [plain(message) for message in list_all(kind_of(kind), parent_id, endpoint)]
+    return [to_json(message) for message in list_all(kind_of(kind), parent_id, endpoint)]
 
 
 def quotas(parent_id: str, endpoint: str) -> list[Quota]:
@@ -233,7 +233,7 @@ def kubernetes_versions(endpoint: str) -> list[dict[str, Any]]:
 
     method = ClusterServiceClient(client.sdk(endpoint)).list_control_plane_versions
     answer = client.call("list versions of Kubernetes", method, ListClusterControlPlaneVersionsRequest())
-    return [plain(item) for item in answer.items]
+    return [to_json(item) for item in answer.items]
 
 
 def node_images(version: str, platform: str, endpoint: str) -> list[dict[str, str]]:
@@ -259,7 +259,7 @@ def capacities(tenant_id: str, endpoint: str) -> list[Capacity]:
 
     service, action = ResourceAdviceServiceClient(client.sdk(endpoint)), f"read capacity advice of {tenant_id}"
     try:
-        rows = [plain(row) for row in _pages(action, service.list, ListResourceAdviceRequest, tenant_id)]
+        rows = [to_json(row) for row in _pages(action, service.list, ListResourceAdviceRequest, tenant_id)]
     except NebiusError as error:
         if error.code in (NOT_FOUND, "UNIMPLEMENTED"):
             return []  # not every region gives advice

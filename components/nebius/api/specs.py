@@ -54,12 +54,12 @@ def value_at(spec: Message, path: str) -> Message:
     return spec
 
 
-def differing(olds: Message, news: Message, paths: Iterable[str]) -> list[str]:
+def differing_paths(olds: Message, news: Message, paths: Iterable[str]) -> list[str]:
     """Return which of the dotted paths differ."""
     return [path for path in paths if not same(value_at(olds, path), value_at(news, path))]
 
 
-def observed(desired: Message, actual: Message, keep: Collection[str] = ()) -> Message:
+def observed_spec(desired: Message, actual: Message, keep: Collection[str] = ()) -> Message:
     """Return the actual spec, of the fields that the stack sets; fields that the API filled in are left out.
 
     `keep` are names of fields that the API does not return, which stay as desired. Equal fields keep the stack's
@@ -69,7 +69,7 @@ def observed(desired: Message, actual: Message, keep: Collection[str] = ()) -> M
         return desired
     if isinstance(desired, Mapping) and isinstance(actual, Mapping):
         return {
-            name: member if name in keep else observed(member, actual.get(name), keep)
+            name: member if name in keep else observed_spec(member, actual.get(name), keep)
             for name, member in desired.items()
         }
     if isinstance(desired, (list, tuple)) and isinstance(actual, (list, tuple)) and len(desired) == len(actual):
@@ -82,14 +82,14 @@ def _observed_items(desired: Sequence[Any], actual: list[Any]) -> list[Any]:
     result: list[Any] = [None] * len(desired)
     unmatched: list[int] = []
     for index, item in enumerate(desired):
-        match = next((other for other in actual if same(observed(item, other), item)), None)
+        match = next((other for other in actual if same(observed_spec(item, other), item)), None)
         if match is None:
             unmatched.append(index)
         else:
             actual.remove(match)
             result[index] = item
     for index, other in zip(unmatched, actual, strict=True):
-        result[index] = observed(desired[index], other)
+        result[index] = observed_spec(desired[index], other)
     return result
 
 
@@ -111,7 +111,7 @@ def spec_message(kind: Kind, spec: Mapping[str, Message]) -> Message:
     does not fit.
     """
     cls = message_class(kind, f"{kind.name}Spec")
-    numbered = whole(spec)
+    numbered = with_whole_numbers(spec)
     if unknown := _unknown(cls, numbered, "spec"):
         raise NebiusError("\n".join([f"the spec of a {kind.name} has keys that the API does not have:", *unknown]))
     try:
@@ -120,24 +120,26 @@ def spec_message(kind: Kind, spec: Mapping[str, Message]) -> Message:
         raise NebiusError(f"the spec of a {kind.name} does not fit: {error}\n  given: {json.dumps(spec)}") from error
 
 
-def plain(message: Message) -> dict[str, Message]:
+def to_json(message: Message) -> dict[str, Message]:
     """Return a message as JSON with snake_case names and 64-bit integers as int, without sensitive fields."""
-    return _typed(type(message), full(message))
+    return _typed(type(message), to_full_json(message))
 
 
-def full(message: Message) -> dict[str, Message]:
+def to_full_json(message: Message) -> dict[str, Message]:
     """Return a message as JSON with snake_case names, sensitive fields included."""
     return json.loads(message.to_json(preserving_proto_field_name=True))
 
 
-def merged(base: Message, olds: Mapping[str, Message], news: Mapping[str, Message]) -> Message:
+def merge_specs(base: Message, olds: Mapping[str, Message], news: Mapping[str, Message]) -> Message:
     """Return the spec of an update: `base` as it was fetched, with the fields of `news`.
 
     Fields that `olds` has and `news` lacks are reset. All others are kept: an update resets every field that it leaves
     at its default (header X-ResetMask), so it must start from the fetched spec.
     """
     cls = type(base)
-    return cls.from_json(json.dumps(_overlaid(cls, full(base), whole(olds), whole(news))))
+    return cls.from_json(
+        json.dumps(_overlaid(cls, to_full_json(base), with_whole_numbers(olds), with_whole_numbers(news)))
+    )
 
 
 def _overlaid(cls: Message, base: dict[str, Message], olds: Message, news: Mapping[str, Message]) -> dict[str, Message]:
@@ -168,7 +170,7 @@ def _overlaid_items(news: list[Any], base: list[Any]) -> list[Any]:
     """Return the new items; those that agree with a fetched item have the fields that the API filled in."""
     result: list[Any] = []
     for item in news:
-        match = next((row for row in base if same(observed(item, row), item)), None)
+        match = next((row for row in base if same(observed_spec(item, row), item)), None)
         if match is not None:
             base.remove(match)
         result.append(item if match is None else match)
@@ -225,12 +227,12 @@ def _class_of(field: Message) -> Message:
     return type(field.codec.default())
 
 
-def whole(value: Message) -> Message:
+def with_whole_numbers(value: Message) -> Message:
     """Return a value with whole numbers as int, because all numbers of a state are floating-point numbers."""
     if isinstance(value, Mapping):
-        return {str(name): whole(member) for name, member in value.items() if member is not None}
+        return {str(name): with_whole_numbers(member) for name, member in value.items() if member is not None}
     if isinstance(value, (list, tuple)):
-        return [whole(item) for item in value]
+        return [with_whole_numbers(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

@@ -72,7 +72,7 @@ class TestMetrics:
         if version == "5.0.0":
             there |= {"slurm_node_gpus", "slurm_node_gpus_alloc"}
         one = config(cluster(version))
-        for name, expression in monitoring.recorded(one, 30).items():
+        for name, expression in monitoring.recording_rules(one, 30).items():
             assert monitoring.metrics_of(expression) <= there | {name}, name
             there.add(name)
         assert there == monitoring.metrics(one)
@@ -105,7 +105,9 @@ class TestMetrics:
     def test_recorded_metrics_have_the_values_of_soperators(self, promtool: Tool, tmp_path: Path):
         """As Prometheus evaluates them; that of the longest wait is MetricsQL."""
         records = {
-            name: text for name, text in monitoring.recorded(config(cluster()), 60).items() if "label_value" not in text
+            name: text
+            for name, text in monitoring.recording_rules(config(cluster()), 60).items()
+            if "label_value" not in text
         }
         groups = [{"name": "records", "rules": [{"record": name, "expr": text} for name, text in records.items()]}]
         down = "".join(f',{key}="true"' for key in ("is_unavailable",))

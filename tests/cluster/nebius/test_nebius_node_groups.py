@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape, split
+from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape, split_nodes
 from tests.cluster.nebius.clusters import FABRIC, GB300, gpus, nebius, settings
 
 
@@ -18,16 +18,10 @@ def groups(**changes: object) -> dict[str, NodeGroup]:
 
 @given(st.integers(1, 2000), st.integers(1, 100))
 def test_groups_have_all_nodes_and_the_last_one_the_rest(nodes: int, most: int) -> None:
-    found = split(nodes, most)
+    found = split_nodes(nodes, most)
     assert sum(found) == nodes
     assert set(found[:-1]) <= {most}
     assert 1 <= found[-1] <= most
-
-
-def test_101_nodes_are_two_groups() -> None:
-    found = groups(**gpus(count=101))
-    counts = {group.name: group.count for group in found.values() if group.role == "worker"}
-    assert counts == {"worker-worker-0": 100, "worker-worker-1": 1}
 
 
 CASES: dict[str, dict[str, Any]] = {

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from cluster.platforms.nebius.machine_types import GIB, allocatable, preset_of
-from cluster.platforms.nebius.releases import Facts, Release, merged
+from cluster.platforms.nebius.releases import Facts, Release, merge_values
 from tests.cluster.nebius.clusters import CASES, FACTS, config, described, given, groups, releases_of
 
 VERSIONS = ("4.1.4", "4.1.7", "5.0.0")
@@ -239,7 +239,7 @@ class TestMerged:
         ],
     )  # fmt: skip
     def test_mappings_and_named_members_are_merged_and_the_rest_is_replaced(self, values, over, wanted):
-        assert merged({"of": values}, {"of": over}) == {"of": wanted}
+        assert merge_values({"of": values}, {"of": over}) == {"of": wanted}
 
 
 class TestTaken:

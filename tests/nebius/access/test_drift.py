@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.platforms.nebius.drift import UNKNOWN, both_ways, changed, expected_releases, installed
+from cluster.platforms.nebius.drift import (
+    UNKNOWN,
+    all_value_differences,
+    expected_releases,
+    parse_releases,
+    value_differences,
+)
 from cluster.platforms.nebius.releases import Release
 from components.deploy import config_text
 from tests.cluster.nebius.clusters import nebius, settings
@@ -226,7 +232,7 @@ class TestUnseen:
     ],
 )  # fmt: skip
 def test_equivalent_values_are_no_difference(wanted: Any, found: Any) -> None:
-    assert list(changed(wanted, found)) == []
+    assert list(value_differences(wanted, found)) == []
 
 
 @pytest.mark.parametrize(
@@ -238,9 +244,9 @@ def test_equivalent_values_are_no_difference(wanted: Any, found: Any) -> None:
     ],
 )  # fmt: skip
 def test_differences_have_their_path(wanted: Any, found: Any, paths: list[str]) -> None:
-    assert [path for path, _, _ in both_ways(wanted, found)] == paths
+    assert [path for path, _, _ in all_value_differences(wanted, found)] == paths
 
 
 def test_a_secret_that_is_none_of_helms_is_left_out() -> None:
     broken = [{}, {"data": {"release": "!"}}, {"data": {"release": base64.b64encode(b"{}").decode()}}]
-    assert list(installed([*broken, secret(RELEASES["kruise"])])) == ["kruise"]
+    assert list(parse_releases([*broken, secret(RELEASES["kruise"])])) == ["kruise"]

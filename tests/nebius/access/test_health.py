@@ -14,8 +14,8 @@ from cluster.platforms.nebius.health import (
     PROBLEMS,
     REASONS,
     action,
-    blocking,
-    recognized,
+    blocking_checks,
+    recognize_problems,
 )
 from cluster.platforms.nebius.observation import HOST_PROBLEMS, Check
 from components.deploy import config_text
@@ -100,12 +100,12 @@ HARMLESS = [
 
 @pytest.mark.parametrize(("number", "text"), [(number, text) for number, texts in TEXTS.items() for text in texts])
 def test_each_is_recognized_in_its_own_text_alone(number: int, text: str) -> None:
-    assert [one.number for one in recognized(["before", text, "after"])] == [number]
+    assert [one.number for one in recognize_problems(["before", text, "after"])] == [number]
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_other_texts_show_no_known_problem(text: str) -> None:
-    assert list(recognized([text])) == []
+    assert list(recognize_problems([text])) == []
 
 
 def test_every_problem_has_a_text_here() -> None:
@@ -113,7 +113,7 @@ def test_every_problem_has_a_text_here() -> None:
 
 
 def test_one_is_reported_once() -> None:
-    assert [one.number for one in recognized(TEXTS[9] * 3)] == [9]
+    assert [one.number for one in recognize_problems(TEXTS[9] * 3)] == [9]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_one_is_reported_once() -> None:
 )
 def test_a_failed_check_that_only_comments_holds_up_what_depends_on_it(checks: list[Check], blocked: object) -> None:
     """Neither a check that drains, nor one whose dependants ran."""
-    assert {name: waiting for name, waiting in blocking(checks).items() if waiting} == blocked
+    assert {name: waiting for name, waiting in blocking_checks(checks).items() if waiting} == blocked
 
 
 Made = Callable[[str], Path]

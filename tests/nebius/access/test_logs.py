@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cluster.observe.moment import parse_moment
-from cluster.platforms.nebius.observer import LOGS, OBSERVER, of_kind, of_name
+from cluster.platforms.nebius.observer import LOGS, OBSERVER, sources_of_log, sources_of_pod
 from tests.nebius.access.cluster_objects import PODS, World, pod
 from tests.nebius.access.conftest import Hpc, calls
 from tests.waiting import PATIENCE, lives, wait_for
@@ -30,25 +30,25 @@ class TestChosen:
         ],
     )  # fmt: skip
     def test_a_log_is_that_of_a_container(self, kind: str, pods: list[str]) -> None:
-        found = of_kind(LOGS[kind], PODS, "soperator")
+        found = sources_of_log(kind, PODS, "soperator")
         assert [one.pod for one in found] == pods
-        assert {one.container for one in found} <= {LOGS[kind].container}
+        assert {one.container for one in found} <= {LOGS[kind][0]}
 
     def test_placeholders_of_the_controller_have_none(self) -> None:
         labels = {"slurm.nebius.ai/controller-type": "placeholder"}
         pods = [*PODS, pod("controller-x7k2p", container="slurmctld", labels=labels)]
-        assert [one.pod for one in of_kind(LOGS["slurmctld"], pods, "soperator")] == ["controller-0"]
+        assert [one.pod for one in sources_of_log("slurmctld", pods, "soperator")] == ["controller-0"]
 
     def test_slurmdbd_is_found_by_both_names(self) -> None:
         pods = [pod("accounting-0", container="slurmdbd")]
-        assert [one.container for one in of_kind(LOGS["slurmdbd"], pods, "soperator")] == ["slurmdbd"]
+        assert [one.container for one in sources_of_log("slurmdbd", pods, "soperator")] == ["slurmdbd"]
 
     def test_a_name_is_a_pods_or_a_jobs(self) -> None:
         pods = [*PODS, pod("gpu-fryer-29000001-abcde", job="gpu-fryer-29000001"), pod("gpu-fryer-x", namespace="other")]
-        assert [one.pod for one in of_name("worker-1", pods, "soperator")] == ["worker-1"]
-        assert [one.pod for one in of_name("gpu-fryer", pods, "soperator")] == ["gpu-fryer-29000001-abcde"]
-        assert [one.namespace for one in of_name("other/gpu-fryer-x", pods, "soperator")] == ["other"]
-        assert of_name("worker", pods, "soperator") == []
+        assert [one.pod for one in sources_of_pod("worker-1", pods, "soperator")] == ["worker-1"]
+        assert [one.pod for one in sources_of_pod("gpu-fryer", pods, "soperator")] == ["gpu-fryer-29000001-abcde"]
+        assert [one.namespace for one in sources_of_pod("other/gpu-fryer-x", pods, "soperator")] == ["other"]
+        assert sources_of_pod("worker", pods, "soperator") == []
 
 
 @pytest.mark.parametrize(
@@ -179,5 +179,5 @@ class TestCommand:
 
 
 def test_no_log_has_two_names() -> None:
-    containers = [(one.container, one.system) for one in LOGS.values()]
+    containers = [name for names in LOGS.values() for name in names]
     assert len(containers) == len(set(containers))

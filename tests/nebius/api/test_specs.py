@@ -12,14 +12,14 @@ from components.nebius.api.kinds import KINDS, kind_of
 from components.nebius.api.specs import (
     MAPS,
     canonical,
-    differing,
-    full,
-    merged,
+    differing_paths,
+    merge_specs,
     message_class,
-    observed,
-    plain,
+    observed_spec,
     same,
     spec_message,
+    to_full_json,
+    to_json,
     value_at,
 )
 
@@ -88,9 +88,9 @@ def test_there_is_a_sample_of_every_kind() -> None:
 class TestShapes:
     def test_a_spec_comes_back_as_it_was(self, kind: str) -> None:
         message = spec_message(KINDS[kind], SPECS[kind])
-        assert same(full(message), SPECS[kind])
+        assert same(to_full_json(message), SPECS[kind])
         again = type(message).FromString(message.SerializeToString())
-        assert same(full(again), SPECS[kind])
+        assert same(to_full_json(again), SPECS[kind])
 
     def test_the_state_s_numbers_are_floating_point_and_make_no_difference(self, kind: str) -> None:
         def floats(value: Any) -> Any:
@@ -102,7 +102,7 @@ class TestShapes:
 
         wanted = floats(SPECS[kind])
         assert same(wanted, SPECS[kind])
-        assert full(spec_message(KINDS[kind], wanted)) == full(spec_message(KINDS[kind], SPECS[kind]))
+        assert to_full_json(spec_message(KINDS[kind], wanted)) == to_full_json(spec_message(KINDS[kind], SPECS[kind]))
 
     def test_immutable_fields_are_those_of_the_api(self, kind: str) -> None:
         """And what we know beside that: a subnet stays in its network, an allocation in its pool."""
@@ -176,9 +176,9 @@ def _parts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 def test_parts_of_specs_come_back_as_they_were(given_: tuple[str, dict[str, Any]]) -> None:
     kind, spec = given_
     message = spec_message(KINDS[kind], spec)
-    assert same(full(type(message).FromString(message.SerializeToString())), spec)
-    assert spec_message(KINDS[kind], full(message)).SerializeToString() == message.SerializeToString()
-    assert full(merged(message, spec, spec)) == full(message)
+    assert same(to_full_json(type(message).FromString(message.SerializeToString())), spec)
+    assert spec_message(KINDS[kind], to_full_json(message)).SerializeToString() == message.SerializeToString()
+    assert to_full_json(merge_specs(message, spec, spec)) == to_full_json(message)
 
 
 class TestUnknown:
@@ -227,11 +227,11 @@ class TestCompare:
     @given(_SPECS, _SPECS)
     def test_fields_that_the_api_fills_in_are_no_difference(self, spec: dict[str, Any], more: dict[str, Any]) -> None:
         seen = {**{name.upper(): one for name, one in more.items()}, **spec}
-        assert same(observed(spec, seen), spec)
+        assert same(observed_spec(spec, seen), spec)
 
     @given(_SPECS, _SPECS)
     def test_observed_values_are_the_actual_ones(self, wanted: dict[str, Any], seen: dict[str, Any]) -> None:
-        result = observed(wanted, seen)
+        result = observed_spec(wanted, seen)
         for name, value in wanted.items():
             if not isinstance(value, (dict, list)):
                 assert same(result[name], seen.get(name))
@@ -255,13 +255,13 @@ class TestCompare:
 
     def test_observed_items_keep_their_places(self) -> None:
         wanted = [{"subnet_id": "a"}, {"subnet_id": "b"}]
-        assert observed(wanted, [{"subnet_id": "b", "dns": "x"}, {"subnet_id": "a", "dns": "y"}]) == wanted
-        assert observed(wanted, [{"subnet_id": "a"}, {"subnet_id": "c"}])[1] == {"subnet_id": "c"}
-        assert observed(wanted, [{"subnet_id": "a"}]) == [{"subnet_id": "a"}]
+        assert observed_spec(wanted, [{"subnet_id": "b", "dns": "x"}, {"subnet_id": "a", "dns": "y"}]) == wanted
+        assert observed_spec(wanted, [{"subnet_id": "a"}, {"subnet_id": "c"}])[1] == {"subnet_id": "c"}
+        assert observed_spec(wanted, [{"subnet_id": "a"}]) == [{"subnet_id": "a"}]
 
     def test_paths(self) -> None:
         olds, news = {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}
-        assert differing(olds, news, ("a.b", "a.c", "a.d")) == ["a.c"]
+        assert differing_paths(olds, news, ("a.b", "a.c", "a.d")) == ["a.c"]
         assert value_at(olds, "a.b.c") is None
 
 
@@ -269,13 +269,13 @@ class TestMerge:
     def test_fields_that_are_not_named_stay(self) -> None:
         kind = KINDS["NodeGroup"]
         base = spec_message(kind, SPECS["NodeGroup"])
-        result = full(merged(base, {"fixed_node_count": 2}, {"fixed_node_count": 3}))
-        assert result == {**full(base), "fixed_node_count": "3"}
+        result = to_full_json(merge_specs(base, {"fixed_node_count": 2}, {"fixed_node_count": 3}))
+        assert result == {**to_full_json(base), "fixed_node_count": "3"}
 
     def test_a_oneof_field_replaces_the_other_one(self) -> None:
         base = spec_message(KINDS["NodeGroup"], {"fixed_node_count": 2})
         news = {"autoscaling": {"min_node_count": 1, "max_node_count": 3}}
-        assert plain(merged(base, {}, news)) == news
+        assert to_json(merge_specs(base, {}, news)) == news
 
     def test_removed_fields_are_reset_and_items_keep_fields_of_the_api(self) -> None:
         base = spec_message(
@@ -284,12 +284,12 @@ class TestMerge:
         )
         olds = {"template": {"max_pods": 32, "network_interfaces": [{"subnet_id": "a"}]}}
         news = {"template": {"network_interfaces": [{"subnet_id": "b"}, {"subnet_id": "a"}]}}
-        assert plain(merged(base, olds, news)) == {
+        assert to_json(merge_specs(base, olds, news)) == {
             "template": {"network_interfaces": [{"subnet_id": "b"}, {"subnet_id": "a", "public_ip_address": {}}]}
         }
 
 
 def test_secrets_are_not_shown() -> None:
     status = message_class(KINDS["AccessKey"], "AccessKeyStatus")(secret="s3cr3t", aws_access_key_id="NAKI")
-    assert plain(status) == {"aws_access_key_id": "NAKI"}
-    assert full(status)["secret"] == "s3cr3t"
+    assert to_json(status) == {"aws_access_key_id": "NAKI"}
+    assert to_full_json(status)["secret"] == "s3cr3t"

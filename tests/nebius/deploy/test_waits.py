@@ -198,11 +198,11 @@ def test_static_nodes_are_powered_up_and_others_left_as_slurm_has_them(
     active: list[int], static: int, more: int
 ) -> None:
     most = static + more
-    found = waits.powered(active, static, most)
+    found = waits.required_nodes(active, static, most)
     assert found == sorted(set(found))
     assert set(range(static)) <= set(found) <= set(range(most))
     assert set(found) - set(range(static)) == {number for number in active if static <= number < most}
-    assert waits.powered(found, static, most) == found
+    assert waits.required_nodes(found, static, most) == found
 
 
 def test_nodes_are_powered_as_the_stack_file_has_them_unless_slurm_changes_them_meanwhile() -> None:
