@@ -1,4 +1,4 @@
-"""The stack's configuration, read once by the program, and its edits against what the cluster runs with."""
+"""Reads the stack's configuration, and compares it with the one that the cluster runs with."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,16 +22,15 @@ PROJECT = Path(__file__).parents[1]
 
 
 def load() -> ClusterConfig:
-    """The cluster of the selected stack.
+    """Return the configuration of the selected stack, and log its warnings.
 
-    Logs its warnings. Raises RunError, which the engine shows without a traceback, with every error of the
-    configuration at once.
+    Raises RunError, which the engine shows without a traceback, with every error of the configuration.
     """
     hpc = pulumi.Config("hpc")
     try:
         cluster = hpc.get_object("cluster")
     except pulumi.ConfigTypeError:
-        cluster = hpc.get("cluster")  # parse reports its type; this error would show all of its text
+        cluster = hpc.get("cluster")  # `parse` reports the wrong type; this error would print the whole value
     provider = {
         f"{namespace}:{key}": value
         for namespace, keys in provider_keys().items()
@@ -48,7 +47,7 @@ def load() -> ClusterConfig:
 
 
 def load_scripts(config: ClusterConfig) -> Tree:
-    """The scripts that run before and after jobs, with the files read that are beside the project.
+    """Return the scripts that run before and after jobs, with the content of those that are files of the project.
 
     Raises RunError with every file that is missing or is no script, before anything is created.
     """
@@ -59,11 +58,11 @@ def load_scripts(config: ClusterConfig) -> Tree:
 
 
 def accept_edits(config: ClusterConfig) -> tuple[ClusterConfig, upgrade.Step]:
-    """The configuration with what the running cluster keeps, such as addresses, and the step of an upgrade that this
-    run is; edits that the cluster can't take are refused.
+    """Return the configuration with values that the running cluster keeps, such as addresses, and this run's step of an
+    upgrade. Refuse edits that can't be made on a running cluster.
 
-    `./hpc up` refuses such an edit before it starts the program. `pulumi up` would run it: a new
-    name of the cluster would delete all machines and create others. A preview changes nothing, so it only warns.
+    `./hpc up` refuses such an edit before it starts the program. `pulumi up` would run it: a new name of the cluster
+    would delete all machines and create others. A preview changes nothing, so it only warns.
 
     Raises RunError with every field that can't be changed, before anything is registered.
     """

@@ -22,7 +22,7 @@ class Deployment:
     login: pulumi.Input[str]
     """The target that users log in to."""
     targets: Mapping[str, Mapping[str, Any]]
-    """The way in which each target is reached, by name. `method` names the driver of cli/access, `roles` what it does
+    """The connection of each target, by name. `method` names the driver of cli/access, `roles` are its roles
     (controller, login, node). The rest is for the driver:
 
     - ssh: `address`, `host_key`, and `port` if it is not 22. `jump` names the target that is its jump host.
@@ -32,9 +32,7 @@ class Deployment:
       (which prints an ExecCredential), `context`, `namespace`.
     """
     config: pulumi.Input[str]
-    """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with.
-
-    """
+    """The stack file's configuration, known when the cluster runs with it. Later edits are compared with it."""
     outputs: Mapping[str, Any] = field(default_factory=dict)
     """Other outputs of the stack."""
 
@@ -45,7 +43,7 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
 
 
 def machine_image(config: ClusterConfig) -> str:
-    """Return what machines boot from: another text is another image. Empty where others install Slurm."""
+    """Return the id of the machines' image. Empty if this program does not install Slurm on the platform."""
     platform = registry.get(config.platform)
     return import_module(platform.deploy).machine_image(config) if platform.machine_images else ""
 
@@ -68,19 +66,19 @@ def export(config: ClusterConfig, deployment: Deployment, step: Step) -> None:
         **deployment.outputs,
     }
     for name, value in step.outputs.items() if step.after else ():
-        # Like `config`, once the cluster runs with it.
+        # Like `config`, this is exported when the cluster runs with it.
         outputs[name] = pulumi.Output.from_input(deployment.config).apply(lambda _, value=value: value)
     for name, value in outputs.items():
         pulumi.export(name, value)
 
 
 def config_text(config: ClusterConfig) -> str:
-    """The stack file's configuration, as text for the output `config`."""
+    """Return the stack file's configuration as text for the output `config`."""
     return config.model_dump_json(exclude_unset=True)
 
 
 def begin(config: ClusterConfig, step: Step) -> ClusterConfig:
-    """Hold the machines that a later step moves, and return the configuration for the machines as this step finds them.
+    """Keep the image of machines that a later step changes, and return the configuration for this step.
 
     Call it before the first resource is registered.
     """
@@ -92,9 +90,9 @@ def begin(config: ClusterConfig, step: Step) -> ClusterConfig:
 
 
 def _hold(names: frozenset[str], images: Mapping[str, Sequence[str]]) -> None:
-    """Have the engine ignore another image of machines. What else is new in them, such as users' files, reaches them.
+    """Have the engine ignore a change of the image of these machines. Other changes are applied.
 
-    By a transformation: each platform creates its machines in its own way.
+    This is a transformation of the stack, since each platform creates its machines in its own way.
     """
 
     def keep_image(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
@@ -107,8 +105,8 @@ def _hold(names: frozenset[str], images: Mapping[str, Sequence[str]]) -> None:
 
 
 def monitoring_secrets(config: ClusterConfig) -> dict[str, pulumi.Output[str]]:
-    """Secrets that monitoring needs, by the encrypted setting that each is in. Raises RunError."""
-    found: dict[str, pulumi.Output[str]] = {}
+    """Return the secrets of monitoring, by their encrypted setting. Raises RunError: one is missing or not valid."""
+    secrets: dict[str, pulumi.Output[str]] = {}
     for name in config.monitoring.secrets if config.monitoring else ():
         settings, key = pulumi.Config(name.partition(":")[0]), name.partition(":")[2]
         value = settings.get(key)
@@ -117,5 +115,5 @@ def monitoring_secrets(config: ClusterConfig) -> dict[str, pulumi.Output[str]]:
             given = "nothing" if value is None else "a text of another form (not shown)"
             todo = f"./hpc config set {pulumi.get_stack()} {name} --secret"
             raise pulumi.RunError(f"{name}\n  given:   {given}\n  allowed: {allowed}\n  to do:   {todo}")
-        found[name] = pulumi.Output.secret(value)
-    return found
+        secrets[name] = pulumi.Output.secret(value)
+    return secrets

@@ -1,7 +1,7 @@
-"""The base of our dynamic resources.
+"""Base classes of dynamic resources.
 
-Their providers are pickled into the state by reference, so they are classes of importable modules without state of
-their own, and everything they need is in their plain inputs, such as the folder that a rehearsal lives in.
+Their providers are pickled into the state by reference. So they are classes of importable modules, have no attributes,
+and read everything from their inputs, such as the folder of a rehearsal.
 """
 
 import pickle
@@ -21,18 +21,18 @@ def report(message: str) -> None:
 
 
 def given(props: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties without the pickled provider."""
+    """Return the properties without the pickled provider."""
     return {name: value for name, value in props.items() if name != PROVIDER_KEY}
 
 
 def changed(olds: Mapping[str, Any], news: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Return which of the inputs called `names` differ."""
+    """Return the names of the inputs that differ, out of `names`."""
     return [name for name in names if olds.get(name) != news.get(name)]
 
 
 @contextmanager
 def without_traceback(kind: type[Exception]) -> Iterator[None]:
-    """Show an error of that kind by its message alone.
+    """Show an error of this type without a traceback.
 
     The Pulumi CLI runs providers in a process that prints the traceback of what they raise, with those of its causes.
     """
@@ -45,29 +45,29 @@ def without_traceback(kind: type[Exception]) -> Iterator[None]:
 
 
 class ActionProvider(ResourceProvider):
-    """A provider of resources that act at their creation and at each update in one way, and create nothing that could
-    be read: the state keeps their inputs. A deletion does nothing."""
+    """A provider of resources that run the same action at their creation and at each update. They create nothing that
+    could be read: the state has their inputs. A deletion does nothing."""
 
     ID: ClassVar[str]
-    """The resource's id, a format of its inputs."""
+    """The resource's id, a format string with its inputs."""
     LEAVES_NOTHING = True
-    """A creation that was interrupted has nothing to be removed."""
+    """True: after an interrupted creation nothing needs to be removed."""
     ACTED_ON: ClassVar[tuple[str, ...] | None] = None
-    """Inputs whose change is an update. Changes of the others are not; None: any change is one."""
+    """Inputs whose change is an update; None for all inputs."""
     PLACE: ClassVar[tuple[str, ...]] = ()
-    """Inputs whose change is another resource, in the place of the old one."""
+    """Inputs whose change is a replacement."""
     DELETED_FIRST = False
-    """True if the old one is deleted before another takes its place."""
+    """True if the old resource is deleted before the new one is created."""
 
     def act(self, news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> Mapping[str, Any] | None:
-        """Do it; outputs besides the inputs. `olds` is None at the creation."""
+        """Run the action and return outputs besides the inputs. `olds` is None at the creation."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         inputs = given(props)
         return CreateResult(self.ID.format(**inputs), {**inputs, **(self.act(inputs, None) or {})})
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Return whether an input changed that is acted on, or the place."""
+        """Return whether an input of ACTED_ON or PLACE has changed."""
         replaces = changed(_olds, _news, self.PLACE)
         acted = None if self.ACTED_ON is None else bool(changed(_olds, _news, self.ACTED_ON))
         changes = bool(replaces) or acted
@@ -78,7 +78,7 @@ class ActionProvider(ResourceProvider):
         return UpdateResult({**inputs, **(self.act(inputs, given(_olds)) or {})})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Return what the state has."""
+        """Return the inputs in the state."""
         return ReadResult(id_, given(props))
 
 
@@ -93,7 +93,7 @@ class DynamicResource(Resource):
 
 
 class Action(DynamicResource):
-    """A resource whose inputs are given by name. The docstring of each class says what they are."""
+    """A resource whose inputs are keyword arguments. The docstring of each class describes them."""
 
     PROVIDER: ClassVar[type[ActionProvider]]
     OUTPUTS: ClassVar[tuple[str, ...]] = ()
@@ -107,10 +107,10 @@ class Action(DynamicResource):
 
 @contextmanager
 def _pickler_restored() -> Iterator[None]:
-    """Undo what the SDK does to pickle's Pickler.
+    """Undo the SDK's changes of pickle's Pickler.
 
-    Each dynamic resource wraps its methods once more (pulumi 3.272, dynamic.serialize_provider), so that the nine
-    hundredth or so would end in a RecursionError, and every one would be slower than the one before.
+    Each dynamic resource wraps its methods once more (pulumi 3.272, dynamic.serialize_provider). So each resource would
+    be slower than the one before, and after about nine hundred there would be a RecursionError.
     """
     pickler: Any = getattr(pickle, "_Pickler")  # noqa: B009 - private, as is what the SDK changes
     kept = {name: getattr(pickler, name) for name in ("_batch_setitems", "save_dict")}

@@ -1,4 +1,4 @@
-"""A machine as every platform yields it: what Slurm's set-up needs to reach and identify it."""
+"""Machines as every platform returns them, for Slurm's set-up."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from cluster.roster import MachineSpec
 
 DIAL_ERROR_LIMIT = 10
 PER_DIAL_TIMEOUT = 10
-"""Seconds. Platforms yield machines that answer; ten tries, over ten seconds where one is refused, outlast an SSH
-server that is just being restarted. One that accepts and never answers is given up after two minutes."""
+"""Seconds. Machines answer when a platform returns them. Ten tries, ten seconds in all if each is refused, are enough
+for an SSH server that is being restarted. One that accepts and never answers is given up after two minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +42,15 @@ class Proxy:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineAccess:
-    """The connection to a machine that does not answer here at its own address."""
+    """The connection to a machine that can't be reached from here at its own address."""
 
     host: pulumi.Input[str] | None
-    """The address; None: the program does not log in to it."""
+    """The address; None if the program does not log in to the machine."""
     port: int = 22
     proxy: Callable[[], Proxy] | None = None
-    """Called once all machines are known: the jump host may be created after this one."""
+    """Returns the jump host. Called when all machines are known, since the jump host may be created later."""
     via: Callable[[], Mapping[str, Any]] | None = None
-    """The connection of commands outside of the program: {"jump": {...}} or {"iap": {...}}. None: at `host`."""
+    """Returns the connection for commands of `./hpc`: {"jump": {...}} or {"iap": {...}}. None: at `host`."""
     dial_error_limit: int = DIAL_ERROR_LIMIT
     per_dial_timeout: int = PER_DIAL_TIMEOUT
 
@@ -61,25 +61,25 @@ class Machine:
 
     spec: MachineSpec
     address: pulumi.Input[str]
-    """Among the machines of its cluster."""
+    """Its address in the cluster's network."""
     instance_id: pulumi.Output[str]
     """Changes only when the machine is recreated."""
     boot_id: pulumi.Output[str]
     """Changes at each start by this program."""
     resource: pulumi.Resource
-    """The machine's resource in the stack: nothing on the machine needs to be undone when it is deleted itself."""
+    """Its resource in the stack. Commands that undo a phase do not run if this is deleted too."""
     host_key: pulumi.Output[str]
-    """Public half of its SSH host key, as known_hosts has it: there is no trust on first use. Empty where the machine
-    generates it itself and reports it in the cluster state."""
+    """Public half of its SSH host key, in the form of known_hosts: there is no trust on first use. Empty if the machine
+    generates it and reports it in the cluster state."""
     zone: pulumi.Output[str] | None = None
     """Its zone, if that is not the stack's own."""
     ends: pulumi.Output[int] | None = None
-    """The time when the platform deletes it, in seconds since 1970, 0 where that is not known; None: it stays."""
+    """The time when the platform deletes it, in seconds since 1970, 0 if it is not known; None if it stays."""
     access: MachineAccess | None = None
-    """The connection; None: it answers here at its address."""
+    """The connection; None if it can be reached from here at its address."""
 
     def connection(self, private_key: pulumi.Input[str]) -> remote.ConnectionArgs:
-        """Return how remote commands reach it, with the private half of the key that it was made with.
+        """Return the connection of remote commands, with the private half of the machine's admin key.
 
         Raises ValueError for a machine that the program does not log in to.
         """
@@ -115,7 +115,7 @@ class Machine:
 
     @property
     def target(self) -> Mapping[str, Any]:
-        """The machine's row of the stack's output `targets`: how it is reached."""
+        """The machine's row of the stack's output `targets`, with its connection."""
         via = self.access.via() if self.access and self.access.via else {}
         if "iap" in via:
             return {**self._row, "method": "iap", **via["iap"]}
@@ -130,34 +130,34 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Elastic:
-    """The way in which the controller creates and deletes machines of elastic nodes, and repairs those of others."""
+    """The API with which the controller creates and deletes machines of elastic nodes, and repairs those of others."""
 
     cloud: Mapping[str, pulumi.Input[str]]
-    """The API that it calls: `ReconcileCloud` of scripts/node/interface.py."""
+    """`ReconcileCloud` of scripts/node/interface.py."""
     templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]
-    """Of each elastic nodeset: `way` and `template`, in the order in which they are tried; of one without elastic nodes
-    that is repaired: none."""
+    """`way` and `template` of each elastic nodeset, in the order in which they are tried; none for a nodeset without
+    elastic nodes that is repaired."""
     token: pulumi.Output[str] | None = None
-    """Authenticates the controller; the content of the file `token_file` of `cloud`. None where it has an identity of
-    its own."""
+    """Authenticates the controller: the content of the file `token_file` of `cloud`. None if the controller has an
+    identity in the cloud."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machines:
-    """Machines that answer SSH, and what Slurm's set-up must know of the platform."""
+    """Machines that answer SSH, and the platform's facts for Slurm's set-up."""
 
     machines: Sequence[Machine]
     """The machines in the roster's order."""
     mounts: Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[Any]]]]
     """Shared file systems of a machine: source, target, fs_type, options."""
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """Address of every machine by name, if the platform has it beforehand; else empty, and names are resolved."""
+    """Address of every machine by name if the platform assigns them itself; else empty, and names are resolved."""
     state: Mapping[str, Any] | None = None
     """Folders that the controller keeps on a file system that outlives its machine."""
     exports: Mapping[str, Any] | None = None
     """Folders that the controller shares by NFS."""
     elastic: Elastic | None = None
-    """None where no node is elastic, and none is repaired."""
+    """None if no node is elastic or repaired."""
     ready: Sequence[pulumi.Resource] = ()
     """Resources after which machines are configured."""
     outputs: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The seam: all that the rest of the program asks a platform about."""
+"""The interface of platforms for the rest of the program."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
     Partition: frozenset({"scripts"}),
     SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua", "health", "warm_up", "reconcile", "topology"}),
 }
-"""Fields of platforms whose machines run this program's node set-up: where an operator runs Slurm, it decides these."""
+"""Fields of platforms whose machines run this program's node set-up. On others an operator of Slurm decides these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class SlurmDifferences:
     config_overrides: bool = False
     """True if slurmd accepts nodes that have less than slurm.conf requires (SlurmdParameters=config_overrides)."""
     places: bool = False
-    """True if the cloud gives the host of a machine that was placed close to others a name that has its block."""
+    """True if the cloud names the host of a compactly placed machine, and that name contains its block."""
     account_gather: str = "cgroup"
     """Default of JobAcctGatherType: cgroup or linux."""
 
@@ -93,7 +93,7 @@ def _newest_rxdm(_: ClusterConfig) -> RxdmVersion:
 
 
 def packaged(config: ClusterConfig) -> Collection[str]:
-    """Programs for jobs in packages that the stack file asks for."""
+    """Return the programs for jobs in `image.packages`."""
     return {JOB_PROGRAMS[name] for name in config.image.packages if name in JOB_PROGRAMS}
 
 
@@ -110,8 +110,8 @@ def _no_watch(_: ClusterConfig) -> str:
 
 
 def later(path: str) -> Callable[..., Any]:
-    """The function `MODULE:NAME`, or one that returns the value of that name, whose module is imported at the first
-    call: every command reads the fields of all platforms, and needs the rules of one."""
+    """Return a function that imports the module of `MODULE:NAME` when it is called, and calls or returns that object:
+    every command reads the fields of all platforms, but the rules of one."""
 
     def call(*given: Any) -> Any:  # noqa: ANN401 - as the function has it
         module, _, name = path.partition(":")
@@ -133,36 +133,37 @@ class Platform:
     title: str
     """The name for users: Google Cloud."""
     defaults: Mapping[str, Any]
-    """Values of `hpc:cluster` where the stack file has none."""
+    """Default values of `hpc:cluster`."""
     machine_types: Mapping[str, str]
     """Default machine type of each role: controller, login, monitoring, node."""
     images: tuple[str, ...]
     """Operating systems of the catalog that machines can have, the default first."""
     any_machine_type: bool = False
-    """True if machines may be of every type of the catalog, as those of a rehearsal, which only claim to be."""
+    """True if machines may be of every type of the catalog, as in a rehearsal, whose machines only present themselves
+    so."""
     elastic: bool = False
     """True if nodesets can be elastic: `count: {min: 2, max: 16}`."""
     limit: Limit = Limit(machines=MOST_NODES, of="Slurm")
     """The largest number of machines."""
     sections: Mapping[str, str] = field(default_factory=dict)
-    """Sections of its own, as MODULE:CLASS, by their key of `hpc:cluster`: imported for stacks that have one."""
+    """Sections that only this platform has, as MODULE:CLASS by their key of `hpc:cluster`; imported when a stack has
+    one."""
     provider: Provider | None = None
-    """If the provider reads one of them as well."""
+    """The provider that also reads one of these sections."""
     fields: Mapping[type[Section], frozenset[str]] = field(default_factory=dict)
-    """The fields that this platform honours, of those that not all platforms have. A field that another platform lists
-    and this one does not is refused."""
+    """The fields of this platform that not all platforms have. A field that only another platform lists is refused."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """The advice in place of a field that it refuses, by the field's key."""
+    """The advice for a field that it refuses, by the field's key."""
     capabilities: frozenset[Capability] = frozenset()
     slurm: SlurmDifferences = SlurmDifferences()
     rxdm: Callable[[ClusterConfig], RxdmVersion] = _newest_rxdm
-    """The version of the rxdm prolog that `slurm.rxdm` stages where it names none."""
+    """Returns the default version of the rxdm prolog (`slurm.rxdm`)."""
     checks: Callable[[ClusterConfig], Iterable[Finding]] = _none
     """Errors of a configuration that only this platform can have."""
     warnings: Callable[[ClusterConfig], Iterable[Finding]] = _none
     keep: Callable[[ClusterConfig | None, ClusterConfig], ClusterConfig] = _as_written
-    """The second configuration with what it leaves open written out, such as addresses: as a cluster that runs with the
-    first one has it."""
+    """Returns the second configuration with values that it does not set, such as addresses, as the running cluster with
+    the first configuration has them."""
     impacts: Callable[[], Mapping[str, Impact | Rule]] = dict
     """The impacts of edits, by pattern of the field, as in cluster.impact.table."""
     rules: Callable[[], Mapping[str, Rule]] = dict
@@ -172,26 +173,26 @@ class Platform:
     places: Callable[[ClusterConfig], Places] = _network
     """Returns what a drawing of a cluster has beside its machines."""
     job_programs: Callable[[ClusterConfig], Collection[str]] = packaged
-    """Programs that jobs have, of those that not every cluster has: pyxis, apptainer, podman, mpi, pytorch."""
+    """Returns the programs for jobs that not every cluster has: pyxis, apptainer, podman, mpi, pytorch."""
     dashboards: Callable[[ClusterConfig], Iterable[Any]] = _all_dashboards
     """Dashboards (cluster.monitoring.dashboards) with the panels that it has metrics for."""
     ops_agent: tuple[str, str] = ("", "")
-    """Unit and file of configuration of its agent, which sends metrics to it (`monitoring.ops_agent`)."""
+    """Unit and configuration file of the platform's agent for metrics (`monitoring.ops_agent`)."""
     watch: Callable[[ClusterConfig], str] = _no_watch
-    """The address at which the controller asks who watches it (`controller.failover`)."""
+    """Returns the address of the process that watches the controller (`controller.failover`), for its requests."""
     on_this_host: bool = False
     """True if its machines run on this host: they are created as root."""
     credentials: Credentials | None = None
     """Credentials of its provider; None if it needs nothing, and the embedded engine can create its resources."""
     observer: str = ""
-    """Module whose OBSERVER `status`, `health`, `logs` and `drift` read its clusters with (see
-    cluster/platforms/observer.py); empty where each machine has the set-up of this program, which reports."""
+    """Module whose OBSERVER reads clusters for `status`, `health`, `logs` and `drift` (see
+    cluster/platforms/observer.py); empty if each machine has the set-up of this program, which reports."""
     machine_images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Types of the resources that are machines or their templates, each with the inputs that are its image: what an
-    upgrade moves in steps. Empty where this program does not install Slurm."""
+    """Types of resources that are machines or their templates, each with the inputs of its image, which an upgrade
+    changes in steps. Empty if this program does not install Slurm."""
     deploy: str
-    """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there; and, where
-    `machine_images` is not empty, with `machine_image(config)`: what machines boot from."""
+    """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed. Unless `machine_images`
+    is empty, it also has `machine_image(config)`, which returns the id of the machines' image."""
     environment: str = ""
     """Module (see Environment in components/state_bucket.py) that `./hpc env` imports to print what programs need to
     work with a stack's cloud. Empty: they need nothing."""
@@ -199,15 +200,15 @@ class Platform:
     """The kind of its buckets for state, as in `./hpc backend init KIND`, and the module whose BACKEND (see
     components/state_bucket.py) creates them."""
     rehearsal: str = ""
-    """Module with `rehearse(config, request)`, which says how a stack is rehearsed on this machine (see
-    components/rehearsal.py); none where Capability.REHEARSE is missing."""
+    """Module with `rehearse(config, request)`, which returns the rehearsal of a stack (see components/rehearsal.py);
+    empty without Capability.REHEARSE."""
 
     def section(self, key: str) -> type[Section]:
-        """The class of a section of its own."""
+        """Return the class of a section that only this platform has."""
         return section_class(self.sections[key])
 
 
 def section_class(path: str) -> type[Section]:
-    """The class that `MODULE:CLASS` names."""
+    """Return the class that `MODULE:CLASS` names."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -1,5 +1,5 @@
-"""The seam for clusters whose machines have no set-up of this program: their platform has an observer, which reads a
-cluster through `Access` and returns what it found. Commands open the access, and print."""
+"""The interface for clusters whose machines lack the set-up of this program: the platform's observer reads a cluster
+through `Access` and returns reports. Commands open the access, and print them."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,17 +24,17 @@ class KubectlResult:
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """The objects in JSON; none if it failed. Of one that was asked for by its name kubectl prints no list, of none
-        nothing."""
+        """The objects in the output, which is JSON; none if kubectl failed. For an object by its name kubectl prints no
+        list, and nothing if there is no object."""
         if self.code or not self.out.strip():
             return []
-        found = json.loads(self.out)
-        return list(found.get("items") or ()) if found.get("kind", "List").endswith("List") else [found]
+        document = json.loads(self.out)
+        return list(document.get("items") or ()) if document.get("kind", "List").endswith("List") else [document]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerResult:
-    """A command that ended on the controller, or did not get there."""
+    """The result of a command on the controller, or of the attempt to reach it."""
 
     reached: bool
     out: str
@@ -46,7 +46,7 @@ class ControllerResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The connection over which a running cluster is read. Each question is bounded."""
+    """The connection over which a running cluster is read. Each request has a time limit."""
 
     stack: str
     namespace: str
@@ -88,16 +88,16 @@ class StatusReport:
 
 @dataclass(frozen=True, kw_only=True)
 class LogRequest:
-    """The logs that `logs` is asked for."""
+    """The arguments of `./hpc logs`."""
 
     what: str
     """A log, or a target."""
     on: Sequence[str] = ()
-    """Only these targets'."""
+    """Names of targets; empty for all."""
     lines: int | None = None
-    """The last lines of each; None for all."""
+    """Number of last lines of each log; None for all."""
     since: str = ""
-    """A point in time as cluster.observe.moment allows it; empty for any."""
+    """A point in time in the form of cluster.observe.moment; empty for any."""
     follow: bool = False
 
 
@@ -107,18 +107,18 @@ class Observer(Protocol):
     operator: str
     """The operator's name for users."""
     advice: Mapping[str, str]
-    """Advice that mends a difference, with STACK for the stack, by its `mends`."""
+    """What mends a difference, with STACK for the stack, by the difference's `mends`."""
 
     def status(self, access: Access) -> StatusReport:
-        """Return what is seen of the cluster, and what is wrong with it; also of one that does not answer."""
+        """Return the observation of the cluster and its findings, even if the cluster does not answer."""
         ...
 
     def health(self, access: Access) -> StatusReport:
-        """Results of the operator's health checks, and drained nodes with who must act."""
+        """Return the results of the operator's health checks, and the drained nodes with who must act."""
         ...
 
     def drift(self, access: Access, exported: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401
-        """Return what differs from the stack, by its output `config`, and what could not be compared, and why."""
+        """Return the differences from the stack's output `config`, and for what could not be compared the reason."""
         ...
 
     def logs(self, asked: LogRequest, pods: Sequence[Mapping[str, Any]], namespace: str) -> Mapping[str, list[str]]:

@@ -17,7 +17,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Platform:
-    """A platform by its name; KeyError if there is none."""
+    """Return the platform of a name. Raises KeyError: there is none."""
     return import_module(MODULES[name]).PLATFORM
 
 

@@ -5,8 +5,8 @@ The network is cut into eight equal blocks:
     block 0    .1 gateway (the host), .2 controller, .3 and up login machines; the last but one that of Prometheus
     block 1-7  one for each nodeset, in the order of their names; node 0 has the block's second address
 
-A nodeset with `addresses` lives in that block instead. `keep` writes the blocks of a running cluster into its
-configuration, so that a nodeset that comes or goes changes no other address.
+A nodeset with `addresses` has that block instead. `keep` writes the blocks of a running cluster into its configuration,
+so that a nodeset that is added or removed changes no other address.
 """
 
 import ipaddress
@@ -17,8 +17,8 @@ from cluster.config.cluster import ClusterConfig
 from cluster.roster import elastic_machines, machines
 
 CLOUD_PORT = 8774
-"""Of the process that creates elastic nodes, at the gateway's address. Outside of the ports that Linux gives to clients
-(ip_local_port_range)."""
+"""Port of the process that creates elastic nodes, at the gateway's address. It is outside of the range that Linux uses
+for clients (ip_local_port_range)."""
 
 BLOCKS = 8
 
@@ -36,26 +36,27 @@ class AddressPlan:
 
 
 def blocks(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
-    """The addresses of each nodeset: those that it names, else the block of its position, else the first free block.
+    """Return the block of each nodeset: its `addresses`, else the block of its position, else the first free one.
 
-    A nodeset for which no block is left is missing, as is one on the controller.
+    A nodeset without a free block is missing, and so is a nodeset on the controller.
     """
-    found = {name: ipaddress.IPv4Network(row.addresses) for name, row in config.nodesets.items() if row.addresses}
+    blocks = {name: ipaddress.IPv4Network(row.addresses) for name, row in config.nodesets.items() if row.addresses}
     whole = list(ipaddress.IPv4Network(config.network.cidr).subnets(prefixlen_diff=3))
     for position, (name, section) in enumerate(config.nodesets.items(), start=1):
-        if name in found or section.on:
+        if name in blocks or section.on:
             continue
         candidates = [*whole[position : position + 1], *whole[1:]]
-        free = next((candidate for candidate in candidates if not _overlaps(candidate, found)), None)
+        free = next((candidate for candidate in candidates if not _overlaps(candidate, blocks)), None)
         if free is not None:
-            found[name] = free
-    return found
+            blocks[name] = free
+    return blocks
 
 
 def keep(before: ClusterConfig | None, config: ClusterConfig) -> ClusterConfig:
-    """The configuration with the addresses of every nodeset written out.
+    """Return the configuration with the addresses of every nodeset.
 
-    A nodeset of the running cluster (`before`) keeps its block, unless the stack file gives it or takes it.
+    A nodeset of the running cluster (`before`) keeps its block, unless the stack file names another one for it, or
+    gives the block to another nodeset.
     """
     written = {name: ipaddress.IPv4Network(row.addresses) for name, row in config.nodesets.items() if row.addresses}
     if before is not None and before.network.cidr == config.network.cidr:
@@ -78,15 +79,15 @@ def _overlaps(block: ipaddress.IPv4Network, others: Mapping[str, ipaddress.IPv4N
 
 
 def capacity(network: ipaddress.IPv4Network) -> int:
-    """Machines that fit a block: its first and last address stay free, as the cluster's own ones must."""
+    """Return the number of machines for a block. Its first and last address are not used, like the network's."""
     return max(network.num_addresses - 2, 0)
 
 
 def plan(config: ClusterConfig) -> AddressPlan:
-    """Give each machine its address. The configuration was parsed, so everybody fits."""
+    """Return the address of each machine. The checks of the configuration ensure that all fit."""
     network = ipaddress.IPv4Network(config.network.cidr)
     first = network.network_address
-    starts = {name: found.network_address + 1 for name, found in blocks(config).items()}
+    starts = {name: block.network_address + 1 for name, block in blocks(config).items()}
     of: dict[str, str] = {}
     for machine in (*machines(config), *elastic_machines(config)):
         if "controller" in machine.roles:
@@ -102,5 +103,5 @@ def plan(config: ClusterConfig) -> AddressPlan:
 
 
 def watch_url(config: ClusterConfig) -> str:
-    """The address at which the process that watches a controller answers it."""
+    """Return the address of the process that watches a controller, for that controller's requests."""
     return f"http://{plan(config).gateway}:{CLOUD_PORT}/watch"

@@ -1,4 +1,4 @@
-"""The rehearsal of a cloud stack: the same Slurm cluster on local machines, its network, and what differs there."""
+"""The rehearsal of a cloud stack on local machines: its stack file, its network, its differences from production."""
 
 import ipaddress
 import re
@@ -14,7 +14,6 @@ from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
 from cluster.checks.scripts import placed_scripts
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
-from cluster.config.slurm import Script
 from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import BLOCKS, plan
 from cluster.roster import monitoring_machine, nodeset_type
@@ -36,23 +35,24 @@ WHY: Mapping[str, str] = {
 """Reasons that are the same in every rehearsal."""
 COUNT = "the rehearsal has another number of nodes"
 _MANY = ("NodeName", "NodeSet", "PartitionName", "SwitchName")
-"""Parameters that begin a line of several, of which a file has many."""
+"""First parameters of lines of which a file has several."""
 _ASSIGNMENT = re.compile(r'([^\s=]+)=("[^"]*"|\S*)')
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A setting that differs."""
+    """A setting that differs from production."""
 
     file: str
     key: str
     """The line, by the keys of `lines`."""
     line: str
-    """The line's beginning, with its name where a file has many such lines: `NodeName=a3mega-gpu-[0-3]`."""
+    """The line's beginning, with its name if a file has several such lines: `NodeName=a3mega-gpu-[0-3]`."""
     name: str
     production: str | None
-    """The value in production; None where its line does not have it."""
+    """The value in production; None if its line does not have the setting."""
     here: str | None
+    """The value in the rehearsal; None if its line does not have the setting."""
     why: str
 
     def __str__(self) -> str:
@@ -65,18 +65,18 @@ class Difference:
 def differences(
     production: ClusterConfig, local: ClusterConfig, *, addresses: Mapping[str, str] | None = None
 ) -> list[Difference]:
-    """Every setting that differs, in the files' order. `addresses` are production's, where its slurm.conf has some.
+    """Return every setting that differs, in the files' order. `addresses` are production's, if its slurm.conf has any.
 
-    An elastic nodeset that the rehearsal has as a static one is compared as such (see `stood_in`).
+    An elastic nodeset that is static in the rehearsal is compared as a static one (see `stood_in`).
     """
     there, here = render(comparable(production, local), addresses or None), render(local, plan(local).of)
     # job_submit.lua and the stack's own rules in Lua are the same.
     files = [file for file in here if file.endswith(".conf")]
-    return [found for file in files for found in _of_file(file, lines(there[file]), lines(here[file]), local)]
+    return [row for file in files for row in _file_differences(file, lines(there[file]), lines(here[file]), local)]
 
 
 def comparable(production: ClusterConfig, local: ClusterConfig) -> ClusterConfig:
-    """The stack with those of its elastic nodesets static that are so in the rehearsal."""
+    """Return the stack with each elastic nodeset static that is static in the rehearsal."""
     nodesets = {
         name: row
         if not row.elastic or local.nodesets[name].elastic
@@ -87,21 +87,21 @@ def comparable(production: ClusterConfig, local: ClusterConfig) -> ClusterConfig
 
 
 def lines(text: str) -> dict[str, dict[str, str]]:
-    """The lines of a file of Slurm's without its comments: the settings of each, by a key of its own."""
-    seen: Counter[str] = Counter()
-    found: dict[str, dict[str, str]] = {}
+    """Return the lines of one of Slurm's files without comments: the settings of each line, by a unique key."""
+    counts: Counter[str] = Counter()
+    rows: dict[str, dict[str, str]] = {}
     for line in text.split("\n"):
         if line.startswith("#") or not line.strip():
             continue
         settings = dict(_ASSIGNMENT.findall(line))
         first = next(iter(settings))
-        # Nodes may be fewer here, and then named otherwise; nodesets and partitions come in the same order.
-        found[f"{first}/{seen[first]}" if first in _MANY else first] = settings
-        seen[first] += 1
-    return found
+        # By their position: fewer nodes have another name, but nodesets and partitions have the same order.
+        rows[f"{first}/{counts[first]}" if first in _MANY else first] = settings
+        counts[first] += 1
+    return rows
 
 
-def _of_file(
+def _file_differences(
     file: str, there: Mapping[str, Mapping[str, str]], here: Mapping[str, Mapping[str, str]], local: ClusterConfig
 ) -> Iterator[Difference]:
     for key in dict.fromkeys([*there, *here]):
@@ -123,22 +123,22 @@ def _of_file(
 
 def _why(first: str, name: str, local: ClusterConfig) -> str:
     table = {"NodeName": NODE, "PartitionName": PARTITION}.get(first, CONF)
-    release, known = local.slurm_version, table.canonical(name)
-    if known and release not in table.versions(known):
+    release, parameter = local.slurm_version, table.canonical(name)
+    if parameter and release not in table.versions(parameter):
         return f"Slurm {release}, which local machines run, does not know it"
     return WHY.get(name, COUNT)
 
 
 PRIVATE = ipaddress.IPv4Network("10.0.0.0/8")
 FIRST = ipaddress.IPv4Address("10.78.0.0")
-"""The first candidate: after the network of Pulumi.dev.yaml, so that both can be up."""
+"""The first candidate. It comes after the network of Pulumi.dev.yaml, so that both can be up."""
 USUAL = 20
-"""Prefix length that a rehearsal has unless it needs more room: 510 nodes in each of seven nodesets."""
+"""Usual prefix length of a rehearsal's network, enough for 510 nodes in each of seven nodesets."""
 
 
 def candidates(room: int) -> Iterator[str]:
-    """Private networks of the usual size, or of the prefix length `room` if that is larger, always in the same order;
-    none where no network is that large."""
+    """Yield private networks of the usual size, or larger ones of the prefix length `room`, always in the same order;
+    none if no private network is that large."""
     prefix = min(USUAL, room)
     if prefix < PRIVATE.prefixlen:
         return
@@ -149,7 +149,7 @@ def candidates(room: int) -> Iterator[str]:
 
 
 def prefix(counts: Mapping[str, int], logins: int) -> int:
-    """Longest prefix of a network for nodesets with so many nodes, 0 for one on the controller."""
+    """Return the longest prefix of a network for nodesets with so many nodes, 0 for a nodeset on the controller."""
     # A block's first and last address stay free; the first block has the network's own, the host and the controller.
     block = max(*(count + 2 for count in counts.values()), logins + 4, 1)
     bits = (block - 1).bit_length()
@@ -159,7 +159,7 @@ def prefix(counts: Mapping[str, int], logins: int) -> int:
 
 
 def blocks(cidr: str, counts: Mapping[str, int]) -> dict[str, str]:
-    """Blocks that nodesets must be given by name: none where each has an eighth of the network anyway."""
+    """Return the blocks of addresses of nodesets by name; empty if each can have its eighth of the network."""
     if len(counts) < BLOCKS:
         return {}
     network = ipaddress.IPv4Network(cidr)
@@ -177,21 +177,21 @@ def _bits(addresses: int) -> int:
 
 
 AT_MOST = 4
-"""Nodes of each nodeset, by default: enough for jobs on several nodes, few enough for a laptop."""
+"""Default of the largest number of nodes of a nodeset: enough for jobs on several nodes, few enough for a laptop."""
 BASE = "debian-13"
 """The image of local machines."""
-HURRIED_SECONDS, CHECKED_SECONDS = 120, 10
-"""ResumeTimeout where faults are played: many times what local machines take to boot; and the time between checks."""
+FAULTS_RESUME_SECONDS, FAULTS_CHECK_SECONDS = 120, 10
+"""ResumeTimeout and HealthCheckInterval of a day of faults. Local machines boot in a fraction of the first."""
 MAIL = "/var/mail"
 """Local mailboxes are shared between controller and login machines, as everywhere on this platform."""
 STAND_IN = "lab/slurm/rxdm.sh"
-"""The replacement of rxdm: its containers need GPUs, and a rehearsal has no way out to fetch them."""
+"""The stand-in for rxdm, whose containers need GPUs and a download, which a rehearsal can't do."""
 STAND_INS = {"name": "00-stand-ins", "file": "scripts/node/stand_ins.sh"}
-"""A prolog before rxdm's own script, which gives nodes the programs that it calls, as far as it needs them."""
+"""A prolog before rxdm's own script, which installs stand-ins for the programs that the script calls."""
 GIB = {"name": "00-gib", "file": "lab/slurm/gib.sh"}
-"""The replacement of gIB, which images of A3 Ultra and A4 have: a prolog that writes the file of its settings."""
-_CLOUDS_OWN = ("version", "join_seconds")
-"""Keys of `slurm` that are the cloud's own: the release is what local machines run, and these boot in seconds."""
+"""The stand-in for gIB, which images of A3 Ultra and A4 have: a prolog that writes the file of its settings."""
+_NOT_REHEARSED = ("version", "join_seconds")
+"""Keys of `slurm` that a rehearsal lacks: it runs the release of its image, and its machines boot in seconds."""
 _ABSENT = "#!/bin/sh\n# Stands for {what}, which a rehearsal can not have.\nexit 0\n"
 
 Section = dict[str, Any]
@@ -206,18 +206,18 @@ def rehearsed(
     elastic: bool = False,
     faults: bool = False,
 ) -> Section:
-    """The stack's rehearsal, as it would stand under `hpc:cluster` in a stack file.
+    """Return `hpc:cluster` of the stack's rehearsal.
 
-    `nodes` is the count of each nodeset, more than the stack's too; default: the stack's, up to AT_MOST. `cidr` is
-    the local network; default: the first of those that are large enough. `real_prolog` leaves rxdm's own script in
-    place, which a rehearsal can only take from a file. `elastic` keeps elastic nodesets so, with all of their nodes or
-    `nodes` of them; without it their nodes are static. `faults` waits less for machines that do not boot,
-    and for health checks.
+    `nodes` is the count of each nodeset, which may exceed the stack's; default: the stack's, up to AT_MOST. `cidr` is
+    the local network; default: the first one that is large enough. `real_prolog` keeps rxdm's own script, which must be
+    a file. `elastic` keeps elastic nodesets, with all of their nodes or `nodes` of them; without it their nodes are
+    static. `faults` shortens the timeout of machines that do not boot, and the interval of health checks.
     """
     given = config.model_dump(mode="json", exclude_unset=True)
     counts = _counts(config, nodes, elastic=elastic)
     cidr = cidr or next(candidates(room(config, nodes=nodes, elastic=elastic)), str(PRIVATE))
     presents = {"presents_as": config.image.base} if config.image.base in SYSTEMS else {}
+    read_only = [bucket.mount for bucket in config.storage.buckets if bucket.read_only]
     own = {key: given[key] for key in ("groups", "users", "accounting") if given.get(key) is not None}
     prologs = _prologs(config, real_prolog=real_prolog)
     slurm = _slurm(given.get("slurm") or {}, prologs, topology=topology(config), real_prolog=real_prolog)
@@ -225,22 +225,22 @@ def rehearsed(
         "platform": "local",
         "name": config.name,
         "network": {"cidr": cidr},
-        "storage": {"shared": shared(config), **_read_only(config)},
+        "storage": {"shared": shared(config), **({"read_only": read_only} if read_only else {})},
         "image": {"base": BASE, **presents},
         "controller": _only(given.get("controller") or {}, "failover", "failover_mode")
         | {"machine_type": config.controller.machine_type},
         "login": _only(given.get("login") or {}, "on", "count", "machine_type"),
         "nodesets": _nodesets(config, given["nodesets"], counts, blocks(cidr, counts), elastic=elastic),
         "partitions": {name: _partition(config, name, row, counts) for name, row in given["partitions"].items()},
-        **_people(own),
+        **_users(own),
         **_monitoring(given.get("monitoring")),
-        "slurm": _hurried(slurm) if faults else slurm,
+        "slurm": _with_short_times(slurm) if faults else slurm,
         "deletion_protection": False,
     }
 
 
-def _people(own: Section) -> Section:
-    """People with shells that local machines have: nobody could log in with another, and no image is made for it."""
+def _users(own: Section) -> Section:
+    """Return users without shells that local machines lack, since nobody could log in with these."""
     users = [
         {key: value for key, value in user.items() if key != "shell" or value in LOGIN_SHELLS}
         for user in own.get("users", ())
@@ -249,34 +249,30 @@ def _people(own: Section) -> Section:
 
 
 def _monitoring(given: Section | None) -> Section:
-    """Metrics and alerts as they are; nobody gets these, since a rehearsal has no way out, and no way in."""
+    """Return the section of metrics and alerts without receivers and web access, which need a network."""
     if given is None:
         return {}
-    found = {key: one for key, one in given.items() if key not in ("ops_agent", "receivers", "machine", "web")}
-    own = {"machine": _only(given["machine"], "machine_type")} if given.get("machine") is not None else {}
-    return {"monitoring": {**found, **own}}
+    kept = {key: value for key, value in given.items() if key not in ("ops_agent", "receivers", "machine", "web")}
+    machine = {"machine": _only(given["machine"], "machine_type")} if given.get("machine") is not None else {}
+    return {"monitoring": {**kept, **machine}}
 
 
 def room(config: ClusterConfig, *, nodes: int | None = None, elastic: bool = False) -> int:
-    """Longest prefix of a network that the rehearsal's machines fit into."""
+    """Return the longest prefix of a network with enough addresses for the rehearsal's machines."""
     own = monitoring_machine(config) is not None
     return prefix(_counts(config, nodes, elastic=elastic), own + (0 if config.login.on else config.login.count))
 
 
 def shared(config: ClusterConfig) -> list[str]:
-    """Every directory that the stack's machines share, and the mailboxes."""
+    """Return every directory that the stack's machines share, and the mailboxes."""
     return list(dict.fromkeys([*targets(config), MAIL]))
-
-
-def _read_only(config: ClusterConfig) -> Section:
-    found = [bucket.mount for bucket in config.storage.buckets if bucket.read_only]
-    return {"read_only": found} if found else {}
 
 
 def stood_in(
     config: ClusterConfig, *, nodes: int | None = None, real_prolog: bool = False, elastic: bool = False
 ) -> list[str]:
-    """Return what a rehearsal has other than the stack does, beside Slurm's own files; a line for each."""
+    """Return a line for each difference of a rehearsal from the stack outside of Slurm's files."""
+    scripts = [script for _, script in placed_scripts(config)]
     counts = _counts(config, nodes, elastic=elastic)
     lines = [
         f"nodeset {name}: {counts[name]} of {row.most} nodes"
@@ -312,11 +308,11 @@ def stood_in(
         )
     lines += [
         f"script {name}: does nothing; a rehearsal has no way out to {url}"
-        for name, url in {script.name: script.url for script in _scripts(config) if script.url}.items()
+        for name, url in {script.name: script.url for script in scripts if script.url}.items()
     ]
     lines += [
         f"script {name}: does nothing; it is {what}, which local machines lack"
-        for name, what in {script.name: _foreign(script.text) for script in _scripts(config)}.items()
+        for name, what in {script.name: _missing_interpreter(script.text) for script in scripts}.items()
         if what
     ]
     return lines + [
@@ -326,26 +322,22 @@ def stood_in(
     ]
 
 
-def _scripts(config: ClusterConfig) -> list[Script]:
-    return [script for _, script in placed_scripts(config)]
-
-
 def _counts(config: ClusterConfig, nodes: int | None, *, elastic: bool) -> dict[str, int]:
-    """Machines of each nodeset, elastic nodes included; none of one that is on the controller."""
+    """Return the number of machines of each nodeset, elastic nodes included; 0 for a nodeset on the controller."""
 
     def count(row: Nodeset) -> int:
         if row.on:
             return 0
         if nodes is not None:
             return nodes
-        # Elastic nodes have machines only as long as jobs need them.
+        # Elastic nodes have machines only while jobs need them.
         return row.most if elastic and row.elastic else min(row.most, AT_MOST)
 
     return {name: count(row) for name, row in config.nodesets.items()}
 
 
 def _static(row: Nodeset, count: int, *, elastic: bool) -> int:
-    """Static ones among so many nodes of a nodeset."""
+    """Return the number of static nodes among so many nodes of a nodeset."""
     return min(row.static, AT_MOST, count) if elastic and row.elastic else count
 
 
@@ -357,7 +349,7 @@ def _nodesets(
     *,
     elastic: bool,
 ) -> dict[str, Section]:
-    found: dict[str, Section] = {}
+    sections: dict[str, Section] = {}
     for name, row in given.items():
         section = _only(row, "on", "machine_type", "gpus", "features", "node_conf", "scripts")
         if counts[name]:
@@ -367,33 +359,34 @@ def _nodesets(
         static = _static(config.nodesets[name], counts[name], elastic=elastic)
         if static < counts[name]:
             section |= {"count": {"min": static, "max": counts[name]}, **_only(row, "idle", "capacity")}
-        found[name] = _scripted(_known(section, "node_conf", NODE))
-    return found
+        sections[name] = _with_absent_scripts(_supported(section, "node_conf", NODE))
+    return sections
 
 
 def _partition(config: ClusterConfig, name: str, given: Section, counts: Mapping[str, int]) -> Section:
-    """A partition, whose jobs can have no more nodes than there are."""
-    section = _scripted(_known(given, "conf", PARTITION))
-    there = sum(counts[nodeset] or 1 for nodeset in set(config.partitions[name].nodesets))
+    """Return a partition, whose limits of nodes are at most the number of its nodes."""
+    section = _with_absent_scripts(_supported(given, "conf", PARTITION))
+    nodes = sum(counts[nodeset] or 1 for nodeset in set(config.partitions[name].nodesets))
     for key in ("min_nodes", "max_nodes"):
         if section.get(key) is not None:
-            section[key] = min(section[key], there)
+            section[key] = min(section[key], nodes)
     return section
 
 
 def _prologs(config: ClusterConfig, *, real_prolog: bool) -> list[Section]:
-    """Prologs before the stack's own, which give nodes what images or a way out would."""
+    """Return the prologs with stand-ins, which run before those of the stack."""
     gib = any(nodeset_type(config, section).family.fabric is ROCE for section in config.nodesets.values())
     return [GIB] * gib + [STAND_INS] * (real_prolog and config.slurm.rxdm is not None)
 
 
 def _slurm(given: Section, prologs: list[Section], *, topology: str, real_prolog: bool) -> Section:
-    section = _scripted(_known({key: value for key, value in given.items() if key not in _CLOUDS_OWN}, "extra", CONF))
+    kept = {key: value for key, value in given.items() if key not in _NOT_REHEARSED}
+    section = _with_absent_scripts(_supported(kept, "extra", CONF))
     if section.get("job_account_gather") == "cgroup":
-        # Which controllers machines may read depends on the host; /proc can be read on every one.
+        # Machines of some hosts can't read cgroup controllers; /proc can be read everywhere.
         del section["job_account_gather"]
     if topology == "places":
-        section["topology"] = topology  # which only the cloud's platform has by itself
+        section["topology"] = topology  # only the cloud's platform has this default
     if prologs:
         section["scripts"] = [*prologs, *(section.get("scripts") or [])]
     if section.get("rxdm") and not real_prolog:
@@ -401,14 +394,14 @@ def _slurm(given: Section, prologs: list[Section], *, topology: str, real_prolog
     return section
 
 
-def _hurried(given: Section) -> Section:
+def _with_short_times(given: Section) -> Section:
     checks = given.get("health")
-    health = {} if checks is None else {"health": {**checks, "interval_seconds": CHECKED_SECONDS}}
-    return {**given, **health, "extra": {**(given.get("extra") or {}), "ResumeTimeout": HURRIED_SECONDS}}
+    health = {} if checks is None else {"health": {**checks, "interval_seconds": FAULTS_CHECK_SECONDS}}
+    return {**given, **health, "extra": {**(given.get("extra") or {}), "ResumeTimeout": FAULTS_RESUME_SECONDS}}
 
 
-def _known(section: Section, key: str, table: Table) -> Section:
-    """The section without parameters that the local release of Slurm does not know."""
+def _supported(section: Section, key: str, table: Table) -> Section:
+    """Return the section without parameters that the local release of Slurm lacks."""
     if not section.get(key):
         return dict(section)
     release = IMAGES[BASE].slurm_versions[0]
@@ -418,20 +411,19 @@ def _known(section: Section, key: str, table: Table) -> Section:
     return {**section, key: kept}
 
 
-def _scripted(section: Section) -> Section:
-    """The section with its scripts, where those that would be downloaded do nothing."""
+def _with_absent_scripts(section: Section) -> Section:
+    """Return the section with scripts that do nothing for those that would be downloaded or lack an interpreter."""
     if not section.get("scripts"):
         return section
-    return {**section, "scripts": [_script(script) for script in section["scripts"]]}
+    scripts = []
+    for script in section["scripts"]:
+        absent = script.get("url") or _missing_interpreter(script.get("text"))
+        scripts.append({**_only(script, "name", "on"), "text": _ABSENT.format(what=absent)} if absent else script)
+    return {**section, "scripts": scripts}
 
 
-def _script(given: Section) -> Section:
-    what = given.get("url") or _foreign(given.get("text"))
-    return {**_only(given, "name", "on"), "text": _ABSENT.format(what=what)} if what else given
-
-
-def _foreign(text: str | None) -> str:
-    """Return what a script is, if local machines lack what it is written for; production's image may have it."""
+def _missing_interpreter(text: str | None) -> str:
+    """Return a description of a script whose interpreter local machines lack; empty for any other script."""
     missing = missing_interpreter(text) if text else None
     return f"a script for {missing!a}" if missing else ""
 
