@@ -1,4 +1,4 @@
-"""The resources that a program registered, as a listing that can be reviewed; machines on Google Cloud to register."""
+"""Listings of registered resources for golden files, and a program that registers machines on Google Cloud."""
 
 import hashlib
 import json
@@ -40,37 +40,41 @@ def google_machines(
 
 
 def graph(recording: Recording, only: Callable[[Registered], bool] = lambda _: True) -> str:
-    """Every custom resource that `only` chooses: its type, name, parent, options, dependencies and all its inputs.
+    """Return a listing of the custom resources that `only` selects: type, name, parent, options, dependencies, inputs.
 
-    Dependencies that follow from another one are left out. A resource that is like the one above but for numbers has
+    Dependencies that follow from others are left out. A resource that differs from the one above only by numbers has
     one line, with the inputs that differ. A text of several lines is shown by its hash.
     """
     implied = _Dependencies(recording)
-    chosen = [one for one in recording.resources if one.custom and only(one)]
+    chosen = [resource for resource in recording.resources if resource.custom and only(resource)]
     lines: list[str] = []
     above, shape = {}, ""
-    for one in sorted(chosen, key=lambda one: (one.type, _without_numbers(one.name), _numbers(one.name))):
-        options = [f"{key}={_flow(value)}" for key, value in _options(one, implied)]
-        was, shape = shape, _shape(one, options)
+    for resource in sorted(
+        chosen, key=lambda resource: (resource.type, _without_numbers(resource.name), _numbers(resource.name))
+    ):
+        options = [f"{key}={_flow(value)}" for key, value in _options(resource, implied)]
+        was, shape = shape, _shape(resource, options)
         if shape == was:
-            changed = {key: value for key, value in one.inputs.items() if value != above[key]}
-            lines += _wrapped(f"{one.name}: as above with", [f"{key}={_flow(changed[key])}" for key in sorted(changed)])
+            changed = {key: value for key, value in resource.inputs.items() if value != above[key]}
+            lines += _wrapped(
+                f"{resource.name}: as above with", [f"{key}={_flow(changed[key])}" for key in sorted(changed)]
+            )
         else:
-            inputs = [f"{key}={_flow(one.inputs[key])}" for key in sorted(one.inputs)]
-            lines += [*_wrapped(f"{one.name} ({one.type})", options), *_wrapped("  ", inputs)]
-        above = one.inputs
+            inputs = [f"{key}={_flow(resource.inputs[key])}" for key in sorted(resource.inputs)]
+            lines += [*_wrapped(f"{resource.name} ({resource.type})", options), *_wrapped("  ", inputs)]
+        above = resource.inputs
     return "\n".join(lines) + "\n"
 
 
 class _Dependencies:
-    """What each resource waits for, without what follows from the rest."""
+    """The dependencies of each resource, without those that follow from others."""
 
     def __init__(self, recording: Recording) -> None:
-        self._direct = {one.urn: set(one.request.dependencies) for one in recording.resources}
+        self._direct = {resource.urn: set(resource.request.dependencies) for resource in recording.resources}
         self._all = cache(self._closure)
 
-    def __call__(self, one: Registered) -> list[str]:
-        direct = self._direct[one.urn]
+    def __call__(self, resource: Registered) -> list[str]:
+        direct = self._direct[resource.urn]
         implied = {urn for other in direct for urn in self._all(other)}
         return sorted(urn.rpartition("::")[2] for urn in direct - implied)
 
@@ -79,18 +83,18 @@ class _Dependencies:
         return frozenset(direct.union(*(self._all(other) for other in direct)))
 
 
-def _options(one: Registered, dependencies: _Dependencies) -> Iterator[tuple[str, Any]]:
-    yield "parent", one.parent.rpartition("::")[2]
-    if one.request.protect:
+def _options(resource: Registered, dependencies: _Dependencies) -> Iterator[tuple[str, Any]]:
+    yield "parent", resource.parent.rpartition("::")[2]
+    if resource.request.protect:
         yield "protect", True
-    if one.request.ignoreChanges:
-        yield "ignore_changes", sorted(one.request.ignoreChanges)
-    if after := dependencies(one):
+    if resource.request.ignoreChanges:
+        yield "ignore_changes", sorted(resource.request.ignoreChanges)
+    if after := dependencies(resource):
         yield "after", after
 
 
 def _flow(value: Any) -> str:
-    """A value on one line, in YAML's flow style."""
+    """A value on resource line, in YAML's flow style."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_flow(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
@@ -109,16 +113,14 @@ def _wrapped(first: str, words: list[str]) -> list[str]:
     return textwrap.wrap(text, 118, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False)
 
 
-def _shape(one: Registered, options: list[str]) -> str:
-    """Return what resources have in common that differ in their number, in numbers of their inputs, and in nothing
-    else."""
-    own = _numbers(one.name)
+def _shape(resource: Registered, options: list[str]) -> str:
+    """Return a text that is equal for resources that differ only in numbers."""
+    own = _numbers(resource.name)
     relative = re.sub(
         r"\d+", lambda found: f"#{own.index(int(found[0]))}" if int(found[0]) in own else found[0], str(options)
     )
-    return (
-        f"{one.type} {_without_numbers(one.name)} {relative} {_without_numbers(json.dumps(one.inputs, sort_keys=True))}"
-    )
+    inputs = _without_numbers(json.dumps(resource.inputs, sort_keys=True))
+    return f"{resource.type} {_without_numbers(resource.name)} {relative} {inputs}"
 
 
 def _without_numbers(text: str) -> str:
@@ -130,7 +132,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def hold(name: str, text: str, *, update: bool) -> None:
-    """Compare a text with the reviewed one, or write it for review."""
+    """Compare a text with the reviewed resource, or write it for review."""
     path = GOLDEN / name
     if update:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from cluster.platforms.gcp.checks import CUSTOMIZE_INPUTS
 from components.gcp.customize import Customizer, Inputs, inputs_of, merge
 from tests.clouds import google, settings
 from tests.cluster import stacks
-from tests.contract.seen import record
+from tests.contract.recorded import record
 from tests.harness import Recording, deploy
 
 INSTANCE, FROM_TEMPLATE = "gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
@@ -63,16 +63,20 @@ class TestStack:
         assert after == before
 
     def test_null_removes_an_input(self):
-        name = next(one.name for one in made(customized=True).all("gcp:compute/network:Network"))
+        name = next(resource.name for resource in made(customized=True).all("gcp:compute/network:Network"))
         before, after = inputs(name)
         assert "description" in before
         assert after == {key: value for key, value in before.items() if key != "description"}
 
     def test_other_inputs_stay(self):
-        touched = {one.name for one in made(customized=True).all("gcp:compute/network:Network")}
+        touched = {resource.name for resource in made(customized=True).all("gcp:compute/network:Network")}
         touched |= {"cloud-login-0", "cloud-cpu-0"}
         before, after = (
-            {(one.type, one.name): one.inputs for one in made(customized=value).resources if one.name not in touched}
+            {
+                (resource.type, resource.name): resource.inputs
+                for resource in made(customized=value).resources
+                if resource.name not in touched
+            }
             for value in (False, True)
         )
         assert {key: value for key, value in after.items() if key[0].startswith("gcp:")} == {
@@ -113,9 +117,9 @@ class TestRefusals:
             Customizer(config)
 
     def test_every_input_that_is_protected_is_one_of_a_type_that_stacks_have(self):
-        types = {one.type for name in stacks.STACKS for one in record(name, "made").recording.resources}
-        known = [inputs_of(one) for one in types if one.startswith("gcp:")]
-        assert {name for one in known if isinstance(one, Inputs) for name in one.hints} >= CUSTOMIZE_INPUTS
+        types = {resource.type for name in stacks.STACKS for resource in record(name, "made").recording.resources}
+        known = [inputs_of(token) for token in types if token.startswith("gcp:")]
+        assert {name for inputs in known if isinstance(inputs, Inputs) for name in inputs.hints} >= CUSTOMIZE_INPUTS
 
 
 class TestReport:
@@ -171,4 +175,4 @@ class TestMerge:
 
 
 def _entries(*entries: dict[str, Any]) -> Any:
-    return tuple(Customize.model_validate(one) for one in entries)
+    return tuple(Customize.model_validate(entry) for entry in entries)

@@ -46,13 +46,13 @@ def _made(told: str, nodesets: str) -> Recording:
     def program() -> None:
         found = google_machines(of, lambda spec, _: {told: spec.roles[0]})
         pulumi.export("templates", found.templates)
-        pulumi.export("order", [one.spec.name for one in found.machines])
+        pulumi.export("order", [machine.spec.name for machine in found.machines])
 
     return deploy(program)
 
 
 def templates(recording: Recording) -> dict[str, dict[str, Any]]:
-    return {one.name: one.inputs for one in recording.all(TEMPLATE)}
+    return {resource.name: resource.inputs for resource in recording.all(TEMPLATE)}
 
 
 class TestTemplates:
@@ -83,7 +83,7 @@ class TestTemplates:
             ways = {name: [row["way"] for row in rows] for name, rows in recording.outputs["templates"].items()}
             text = graph(recording, lambda one: one.type in (TEMPLATE, POLICY))
             shown[case] = f"ways: {ways}\n{text}".rstrip()
-            assert recording.outputs["order"] == [one.name for one in machines(config(**nodesets))]
+            assert recording.outputs["order"] == [machine.name for machine in machines(config(**nodesets))]
         reviewed("gcp/elastic", shown)
 
     def test_another_configuration_recreates_no_static_node(self):
@@ -98,12 +98,23 @@ class TestOrder:
         recording = made()
         (instances,), controller = recording.all(INSTANCES), recording.one("cloud-controller")
         assert recording.waits_for(controller, instances)
-        below = [one for one in recording.all(TEMPLATE) if one.name != "cloud-cpu-template"]
-        below += [one for one in recording.resources if re.search("network:Network|subnetwork:|firewall:", one.type)]
-        below += [*recording.all(POLICY), *(one for one in recording.all(ACCOUNT) if one.name.endswith("-node"))]
-        below += [one for one in recording.resources if "SecretIamMember" in one.type and one.name.endswith("-node")]
+        below = [resource for resource in recording.all(TEMPLATE) if resource.name != "cloud-cpu-template"]
+        below += [
+            resource
+            for resource in recording.resources
+            if re.search("network:Network|subnetwork:|firewall:", resource.type)
+        ]
+        below += [
+            *recording.all(POLICY),
+            *(resource for resource in recording.all(ACCOUNT) if resource.name.endswith("-node")),
+        ]
+        below += [
+            resource
+            for resource in recording.resources
+            if "SecretIamMember" in resource.type and resource.name.endswith("-node")
+        ]
         assert len(below) > 8
-        assert [one.name for one in below if not recording.waits_for(instances, one)] == []
+        assert [resource.name for resource in below if not recording.waits_for(instances, resource)] == []
 
     def test_the_state_disk_does_not_wait_for_them(self):
         recording = made()
@@ -113,7 +124,7 @@ class TestOrder:
     def test_each_elastic_nodeset_has_its_own(self):
         recording = made(cpu=CPU, gpu={**A3, "count": {"min": 0, "max": 2}}, fixed={**CPU, "count": 2})
         place = {"project": "my-project", "zone": "us-central1-a", "cluster": "cloud", "endpoint": ""}
-        found = [{key: one.inputs[key] for key in (*place, "nodeset")} for one in recording.all(INSTANCES)]
+        found = [{key: resource.inputs[key] for key in (*place, "nodeset")} for resource in recording.all(INSTANCES)]
         assert sorted(found, key=lambda one: one["nodeset"]) == [{**place, "nodeset": name} for name in ("cpu", "gpu")]
         assert set(recording.outputs["templates"]) == {"cpu", "gpu"}
 
@@ -150,7 +161,7 @@ class TestRights:
         (role,) = recording.all(ROLE)
         assert role.inputs["roleId"] == "cloud_reconcile_0123456789abcdef"
         assert role.inputs["permissions"] == reconcile_permissions(config(**of))
-        bound = [one.inputs for one in recording.all(ON_PROJECT) if "condition" in one.inputs]
+        bound = [member.inputs for member in recording.all(ON_PROJECT) if "condition" in member.inputs]
         member = "serviceAccount:cloud-ctl@my-project.iam.gserviceaccount.com"
         assert {(row["role"], row["member"]) for row in bound} == {
             ("projects/my-project/roles/cloud_reconcile_0123456789abcdef", member)
@@ -167,14 +178,17 @@ class TestRights:
     def test_the_controller_is_created_after_its_grants(self):
         recording = made()
         controller = recording.one("cloud-controller")
-        granted = [*recording.all(ON_ACCOUNT), *(one for one in recording.all(ON_PROJECT) if "condition" in one.inputs)]
+        granted = [
+            *recording.all(ON_ACCOUNT),
+            *(resource for resource in recording.all(ON_PROJECT) if "condition" in resource.inputs),
+        ]
         assert len(granted) == 2
-        assert all(recording.waits_for(controller, one) for one in granted)
+        assert all(recording.waits_for(controller, resource) for resource in granted)
 
     def test_without_elastic_nodes_the_controller_has_no_such_role(self):
         recording = made(cpu={**CPU, "count": 2})
         assert [*recording.all(ROLE), *recording.all(ON_ACCOUNT), *recording.all(INSTANCES)] == []
-        assert not [one for one in recording.all(ON_PROJECT) if "condition" in one.inputs]
+        assert not [resource for resource in recording.all(ON_PROJECT) if "condition" in resource.inputs]
         assert recording.outputs["templates"] == {}
 
     @pytest.mark.parametrize(
@@ -193,7 +207,7 @@ class TestRights:
     def test_flex_start_requires_permissions_on_groups(self):
         flex = reconcile_permissions(config(cpu={**CPU, "capacity": ["spot", "flex"]}))
         spot = reconcile_permissions(config(cpu={**CPU, "capacity": "spot"}))
-        assert {one.partition(".")[2] for one in set(flex) - set(spot)} == {
+        assert {permission.partition(".")[2] for permission in set(flex) - set(spot)} == {
             *(f"instanceGroupManagers.{verb}" for verb in ("create", "delete", "get", "list", "update", "use")),
             "instanceGroups.delete",
         }
@@ -224,12 +238,16 @@ class TestController:
         assert all(row["template"] for row in nodes["templates"])
         # A template is deleted once the controller has its successor.
         assert all(
-            recording.waits_for(configured, one) for one in recording.all(TEMPLATE) if "template" not in one.name
+            recording.waits_for(configured, resource)
+            for resource in recording.all(TEMPLATE)
+            if "template" not in resource.name
         )
         assert recording.outputs["place"]["elastic"]["templates"] == {"cpu": nodes["templates"]}
 
     def test_a_preview_creates_the_same_resources(self):
-        assert {one.urn for one in self.whole(unknown=True).resources} == {one.urn for one in self.whole().resources}
+        assert {resource.urn for resource in self.whole(unknown=True).resources} == {
+            resource.urn for resource in self.whole().resources
+        }
 
     def test_static_nodesets_are_repaired_on_request_and_never_deleted(self):
         fixed = {**CPU, "count": 2, "capacity": {"reservation": "mine"}}
@@ -239,7 +257,7 @@ class TestController:
         assert set(told) == {"cpu", "fixed"}
         row = told["fixed"]
         assert (row["nodes"], row["static"], row["templates"]) == ([], ["cloud-fixed-0", "cloud-fixed-1"], [])
-        role = next(one for one in recording.all(ROLE) if "repair" in one.inputs["roleId"])
+        role = next(resource for resource in recording.all(ROLE) if "repair" in resource.inputs["roleId"])
         assert role.inputs["permissions"] == repair_permissions(of)
         refused = ("create", "delete", "use", "setMetadata", "setServiceAccount")
         assert not [name for name in repair_permissions(of) if name.rpartition(".")[2] in refused]
@@ -248,7 +266,7 @@ class TestController:
         maintained = unchecked(nodesets={"cpu": CPU}, slurm={"reconcile": {"static": True, "maintain": True}})
         for named in (reconcile_permissions, repair_permissions):
             assert {*named(maintained)} - {*named(of)} == {"compute.instances.performMaintenance"}
-        bound = [one.inputs for one in recording.all(ON_PROJECT) if "repair" in one.inputs["role"]]
+        bound = [member.inputs for member in recording.all(ON_PROJECT) if "repair" in member.inputs["role"]]
         assert [row["condition"]["expression"] for row in bound] == [reconcile_condition(of, "fixed")]
         # That of elastic nodes alone may have machines act as an account.
         assert len(recording.all(ON_ACCOUNT)) == 1

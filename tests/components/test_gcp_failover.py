@@ -126,15 +126,15 @@ class TestRights:
     def test_the_watch_reads_no_secret_and_no_file(self):
         recording = made()
         email = "serviceAccount:cloud-watch@my-project.iam.gserviceaccount.com"
-        held = [one for one in recording.resources if one.inputs.get("member") == email]
-        kinds = {one.type.rpartition(":")[2] for one in held}
+        held = [resource for resource in recording.resources if resource.inputs.get("member") == email]
+        kinds = {member.type.rpartition(":")[2] for member in held}
         assert kinds == {"IAMMember"}
-        on_accounts = [one.inputs["serviceAccountId"] for one in held if "serviceAccountId" in one.inputs]
+        on_accounts = [member.inputs["serviceAccountId"] for member in held if "serviceAccountId" in member.inputs]
         assert len(on_accounts) == 1
         assert "cloud-ctl@" in on_accounts[0]
-        custom = [one for one in held if "condition" in one.inputs]
-        assert [one.inputs["condition"]["expression"] for one in custom] == [failover_condition(config())]
-        (role,) = [one for one in recording.resources if one.type.endswith("IAMCustomRole")]
+        custom = [member for member in held if "condition" in member.inputs]
+        assert [member.inputs["condition"]["expression"] for member in custom] == [failover_condition(config())]
+        (role,) = [resource for resource in recording.resources if resource.type.endswith("IAMCustomRole")]
         assert role.inputs["permissions"] == failover_permissions(config())
 
     @pytest.mark.parametrize(

@@ -36,11 +36,11 @@ def made(**changes: Any) -> Recording:
 
 def granted(recording: Recording) -> dict[str, dict[str, set[str]]]:
     """Return what each service account may do, by its ending and by where."""
-    secrets = {f"{one.name}-id": one.inputs["secretId"] for one in recording.all(SECRET)}
+    secrets = {f"{resource.name}-id": resource.inputs["secretId"] for resource in recording.all(SECRET)}
     found: dict[str, dict[str, set[str]]] = {}
     for kind in (ON_PROJECT, ON_SECRET, ON_BUCKET):
-        for one in recording.all(kind):
-            given = one.inputs
+        for resource in recording.all(kind):
+            given = resource.inputs
             where = given.get("project") or given.get("bucket") or secrets[given["secretId"]]
             who = given["member"].removeprefix("serviceAccount:").partition("@")[0].removeprefix("cloud-")
             found.setdefault(who, {}).setdefault(where, set()).add(given["role"])
@@ -60,7 +60,7 @@ def test_service_accounts_have_only_the_roles_that_their_machines_need(
     for case, changes in clusters.items():
         recording = made(**changes)
         found = granted(recording)
-        assert {one.inputs["accountId"].removeprefix("cloud-") for one in recording.all(ACCOUNT)} == {*found}
+        assert {resource.inputs["accountId"].removeprefix("cloud-") for resource in recording.all(ACCOUNT)} == {*found}
         rows = ((who, where, role) for who in found for where in found[who] for role in found[who][where])
         shown[case] = "\n".join(map(" ".join, sorted(rows)))
     reviewed("gcp/rights", shown)
@@ -82,7 +82,7 @@ class TestSecrets:
         assert len({found["/etc/hpc/munge.key"] for found in told.values()}) == 1
 
     def test_secrets_equal_those_sent_over_ssh(self):
-        kept = {one.inputs["secret"]: one.inputs["secretData"] for one in made().all(VERSION)}
+        kept = {resource.inputs["secret"]: resource.inputs["secretData"] for resource in made().all(VERSION)}
         assert kept["cloud-identity-secrets-munge-id"] == "bXVuZ2Uta2V5\n"
         assert kept["cloud-identity-secrets-database-id"] == "Password123\n"
 
@@ -109,7 +109,10 @@ class TestBucket:
     )
     def test_the_installation_is_stored_only_for_machines_that_run_it(self, image: dict[str, Any], installs: bool):
         recording = made(image=image)
-        kept = {one.inputs["name"].partition("-")[0]: one.inputs["source"]["text"] for one in recording.all(OBJECT)}
+        kept = {
+            resource.inputs["name"].partition("-")[0]: resource.inputs["source"]["text"]
+            for resource in recording.all(OBJECT)
+        }
         assert set(kept) == ({"setup", "install"} if installs else {"setup"})
         if installs:
             assert kept["install"] == bake_script(google(image=image))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.clouds import A3, EXASCALER, google
 from tests.components.graphs import IMAGE, google_machines, graph, hold
-from tests.contract.seen import record
+from tests.contract.recorded import record
 from tests.harness import FLEX, Recording, Registered, deploy
 
 INSTANCE, NODE = "gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
@@ -53,17 +53,17 @@ def _made(given: str) -> Recording:
         found = google_machines(
             config, lambda spec, identity: {told: pulumi.Output.json_dumps(identity.versions(spec))}, image
         )
-        pulumi.export("machines", {one.spec.name: one.summary for one in found.machines})
-        pulumi.export("ids", {one.spec.name: [one.instance_id, one.boot_id] for one in found.machines})
+        pulumi.export("machines", {machine.spec.name: machine.summary for machine in found.machines})
+        pulumi.export("ids", {machine.spec.name: [machine.instance_id, machine.boot_id] for machine in found.machines})
         pulumi.export("public", found.public)
-        pulumi.export("order", [one.spec.name for one in found.machines])
+        pulumi.export("order", [machine.spec.name for machine in found.machines])
 
     return deploy(program, **options)
 
 
 def inputs(recording: Recording) -> dict[str, tuple[str, Any]]:
     """Type and inputs of each resource, by URN."""
-    return {one.urn: (one.type, one.inputs) for one in recording.resources}
+    return {resource.urn: (resource.type, resource.inputs) for resource in recording.resources}
 
 
 def template(**nodeset: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class TestMachines:
 
     def test_machines_run_as_their_role_and_wait_for_its_grants(self):
         recording = made()
-        grants = [one for one in recording.resources if one.type.endswith(("IAMMember", "IamMember"))]
+        grants = [resource for resource in recording.resources if resource.type.endswith(("IAMMember", "IamMember"))]
         by_role: dict[str, Registered] = {
             "ctl": recording.one("cloud-controller"),
             "login": recording.one("cloud-login-0"),
@@ -109,9 +109,9 @@ class TestMachines:
         }
         for role, machine in by_role.items():
             member = f"serviceAccount:cloud-{role}@my-project.iam.gserviceaccount.com"
-            own = [one for one in grants if one.inputs["member"] == member]
+            own = [grant for grant in grants if grant.inputs["member"] == member]
             assert own
-            assert [one.name for one in own if not recording.waits_for(machine, one)] == []
+            assert [resource.name for resource in own if not recording.waits_for(machine, resource)] == []
         (account,) = (recording.one("cloud-controller").inputs["serviceAccount"]["email"],)
         assert account == "cloud-ctl@my-project.iam.gserviceaccount.com"
         (nodes,) = recording.all(TEMPLATE)
@@ -132,8 +132,8 @@ class TestMachines:
     )
     def test_secure_boot_is_on_without_unsigned_modules(self, changes: dict[str, Any], signed: bool):
         recording = made(**changes)
-        for one in [*recording.all(INSTANCE), *recording.all(TEMPLATE)]:
-            assert one.inputs["shieldedInstanceConfig"] == {
+        for resource in [*recording.all(INSTANCE), *recording.all(TEMPLATE)]:
+            assert resource.inputs["shieldedInstanceConfig"] == {
                 "enableSecureBoot": signed,
                 "enableVtpm": True,
                 "enableIntegrityMonitoring": True,
@@ -160,7 +160,7 @@ class TestCapacity:
         """Machines with GPUs, and those in a placement, can't move to another host. Reservations of A3 Ultra and A4 are
         all future ones, with which machines end."""
         disk = {"type": "hyperdisk-balanced", "size_gb": 200}
-        newer = [{"machine_type": f"{one}-8g", "count": 1, "disk": disk} for one in ("a3-ultragpu", "a4-highgpu")]
+        newer = [{"machine_type": f"{family}-8g", "count": 1, "disk": disk} for family in ("a3-ultragpu", "a4-highgpu")]
         cases = [(kind, way) for kind in (A3, C2) for way in self.WAYS]
         cases += [(kind, {"reservation": "mine"}) for kind in newer]
         keys = ("scheduling", "reservationAffinity", "resourcePolicies")
@@ -177,15 +177,15 @@ class TestCapacity:
         recording = made(nodesets={"gpu": nodeset})
         (template_,), nodes = recording.all(TEMPLATE), recording.all(FLEX)
         assert recording.all(NODE) == []
-        assert {one.inputs["name"] for one in nodes} == {"cloud-gpu-0", "cloud-gpu-1"}
-        for one in nodes:
-            assert (one.inputs["project"], one.inputs["zone"]) == ("my-project", "us-central1-a")
-            assert one.inputs["cluster"] == one.inputs["labels"]["hpc-cluster"] == "cloud"
-            assert one.inputs["template"] == f"templates/{template_.inputs['machineType']}"
-            assert one.request.deleteBeforeReplace
+        assert {node.inputs["name"] for node in nodes} == {"cloud-gpu-0", "cloud-gpu-1"}
+        for node in nodes:
+            assert (node.inputs["project"], node.inputs["zone"]) == ("my-project", "us-central1-a")
+            assert node.inputs["cluster"] == node.inputs["labels"]["hpc-cluster"] == "cloud"
+            assert node.inputs["template"] == f"templates/{template_.inputs['machineType']}"
+            assert node.request.deleteBeforeReplace
             # In the state before Google is asked, and gone only after the node is.
-            request, queue = recording.one(f"{one.name}-request"), recording.one("cloud-gpu-queue")
-            assert recording.waits_for(one, queue)
+            request, queue = recording.one(f"{node.name}-request"), recording.one("cloud-gpu-queue")
+            assert recording.waits_for(node, queue)
             assert recording.waits_for(queue, request)
             assert recording.waits_for(request, template_)
         assert recording.outputs["machines"]["cloud-gpu-1"]["address"] == "ip-of-cloud-gpu-1"
@@ -214,14 +214,17 @@ class TestNetwork:
     def test_rdma_nics_come_after_those_of_the_host(self):
         nics = record("a4", "made").recording.one("a4h-a4-template").inputs["networkInterfaces"]
         names = ["system", "second", *(f"gpu-{index}" for index in range(8))]
-        assert [one["subnetwork"] for one in nics] == [f"a4h-network-{name}-subnet-id" for name in names]
-        assert [one["nicType"] for one in nics] == ["GVNIC"] * 2 + ["MRDMA"] * 8
+        assert [nic["subnetwork"] for nic in nics] == [f"a4h-network-{name}-subnet-id" for name in names]
+        assert [nic["nicType"] for nic in nics] == ["GVNIC"] * 2 + ["MRDMA"] * 8
 
     def test_public_login_machines_have_lasting_addresses(self):
         admins = {"admin_cidrs": ["203.0.113.7/32"]}
         recording = made(login={"count": 2, "public": True}, network=admins)
         assert set(recording.outputs["public"]) == {"cloud-login-0", "cloud-login-1"}
-        told = {one.name: one.inputs["networkInterfaces"][0].get("accessConfigs") for one in recording.all(INSTANCE)}
+        told = {
+            resource.name: resource.inputs["networkInterfaces"][0].get("accessConfigs")
+            for resource in recording.all(INSTANCE)
+        }
         assert not told["cloud-controller"]
         assert told["cloud-login-0"] == [{"natIp": recording.outputs["public"]["cloud-login-0"]}]
         kept = recording.one("cloud-login-0-public")
@@ -234,7 +237,7 @@ class TestChanges:
         changed = {urn for urn in before if before[urn] != after[urn]}
         assert {before[urn][0] for urn in changed} == {INSTANCE, NODE}
         for urn in changed:
-            kept = [{**one[urn][1], "metadata": None} for one in (before, after)]
+            kept = [{**run[urn][1], "metadata": None} for run in (before, after)]
             assert kept[0] == kept[1]
 
     def test_type_disk_and_image_of_nodes_change_their_template(self):
@@ -251,17 +254,19 @@ class TestChanges:
 
     def test_machines_with_names_are_deleted_before_they_are_replaced(self):
         recording = made()
-        for one in [*recording.all(INSTANCE), *recording.all(NODE)]:
-            assert one.inputs["name"] == one.name
-            assert one.request.deleteBeforeReplace
-        for one in recording.all(TEMPLATE):
-            assert not one.request.deleteBeforeReplace
+        for resource in [*recording.all(INSTANCE), *recording.all(NODE)]:
+            assert resource.inputs["name"] == resource.name
+            assert resource.request.deleteBeforeReplace
+        for resource in recording.all(TEMPLATE):
+            assert not resource.request.deleteBeforeReplace
 
 
 @pytest.mark.parametrize("options", [{"preview": True}, {"unknown": True}], ids=["previewed", "unknown"])
 @pytest.mark.parametrize("shape", [{"nodesets": {"gpu": A3}}, CLASSIC], ids=["a3mega", "classic"])
 def test_a_preview_creates_the_same_resources(shape: dict[str, Any], options: dict[str, bool]):
-    assert {one.urn for one in made(**shape, **options).resources} == {one.urn for one in made(**shape).resources}
+    assert {resource.urn for resource in made(**shape, **options).resources} == {
+        resource.urn for resource in made(**shape).resources
+    }
 
 
 SHAPES: dict[str, dict[str, Any]] = {

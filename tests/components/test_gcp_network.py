@@ -40,12 +40,14 @@ class TestSystem:
     def test_without_nat_there_is_no_router(self):
         recording = made(network={"nat": False}, image={"name": "made-before"})
         assert recording.all("gcp:compute/router:Router") == []
-        assert {one.inputs["addressType"] for one in recording.all(ADDRESS)} == {"INTERNAL"}
+        assert {resource.inputs["addressType"] for resource in recording.all(ADDRESS)} == {"INTERNAL"}
 
     def test_fixed_addresses_are_reserved(self):
         recording = made(storage={"lustre": EXASCALER}, login={"count": 2})
         reserved = {
-            one.inputs["name"]: one.inputs["address"] for one in recording.all(ADDRESS) if "address" in one.inputs
+            resource.inputs["name"]: resource.inputs["address"]
+            for resource in recording.all(ADDRESS)
+            if "address" in resource.inputs
         }
         assert reserved == {
             "cloud-controller-address": "172.16.0.2",
@@ -64,7 +66,9 @@ class TestSystem:
         own = made(monitoring={"web": {"cidrs": ["10.0.0.0/8"]}, "machine": {}}).one("cloud-network-fw-prometheus")
         assert own.inputs["targetTags"] == ["cloud-monitoring"]
         for wanted in ({}, {"web": {}}):
-            assert "cloud-network-fw-prometheus" not in {one.name for one in made(monitoring=wanted).resources}
+            assert "cloud-network-fw-prometheus" not in {
+                resource.name for resource in made(monitoring=wanted).resources
+            }
 
 
 class TestServices:
@@ -74,7 +78,7 @@ class TestServices:
             config = google(**SHAPES[shape])
             recording = deploy(lambda config=config: Services("cloud-services", config))
             enabled = recording.all("gcp:projects/service:Service")
-            assert all(one.inputs["disableOnDestroy"] is False for one in enabled)
+            assert all(service.inputs["disableOnDestroy"] is False for service in enabled)
             found[shape] = {service.inputs["service"] for service in enabled}
         assert found["managed"] - found["plain"] == {"lustre.googleapis.com", "servicenetworking.googleapis.com"}
 
@@ -90,15 +94,15 @@ class TestExisting:
         recording = made(network={"cidr": "10.9.0.0/20", "existing": shared})
         assert recording.outputs["system"] == "projects/host-project/regions/us-central1/subnetworks/hpc"
         # A rule belongs to its network's project; an address to whoever uses it.
-        assert {one.inputs["project"] for one in recording.all(FIREWALL)} == {"host-project"}
-        assert all("project" not in one.inputs for one in recording.all(ADDRESS))
+        assert {resource.inputs["project"] for resource in recording.all(FIREWALL)} == {"host-project"}
+        assert all("project" not in resource.inputs for resource in recording.all(ADDRESS))
 
     def test_firewall_rules_of_lustre_are_in_the_networks_project(self):
         shared = {"network": "projects/host-project/global/networks/net", "subnetwork": "hpc"}
         given = settings(network={"cidr": "10.9.0.0/20", "existing": shared}, storage={"lustre": EXASCALER})
         rules = deploy(given).all(FIREWALL)
-        assert {"cloud-lnet", "cloud-repo"} <= {one.inputs["name"] for one in rules}
-        assert {one.inputs["project"] for one in rules} == {"host-project"}
+        assert {"cloud-lnet", "cloud-repo"} <= {rule.inputs["name"] for rule in rules}
+        assert {rule.inputs["project"] for rule in rules} == {"host-project"}
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -85,9 +85,9 @@ class TestExisting:
 
     def test_nothing_is_created_and_every_machine_mounts_them(self):
         recording = deploy(lambda: make(self.CONFIG))
-        assert [one for kind in (LUSTRE, FILESTORE, INSTANCE, DISK) for one in recording.all(kind)] == []
+        assert [resource for kind in (LUSTRE, FILESTORE, INSTANCE, DISK) for resource in recording.all(kind)] == []
         for mounted in recording.outputs["mounts"].values():
-            found = {one["target"]: (one["fs_type"], one["source"]) for one in mounted}
+            found = {mount["target"]: (mount["fs_type"], mount["source"]) for mount in mounted}
             assert found["/home"] == ("lustre", "10.128.0.3@tcp:/lustre")
             assert found["/data"] == ("nfs", "10.128.4.2:/shared")
 
@@ -124,14 +124,14 @@ def test_outputs_have_source_capacity_and_bandwidth(
 
 def test_one_more_server_changes_no_other():
     config = google(storage={"lustre": {**GUIDE, "oss": {**GUIDE["oss"], "count": 4}}})
-    before = {one.name: one.inputs for one in made("guide").resources if one.custom}
-    after = {one.name: one.inputs for one in deploy(lambda: make(config)).resources if one.custom}
+    before = {resource.name: resource.inputs for resource in made("guide").resources if resource.custom}
+    after = {resource.name: resource.inputs for resource in deploy(lambda: make(config)).resources if resource.custom}
     assert set(before) < set(after)
     changed = {name for name in before if before[name] != after[name]}
-    told = {f"cloud-storage-lustre-{one}-server" for one in ("mgs0", "mds0", "oss0", "oss1", "oss2")}
+    told = {f"cloud-storage-lustre-{server}-server" for server in ("mgs0", "mds0", "oss0", "oss1", "oss2")}
     assert changed == told, "each is told of the new one in its metadata, which changes in place"
     for name in told:
-        rest = [{k: v for k, v in one.items() if k != "metadata"} for one in (before[name], after[name])]
+        rest = [{k: v for k, v in inputs.items() if k != "metadata"} for inputs in (before[name], after[name])]
         assert rest[0] == rest[1]
 
 
@@ -146,7 +146,7 @@ class TestExascaler:
     def test_targets_of_one_role_are_numbered_through(self):
         oss = {"count": 2, "ost": {"type": "pd-ssd", "size_gb": 900, "count": 3}}
         config = google(storage={"lustre": {**EXASCALER, "oss": oss}})
-        disks = [disk for one in Exascaler(config).servers() if one.kind == "oss" for disk in one.disks]
+        disks = [disk for server in Exascaler(config).servers() if server.kind == "oss" for disk in server.disks]
         assert [disk.index for disk in disks] == list(range(6))
         assert [disk.name for disk in disks][3:5] == ["cloud-oss1-ost0-disk", "cloud-oss1-ost1-disk"]
 
@@ -154,7 +154,7 @@ class TestExascaler:
         ost = {"type": "hyperdisk-throughput", "size_gb": 6000, "mbps": 500}
         config = google(storage={"lustre": {**EXASCALER, "oss": {"machine_type": "n2-standard-32", "ost": ost}}})
         recording = deploy(lambda: make(config))
-        (disk,) = [one for one in recording.all(DISK) if one.inputs["name"] == "cloud-oss0-ost0-disk"]
+        (disk,) = [resource for resource in recording.all(DISK) if resource.inputs["name"] == "cloud-oss0-ost0-disk"]
         assert disk.inputs["provisionedThroughput"] == 500
         assert "provisionedIops" not in disk.inputs
 
@@ -180,7 +180,7 @@ class TestExascaler:
         assert (tmp_path / "called").read_text() == "init\ninit\n"
         rows = dict(row.split(": ") for row in (tmp_path / "loci.conf").read_text().splitlines()[1:])
         assert (rows["OssCount"], rows["OstSize"], rows["MgsType"]) == ("3", "3500", "n2-standard-32")
-        assert [one.name for one in tmp_path.iterdir() if one.name.endswith(".new")] == []
+        assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".new")] == []
 
     @pytest.mark.parametrize(
         ("image", "version"),

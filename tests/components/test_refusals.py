@@ -73,7 +73,7 @@ def test_an_engine_that_does_not_tell_stops_nobody(monkeypatch: pytest.MonkeyPat
 
 def test_the_question_is_no_resource(made: dict[str, Any]) -> None:
     """A StackReference would be one, with a copy of all outputs."""
-    types = {one.type for one in deploy(settings(GROWN), was=made).resources}
+    types = {resource.type for resource in deploy(settings(GROWN), was=made).resources}
     assert not {type_ for type_ in types if type_.startswith("pulumi:pulumi:")}
 
 
@@ -93,15 +93,17 @@ class TestSecretsOfReceivers:
     def test_it_reaches_the_controller_alone_and_encrypted(self) -> None:
         urls = {"hpc:slackUrl": "https://hooks.slack.com/hush", "hpc:webhookUrl": "https://example.org/hush"}
         recording = deploy({**settings(self.ALERTED), **urls})
-        assert [one.name for one in recording.resources if "hush" in str(one.shown)] == []
-        sent = [one.name for one in recording.resources if "hush" in str(one.inputs)]
+        assert [resource.name for resource in recording.resources if "hush" in str(resource.shown)] == []
+        sent = [resource.name for resource in recording.resources if "hush" in str(resource.inputs)]
         assert sent == ["dev-controller-secrets"]
 
     def test_it_reaches_the_machine_of_alertmanager_alone_where_that_is_another(self) -> None:
         urls = {"hpc:slackUrl": "https://hooks.slack.com/hush", "hpc:webhookUrl": "https://example.org/hush"}
         apart = {**self.ALERTED, "monitoring": {**self.ALERTED["monitoring"], "machine": {}}}
         recording = deploy({**settings(apart), **urls})
-        assert [one.name for one in recording.resources if "hush" in str(one.inputs)] == ["dev-monitoring-secrets"]
+        assert [resource.name for resource in recording.resources if "hush" in str(resource.inputs)] == [
+            "dev-monitoring-secrets"
+        ]
         given = json.loads(recording.one("dev-controller-configure").inputs["stdin"])["monitoring"]
         assert given.keys() == {"interval_seconds", "leave_out", "idle", "prometheus_on"}
         given = json.loads(recording.one("dev-monitoring-configure").inputs["stdin"])
@@ -117,8 +119,8 @@ class TestSecretsOfReceivers:
 
     def test_the_stack_makes_a_certificate_that_the_controller_alone_has_the_key_of(self) -> None:
         recording = deploy({**settings(self.WEB), "hpc:prometheusPassword": "hush-hush-hush"})
-        assert [one.name for one in recording.resources if "hush" in str(one.shown)] == []
-        (sent,) = [one for one in recording.resources if "hush" in str(one.inputs)]
+        assert [resource.name for resource in recording.resources if "hush" in str(resource.shown)] == []
+        (sent,) = [resource for resource in recording.resources if "hush" in str(resource.inputs)]
         assert sent.name == "dev-controller-secrets"
         assert "END CERTIFICATE-----\\n-----BEGIN PRIVATE KEY" in sent.inputs["stdin"]
         (made,) = recording.all("tls:index/selfSignedCert:SelfSignedCert")

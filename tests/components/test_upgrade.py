@@ -40,13 +40,20 @@ TYPES = (
 def test_three_steps_lead_to_the_end(stack: Any, old: str) -> None:
     """Of another release, and of another image with the same one."""
     made = deploy(stack(old))
-    nodes = {one.name for one in made.resources if one.type in TYPES} - {"cloud-controller", "dev-controller"}
+    nodes = {resource.name for resource in made.resources if resource.type in TYPES} - {
+        "cloud-controller",
+        "dev-controller",
+    }
     found: list[set[str]] = []
     texts: list[bool] = []
     for _ in range(4):
         made = deploy(stack("26.05", packages=("htop",)), was=made.outputs)
-        found.append({one.name for one in made.resources if one.type in TYPES and one.request.ignoreChanges})
-        files = next(one.inputs["stdin"] for one in made.resources if one.name.endswith("-controller-configure"))
+        found.append(
+            {resource.name for resource in made.resources if resource.type in TYPES and resource.request.ignoreChanges}
+        )
+        files = next(
+            resource.inputs["stdin"] for resource in made.resources if resource.name.endswith("-controller-configure")
+        )
         texts.append("CgroupJobIdPaths" in files)
     logins = {name for name in nodes if "login" in name}
     assert found == [nodes, logins, set(), set()]
@@ -66,9 +73,11 @@ def test_templates_of_nodes_that_wait_keep_their_image_and_those_of_elastic_ones
     elastic["hpc:cluster"]["slurm"]["version"] = "26.05"
     for held in ({"cloud-cpu-template"}, set[str]()):
         made = deploy(elastic, was=made.outputs)
-        templates = [one for one in made.resources if one.type.endswith(":InstanceTemplate")]
-        assert {one.name for one in templates} == {"cloud-cpu-template", "cloud-cpu-on-demand"}
-        assert {one.name for one in templates if list(one.request.ignoreChanges) == ["disks[0].sourceImage"]} == held
+        templates = [resource for resource in made.resources if resource.type.endswith(":InstanceTemplate")]
+        assert {template.name for template in templates} == {"cloud-cpu-template", "cloud-cpu-on-demand"}
+        assert {
+            template.name for template in templates if list(template.request.ignoreChanges) == ["disks[0].sourceImage"]
+        } == held
 
 
 def test_another_edit_that_drains_nodes_is_made_by_itself() -> None:
@@ -97,5 +106,5 @@ def test_no_elastic_node_has_a_newer_slurm_than_the_controller() -> None:
     names.append(set(cloud.inputs["templates"]))
     assert not names[0] & names[1]
     assert "image" not in cloud.request.ignoreChanges
-    files = next(one.inputs["stdin"] for one in made.resources if one.name == "dev-controller-configure")
+    files = next(resource.inputs["stdin"] for resource in made.resources if resource.name == "dev-controller-configure")
     assert all(name in files for name in names[1])

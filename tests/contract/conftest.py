@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster import stacks
-from tests.contract.seen import Seen, modes, record
+from tests.contract.recorded import StackRun, modes, record
 
 
 def _modes(*names: str) -> list[object]:
@@ -15,12 +15,12 @@ def _modes(*names: str) -> list[object]:
 
 
 @pytest.fixture(params=_modes(*stacks.STACKS))
-def seen(request: pytest.FixtureRequest) -> Seen:
+def run(request: pytest.FixtureRequest) -> StackRun:
     """A stack whose cluster is machines."""
     return record(*request.param)
 
 
 @pytest.fixture(params=_modes(*stacks.STACKS, "nebius"))
-def every(request: pytest.FixtureRequest) -> Seen:
+def every(request: pytest.FixtureRequest) -> StackRun:
     """A stack of any platform."""
     return record(*request.param)

@@ -40,7 +40,7 @@ class Difference:
 
 
 def between(before: Recording, after: Recording) -> Difference:
-    old, new = ({one.urn: one for one in each.resources} for each in (before, after))
+    old, new = ({resource.urn: resource for resource in each.resources} for each in (before, after))
     return Difference(
         added={new[urn].name for urn in new.keys() - old.keys()},
         removed={old[urn].name for urn in old.keys() - new.keys()},
@@ -158,7 +158,7 @@ class TestSettings:
 )
 def test_machines_that_stay_are_never_made_anew(edit):
     before, after = program(LAB), program(edited(edit))
-    staying = {one.name for one in before.all(MACHINE)} & {one.name for one in after.all(MACHINE)}
+    staying = {resource.name for resource in before.all(MACHINE)} & {resource.name for resource in after.all(MACHINE)}
     assert "lab-cpu-0" in staying
     for name in staying:
         old, new = before.one(name).inputs, after.one(name).inputs
@@ -188,11 +188,11 @@ class TestStagingOrder:
         assert "Prolog=" in steps[3].inputs["stdin"]
 
     def test_without_scripts_there_is_nothing(self):
-        names = {one.name for one in program(LAB).resources}
+        names = {resource.name for resource in program(LAB).resources}
         assert not {"lab-prologs", "lab-rxdm"} & names
 
     def test_without_rxdm_there_is_no_patch(self):
-        names = {one.name for one in program(lab(**SCRIPTS)).resources}
+        names = {resource.name for resource in program(lab(**SCRIPTS)).resources}
         assert {"lab-prologs", "lab-rxdm"} & names == {"lab-prologs"}
 
 
@@ -268,7 +268,7 @@ def test_a_warm_up_changes_nothing_else(warm):
 def test_the_warm_up_is_the_last_and_nothing_waits_for_it(warm):
     step = warm.one("lab-warm-up")
     assert warm.waits_for(step, warm.one("lab-ready"))
-    assert not [one.name for one in warm.resources if one is not step and warm.waits_for(one, step)]
+    assert not [resource.name for resource in warm.resources if resource is not step and warm.waits_for(resource, step)]
     asked = json.loads(step.inputs["stdin"])
     assert asked["images"] == [IMAGE]
     assert {part["name"] for part in asked["partitions"]} == {"cpu", "gpu"}

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from tests.cluster import stacks
-from tests.contract.seen import record
+from tests.contract.recorded import record
 from tests.harness import Registered, deploy
 
 NODE = "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
@@ -14,22 +14,22 @@ NODE = "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
 
 @cache
 def before() -> dict[str, Registered]:
-    return {one.urn: one for one in record("a3mega", "made").recording.resources}
+    return {resource.urn: resource for resource in record("a3mega", "made").recording.resources}
 
 
 def after(edit: Callable[[dict[str, Any]], Any]) -> dict[str, Registered]:
     settings = stacks.load("a3mega")
     edit(settings["hpc:cluster"])
-    return {one.urn: one for one in deploy(settings).resources}
+    return {resource.urn: resource for resource in deploy(settings).resources}
 
 
 def changed(found: dict[str, Registered]) -> list[Registered]:
-    return [one for urn, one in found.items() if urn in before() and one.inputs != before()[urn].inputs]
+    return [resource for urn, resource in found.items() if urn in before() and resource.inputs != before()[urn].inputs]
 
 
 def test_two_more_nodes_are_two_instances_and_their_drains():
     found = after(lambda cluster: cluster["nodesets"]["a3mega"].update(count=4))
-    new = [(one.type, one.name) for urn, one in found.items() if urn not in before()]
+    new = [(resource.type, resource.name) for urn, resource in found.items() if urn not in before()]
     assert sorted(new) == [
         ("command:remote:Command", "a3mega-a3mega-2-leave"),
         ("command:remote:Command", "a3mega-a3mega-3-leave"),
@@ -38,22 +38,22 @@ def test_two_more_nodes_are_two_instances_and_their_drains():
     ]
     assert before().keys() <= found.keys()
     # Commands are updated in place: nothing that stands is touched on Google Cloud, and no trigger makes one anew.
-    assert {one.type for one in changed(found)} == {"command:remote:Command"}
-    for one in changed(found):
-        assert one.inputs["triggers"] == before()[one.urn].inputs["triggers"]
+    assert {resource.type for resource in changed(found)} == {"command:remote:Command"}
+    for resource in changed(found):
+        assert resource.inputs["triggers"] == before()[resource.urn].inputs["triggers"]
 
 
 def test_one_more_user_changes_no_instance():
     found = after(lambda cluster: cluster["users"].append({"name": "bob", "uid": 2002, "account": "research"}))
     assert found.keys() == before().keys()
     assert changed(found)
-    assert {one.type for one in changed(found)} == {"command:remote:Command"}
+    assert {resource.type for resource in changed(found)} == {"command:remote:Command"}
 
 
 def test_another_snapshot_replaces_only_the_image_and_the_machines():
     found = after(lambda cluster: cluster["image"].update(snapshot="20261115T000000Z"))
     assert found.keys() == before().keys()
-    anew = {(one.type, one.name) for one in changed(found)}
+    anew = {(resource.type, resource.name) for resource in changed(found)}
     # Nodes are of their template: another one makes each anew, after it was emptied by its `leave`.
     assert anew == {
         ("pulumi-python:dynamic/gcp:BakedImage", "a3mega-image-bake"),
@@ -62,8 +62,8 @@ def test_another_snapshot_replaces_only_the_image_and_the_machines():
         ("gcp:compute/instanceTemplate:InstanceTemplate", "a3mega-a3mega-template"),
         ("gcp:compute/instanceTemplate:InstanceTemplate", "a3mega-debug-template"),
     }
-    nodes = {one.name for one in found.values() if one.type == NODE}
-    assert {f"{name}-leave" for name in nodes} <= {one.name for one in found.values()}
+    nodes = {resource.name for resource in found.values() if resource.type == NODE}
+    assert {f"{name}-leave" for name in nodes} <= {resource.name for resource in found.values()}
 
 
 def test_dependencies_grow_with_the_servers_of_lustre_and_not_with_their_square():
@@ -74,7 +74,7 @@ def test_dependencies_grow_with_the_servers_of_lustre_and_not_with_their_square(
 
     # The stack has three.
     few, more, most = (
-        sum(len(one.request.dependencies) for one in found.values())
+        sum(len(resource.request.dependencies) for resource in found.values())
         for found in (before(), with_servers(4), with_servers(5))
     )
     assert most - more == more - few
@@ -85,7 +85,7 @@ def test_slurm_gets_the_end_of_machines():
     told: list[object] = []
     for capacity in ({"flex": {}}, {"calendar": {"name": "week", "ends": "20261201T080000Z"}}, {"calendar": "week"}):
         found = after(lambda cluster, way=capacity: cluster["nodesets"]["a3mega"].update(capacity=way))
-        (ends,) = [one for one in found.values() if one.name == "a3mega-ends"] or [None]
+        (ends,) = [resource for resource in found.values() if resource.name == "a3mega-ends"] or [None]
         told.append(ends and json.loads(ends.inputs["stdin"]))
         assert ends is None or ends.inputs["delete"].endswith("no-ends")
     nodes = ("a3mega-a3mega-0", "a3mega-a3mega-1")

@@ -28,7 +28,7 @@ from cluster.platforms.gcp.request import describe_request
 from cluster.roster import machines
 from tests import clouds
 from tests.cluster import stacks
-from tests.contract.seen import MACHINES, Seen, modes, record, texts
+from tests.contract.recorded import MACHINES, StackRun, modes, record, texts
 from tests.harness import FAKE_SECRETS, Recording, Registered, deploy
 
 COMPUTE = "roles/compute.admin"
@@ -79,12 +79,12 @@ MAPPINGS = {"labels", "metadata", "triggers", "environment", "conditions", "anno
 
 
 @pytest.fixture(params=[(stack, mode) for stack in GCP for mode in modes(stack)], ids="-".join)
-def seen(request: pytest.FixtureRequest) -> Seen:
+def run(request: pytest.FixtureRequest) -> StackRun:
     return record(*request.param)
 
 
 @pytest.fixture(params=GCP)
-def made(request: pytest.FixtureRequest) -> Seen:
+def made(request: pytest.FixtureRequest) -> StackRun:
     return record(request.param, "made")
 
 
@@ -96,8 +96,8 @@ def arguments(type_: str) -> frozenset[str]:
     return frozenset(inspect.signature(found._internal_init).parameters)
 
 
-def google(seen: Seen) -> list[Registered]:
-    return [one for one in seen.recording.resources if one.type.startswith("gcp:")]
+def google(run: StackRun) -> list[Registered]:
+    return [resource for resource in run.recording.resources if resource.type.startswith("gcp:")]
 
 
 def test_there_are_some():
@@ -105,127 +105,147 @@ def test_there_are_some():
 
 
 class TestLabels:
-    def test_all_resources_have_labels_of_cluster_and_part(self, seen):
-        takers = [one for one in google(seen) if "labels" in arguments(one.type)]
+    def test_all_resources_have_labels_of_cluster_and_part(self, run):
+        takers = [resource for resource in google(run) if "labels" in arguments(resource.type)]
         assert takers
-        for one in takers:
-            labels = one.inputs.get("labels") or {}
-            assert labels.get("hpc-cluster") == seen.config.name, f"{one.type} {one.name} has no labels of ours"
+        for taker in takers:
+            labels = taker.inputs.get("labels") or {}
+            assert labels.get("hpc-cluster") == run.config.name, f"{taker.type} {taker.name} has no labels of ours"
             assert labels.get("hpc-part")
             assert all(LABEL.fullmatch(key) and VALUE.fullmatch(value) for key, value in labels.items())
 
     def test_boot_disks_have_labels(self, made):
-        for one in google(made):
-            boot = one.inputs.get("bootDisk") or {}
+        for resource in google(made):
+            boot = resource.inputs.get("bootDisk") or {}
             disks = [boot["initializeParams"]] if "initializeParams" in boot else []
-            disks += one.inputs.get("disks") or [] if "InstanceTemplate" in one.type else []
+            disks += resource.inputs.get("disks") or [] if "InstanceTemplate" in resource.type else []
             for disk in disks:
                 assert disk["labels"]["hpc-cluster"] == made.config.name
 
 
 class TestNames:
-    def test_names_and_labels_are_valid(self, seen):
-        for one in google(seen):
-            if "bucket:Bucket" in one.type:
-                assert BUCKET.fullmatch(one.inputs["name"])
-            elif "name" in one.inputs and one.inputs["name"] and one.type.split(":")[1].split("/")[0] == "compute":
-                assert NAME.fullmatch(one.inputs["name"]), f"{one.type} {one.inputs['name']}"
-            if "accountId" in one.inputs:
-                assert ACCOUNT.fullmatch(one.inputs["accountId"])
-            if "secretId" in one.inputs and "secret:Secret" in one.type:
-                assert re.fullmatch("[-_A-Za-z0-9]{1,255}", one.inputs["secretId"])
+    def test_names_and_labels_are_valid(self, run):
+        for resource in google(run):
+            if "bucket:Bucket" in resource.type:
+                assert BUCKET.fullmatch(resource.inputs["name"])
+            elif (
+                "name" in resource.inputs
+                and resource.inputs["name"]
+                and resource.type.split(":")[1].split("/")[0] == "compute"
+            ):
+                assert NAME.fullmatch(resource.inputs["name"]), f"{resource.type} {resource.inputs['name']}"
+            if "accountId" in resource.inputs:
+                assert ACCOUNT.fullmatch(resource.inputs["accountId"])
+            if "secretId" in resource.inputs and "secret:Secret" in resource.type:
+                assert re.fullmatch("[-_A-Za-z0-9]{1,255}", resource.inputs["secretId"])
 
     def test_names_are_unique(self, made):
-        named = [(one.type, one.inputs["name"]) for one in google(made) if isinstance(one.inputs.get("name"), str)]
+        named = [
+            (resource.type, resource.inputs["name"])
+            for resource in google(made)
+            if isinstance(resource.inputs.get("name"), str)
+        ]
         assert sorted(set(named)) == sorted(named)
 
     def test_instances_have_the_names_of_their_nodes(self, made):
-        called = {one.inputs["name"] for one in made.recording.resources if one.type in MACHINES}
-        assert {one.name for one in machines(made.config)} <= called
+        called = {resource.inputs["name"] for resource in made.recording.resources if resource.type in MACHINES}
+        assert {machine.name for machine in machines(made.config)} <= called
 
 
 class TestNetwork:
-    def test_no_port_is_open_to_the_world(self, seen):
-        rules = [one for one in google(seen) if one.type == "gcp:compute/firewall:Firewall"]
+    def test_no_port_is_open_to_the_world(self, run):
+        rules = [resource for resource in google(run) if resource.type == "gcp:compute/firewall:Firewall"]
         assert rules
-        for one in rules:
-            assert one.inputs.get("direction", "INGRESS") == "INGRESS"
-            sources = one.inputs.get("sourceRanges") or []
-            assert sources or one.inputs.get("sourceTags"), f"{one.name} is open to everybody"
+        for rule in rules:
+            assert rule.inputs.get("direction", "INGRESS") == "INGRESS"
+            sources = rule.inputs.get("sourceRanges") or []
+            assert sources or rule.inputs.get("sourceTags"), f"{rule.name} is open to everybody"
             assert not {"0.0.0.0/0", "::/0"} & set(sources)
 
     def test_none_but_public_login_machines_has_a_public_address(self, made):
-        public = {one.name for one in machines(made.config) if made.config.login.public and "login" in one.roles}
+        public = {
+            machine.name for machine in machines(made.config) if made.config.login.public and "login" in machine.roles
+        }
         found = set()
-        for one in google(made):
-            nics = one.inputs.get("networkInterfaces") or []
+        for resource in google(made):
+            nics = resource.inputs.get("networkInterfaces") or []
             if any("accessConfigs" in nic and nic["accessConfigs"] for nic in nics):
-                found.add(one.inputs["name"])
+                found.add(resource.inputs["name"])
         assert found == public
 
     def test_gpu_networks_exist_only_for_nodes_with_their_nics(self, made):
-        networks = [one for one in google(made) if one.type == "gcp:compute/network:Network"]
-        fabrics = {one.machine_type.family.fabric for one in machines(made.config)}
+        networks = [resource for resource in google(made) if resource.type == "gcp:compute/network:Network"]
+        fabrics = {machine.machine_type.family.fabric for machine in machines(made.config)}
         of_each = {fabric: 1 if fabric.profile else fabric.nics for fabric in fabrics}
-        assert len(networks) == 1 + sum(of_each[one] + len(one.host_nics) - 1 for one in fabrics)
+        assert len(networks) == 1 + sum(of_each[fabric] + len(fabric.host_nics) - 1 for fabric in fabrics)
 
     def test_every_nic_is_in_a_network_of_its_own(self, made):
-        for one in google(made):
-            nics = one.inputs.get("networkInterfaces") or []
+        for resource in google(made):
+            nics = resource.inputs.get("networkInterfaces") or []
             places = [nic.get("subnetwork") for nic in nics]
             assert len(set(places)) == len(places)
 
 
 class TestSecrets:
     def test_metadata_contains_no_secret(self, made):
-        carriers = [one for one in google(made) if one.inputs.get("metadata")]
+        carriers = [resource for resource in google(made) if resource.inputs.get("metadata")]
         assert carriers
-        for one in carriers:
-            assert not one.secret("metadata"), f"{one.name} carries a secret in its metadata"
-            assert [t for t in texts(one.inputs["metadata"]) for s in FAKE_SECRETS if s in t] == []
+        for carrier in carriers:
+            assert not carrier.secret("metadata"), f"{carrier.name} carries a secret in its metadata"
+            assert [t for t in texts(carrier.inputs["metadata"]) for s in FAKE_SECRETS if s in t] == []
 
     def test_resources_with_data_are_protected(self, made):
-        kept = [one for one in google(made) if "secretVersion:SecretVersion" in one.type]
+        kept = [resource for resource in google(made) if "secretVersion:SecretVersion" in resource.type]
         assert kept
-        assert all(one.secret("secretData") for one in kept)
+        assert all(resource.secret("secretData") for resource in kept)
 
 
 class TestOtherTenants:
     """Others of the project have what its IAM gives them, and nothing that the stack gives."""
 
     def test_project_wide_keys_are_blocked(self, made):
-        found = [one.inputs["metadata"] for one in made.recording.resources if one.type in MACHINES]
+        found = [resource.inputs["metadata"] for resource in made.recording.resources if resource.type in MACHINES]
         assert found
-        assert {one["block-project-ssh-keys"] for one in found} == {"TRUE"}
+        assert {metadata["block-project-ssh-keys"] for metadata in found} == {"TRUE"}
 
     def test_machines_run_as_accounts_of_the_stack(self, made):
-        own = {f"{one.inputs['accountId']}@" for one in google(made) if one.type.endswith(":Account")}
-        found = {one.inputs["serviceAccount"]["email"] for one in google(made) if one.inputs.get("networkInterfaces")}
+        own = {f"{resource.inputs['accountId']}@" for resource in google(made) if resource.type.endswith(":Account")}
+        found = {
+            resource.inputs["serviceAccount"]["email"]
+            for resource in google(made)
+            if resource.inputs.get("networkInterfaces")
+        }
         assert own
         assert {email[: email.index("@") + 1] for email in found} <= own
 
     def test_only_accounts_of_the_stack_may_read_its_secrets(self, made):
-        own = {f"serviceAccount:{one.inputs['accountId']}@" for one in google(made) if one.type.endswith(":Account")}
-        grants = [one for one in google(made) if one.type.endswith(("IAMMember", "IamMember"))]
-        assert {"SecretIamMember", "BucketIAMMember"} <= {one.type.rpartition(":")[2] for one in grants}
-        assert {member[: member.index("@") + 1] for member in (one.inputs["member"] for one in grants)} <= own
-        assert not [one for one in google(made) if one.type.endswith(("IAMBinding", "IAMPolicy", "IamPolicy"))]
-        buckets = [one.inputs for one in google(made) if one.type.endswith(":Bucket")]
-        assert {one["publicAccessPrevention"] for one in buckets} == {"enforced"}
+        own = {
+            f"serviceAccount:{resource.inputs['accountId']}@"
+            for resource in google(made)
+            if resource.type.endswith(":Account")
+        }
+        grants = [resource for resource in google(made) if resource.type.endswith(("IAMMember", "IamMember"))]
+        assert {"SecretIamMember", "BucketIAMMember"} <= {grant.type.rpartition(":")[2] for grant in grants}
+        assert {member[: member.index("@") + 1] for member in (grant.inputs["member"] for grant in grants)} <= own
+        assert not [
+            resource for resource in google(made) if resource.type.endswith(("IAMBinding", "IAMPolicy", "IamPolicy"))
+        ]
+        buckets = [resource.inputs for resource in google(made) if resource.type.endswith(":Bucket")]
+        assert {bucket["publicAccessPrevention"] for bucket in buckets} == {"enforced"}
 
     def test_firewalls_allow_only_the_stacks_networks_and_google(self, made):
-        subnets = {one.inputs["ipCidrRange"] for one in google(made) if one.type.endswith(":Subnetwork")}
-        for one in google(made):
-            if one.type.endswith(":Firewall") and one.name.endswith(("-internal", "-iap")):
-                assert set(one.inputs["sourceRanges"]) <= subnets | {iap.SOURCES}
+        subnets = {resource.inputs["ipCidrRange"] for resource in google(made) if resource.type.endswith(":Subnetwork")}
+        for resource in google(made):
+            if resource.type.endswith(":Firewall") and resource.name.endswith(("-internal", "-iap")):
+                assert set(resource.inputs["sourceRanges"]) <= subnets | {iap.SOURCES}
 
 
 class TestServices:
     """A service is enabled once and for all; what came before it would be refused (403 SERVICE_DISABLED)."""
 
-    def test_everything_waits_for_the_services_that_it_needs(self, seen):
-        by_urn = {one.urn: one for one in seen.recording.resources}
-        enabled = {one.urn: one.inputs["service"] for one in google(seen) if one.type == SERVICE}
+    def test_everything_waits_for_the_services_that_it_needs(self, run):
+        by_urn = {resource.urn: resource for resource in run.recording.resources}
+        enabled = {resource.urn: resource.inputs["service"] for resource in google(run) if resource.type == SERVICE}
 
         @cache
         def reached(urn: str) -> frozenset[str]:
@@ -234,19 +254,21 @@ class TestServices:
             deps = by_urn[urn].request.dependencies if urn in by_urn else ()
             return frozenset().union(*(reached(other) for other in deps))
 
-        for one in seen.recording.resources:
-            if one.type != SERVICE and (need := need_of(one.type)):
-                missing = {f"{name}.googleapis.com" for name in need.services} - reached(one.urn)
-                assert not missing, f"{one.type} {one.name} does not wait for {sorted(missing)}"
+        for resource in run.recording.resources:
+            if resource.type != SERVICE and (need := need_of(resource.type)):
+                missing = {f"{name}.googleapis.com" for name in need.services} - reached(resource.urn)
+                assert not missing, f"{resource.type} {resource.name} does not wait for {sorted(missing)}"
 
     def test_only_needed_services_are_enabled(self, made):
-        needed = {name for one in made.recording.resources for name in getattr(need_of(one.type), "services", ())}
+        needed = {
+            name for resource in made.recording.resources for name in getattr(need_of(resource.type), "services", ())
+        }
         named = {service.partition(".")[0] for service in services(made.config)}
         # Used while the machines run, or to reach them.
         assert named - needed <= {"iap", "logging", "monitoring"}
 
     def test_every_type_has_its_service_and_role(self, made):
-        assert [one.type for one in google(made) if need_of(one.type) is None] == []
+        assert [resource.type for resource in google(made) if need_of(resource.type) is None] == []
 
 
 class TestRoles:
@@ -284,13 +306,13 @@ class TestRoles:
     def test_the_page_has_the_permissions_of_elastic_nodes(self):
         page = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()
         for method, permissions in {**RECONCILE, **FLEX}.items():
-            row = ", ".join(f"`{one.removeprefix('compute.')}`" for one in permissions)
+            row = ", ".join(f"`{permission.removeprefix('compute.')}`" for permission in permissions)
             assert f"| `{method}` | {row} |" in page
 
     def test_the_page_names_every_policy_that_would_refuse_a_stack(self):
         page = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()
-        for name, one in POLICIES.items():
-            assert f"| `{name}` | {one.why} | {one.todo} |" in page
+        for name, policy in POLICIES.items():
+            assert f"| `{name}` | {policy.why} | {policy.todo} |" in page
         for stack in GCP:
             assert set(policies(stacks.config(stack))) <= POLICIES.keys()
         met = [set(policies(stacks.config(stack))) for stack in GCP]
@@ -299,26 +321,26 @@ class TestRoles:
 
 def wanted(recording: Recording, config: ClusterConfig) -> tuple[str, ...]:
     """Roles that making all this takes; reaching machines by Identity-Aware Proxy takes one more."""
-    found = {role for one in recording.resources if (need := need_of(one.type)) for role in need.roles}
+    found = {role for resource in recording.resources if (need := need_of(resource.type)) for role in need.roles}
     return tuple(sorted(found | (set() if config.login.public else {TUNNEL})))
 
 
 class TestMachines:
     def test_a_command_expects_the_host_key_of_the_machine_that_it_is_for(self, made):
-        keys = {one.urn: one for one in made.recording.all("tls:index/privateKey:PrivateKey")}
-        for one in made.commands():
-            expected = {keys[u].name for u in one.request.propertyDependencies["connection"].urns if u in keys}
-            assert any(name.endswith(made.machine_of(one).name) for name in expected)
+        keys = {resource.urn: resource for resource in made.recording.all("tls:index/privateKey:PrivateKey")}
+        for command in made.commands():
+            expected = {keys[u].name for u in command.request.propertyDependencies["connection"].urns if u in keys}
+            assert any(name.endswith(made.machine_of(command).name) for name in expected)
 
     def test_each_has_an_account_of_its_role_and_no_other(self, made):
-        for one in google(made):
-            if "metadata" in one.inputs and "serviceAccount" in one.inputs:
-                assert made.config.name in one.inputs["serviceAccount"]["email"]
+        for resource in google(made):
+            if "metadata" in resource.inputs and "serviceAccount" in resource.inputs:
+                assert made.config.name in resource.inputs["serviceAccount"]["email"]
 
     def test_the_state_disk_does_not_depend_on_the_machine(self, made):
         controller = made.machine(f"{made.config.name}-controller")
         kinds = ("gcp:compute/disk:Disk", "gcp:compute/regionDisk:RegionDisk")
-        (disk,) = [one for one in google(made) if one.type in kinds and one.name.endswith("-state")]
+        (disk,) = [resource for resource in google(made) if resource.type in kinds and resource.name.endswith("-state")]
         assert made.recording.waits_for(controller, disk)
         assert not made.recording.waits_for(disk, controller)
         assert not disk.request.deletedWith

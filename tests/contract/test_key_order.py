@@ -10,7 +10,7 @@ from cluster.load import parse
 from cluster.platforms.local.address_plan import plan
 from engine.project import Project
 from tests.cluster import stacks
-from tests.contract.seen import record
+from tests.contract.recorded import record
 from tests.harness import Recording, deploy
 
 LOCAL: dict[str, Any] = {
@@ -24,11 +24,11 @@ LOCAL: dict[str, Any] = {
 def reverse(tree: Any) -> Any:
     if isinstance(tree, Mapping):
         return {key: reverse(tree[key]) for key in reversed(tree)}
-    return [reverse(one) for one in tree] if isinstance(tree, list) else tree
+    return [reverse(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def registered(recording: Recording) -> list[tuple[Any, ...]]:
-    return [(one.urn, one.inputs) for one in recording.resources]
+    return [(resource.urn, resource.inputs) for resource in recording.resources]
 
 
 def addresses(recording: Recording) -> dict[str, str]:

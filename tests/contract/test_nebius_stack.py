@@ -9,7 +9,7 @@ from cluster.platforms.nebius.node_groups import node_groups
 from cluster.roster import machines
 from tests.cluster import stacks
 from tests.cluster.nebius.clusters import settings
-from tests.contract.seen import MODES, Seen, components_of, record
+from tests.contract.recorded import MODES, StackRun, components_of, record
 from tests.harness import deploy
 
 STACK = "nebius"
@@ -18,41 +18,47 @@ FILESYSTEM = f"{DYNAMIC}Filesystem"
 
 
 @pytest.fixture(params=MODES)
-def seen(request: pytest.FixtureRequest) -> Seen:
+def run(request: pytest.FixtureRequest) -> StackRun:
     return record(STACK, request.param)
 
 
 def test_components_are_named_after_their_class() -> None:
-    own = {f"hpc:nebius:{one.__name__}" for one in components_of("components.nebius")}
-    used = {one.type for one in record(STACK, "made").recording.resources if one.type.startswith("hpc:")}
+    own = {f"hpc:nebius:{component.__name__}" for component in components_of("components.nebius")}
+    used = {resource.type for resource in record(STACK, "made").recording.resources if resource.type.startswith("hpc:")}
     assert own
     assert used <= own | {"hpc:slurm:ClusterKeys"}
 
 
-def test_the_platform_is_the_parent_of_all_and_replaces_nothing_of_a_cluster_that_is_up(seen: Seen) -> None:
-    platform, *others = (one for one in seen.recording.resources if one.parent == "" or "$" not in one.urn)
+def test_the_platform_is_the_parent_of_all_and_replaces_nothing_of_a_cluster_that_is_up(run: StackRun) -> None:
+    platform, *others = (
+        resource for resource in run.recording.resources if resource.parent == "" or "$" not in resource.urn
+    )
     assert platform.type == "hpc:nebius:NebiusPlatform"
-    assert [one.type for one in others if one.type.startswith("hpc:nebius:")] == []
-    parts = {one.type: one.request.aliases for one in seen.recording.resources if one.parent == platform.urn}
+    assert [other.type for other in others if other.type.startswith("hpc:nebius:")] == []
+    parts = {
+        resource.type: resource.request.aliases
+        for resource in run.recording.resources
+        if resource.parent == platform.urn
+    }
     assert set(parts) == {"hpc:nebius:Infrastructure", "hpc:nebius:Slurm"}
     assert all(alias.spec.noParent for aliases in parts.values() for alias in aliases)
     assert all(parts.values())
 
 
-def test_everything_is_part_of_a_component_that_is_complete(seen: Seen) -> None:
-    own = {one.urn: one for one in seen.recording.resources if not one.custom}
-    for one in seen.recording.resources:
-        if one.custom:
-            assert one.parent in own, f"{one.name} is nobody's child"
-            assert one.name.startswith(seen.config.name)
+def test_everything_is_part_of_a_component_that_is_complete(run: StackRun) -> None:
+    own = {resource.urn: resource for resource in run.recording.resources if not resource.custom}
+    for resource in run.recording.resources:
+        if resource.custom:
+            assert resource.parent in own, f"{resource.name} is nobody's child"
+            assert resource.name.startswith(run.config.name)
         else:
-            assert one.urn in seen.recording.registered_outputs, f"{one.type} does not say that it is complete"
+            assert resource.urn in run.recording.registered_outputs, f"{resource.type} does not say that it is complete"
 
 
 def test_no_token_is_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEBIUS_IAM_TOKEN", "token-of-a-person")
     recording = deploy(STACK)
-    everything = [one.inputs for one in recording.resources] + [*recording.registered_outputs.values()]
+    everything = [resource.inputs for resource in recording.resources] + [*recording.registered_outputs.values()]
     assert "token-of-a-person" not in json.dumps(everything)
 
 
@@ -61,15 +67,15 @@ def test_file_systems_are_kept_where_the_stack_says_so(protected: bool) -> None:
     given = stacks.load(STACK)
     given["hpc:cluster"]["deletion_protection"] = protected
     recording = deploy(given)
-    data = {one.name for one in recording.all(FILESYSTEM)}
+    data = {filesystem.name for filesystem in recording.all(FILESYSTEM)}
     assert len(data) == 4
-    kept = {one.name for one in recording.resources if one.request.retainOnDelete}
+    kept = {resource.name for resource in recording.resources if resource.request.retainOnDelete}
     assert kept & data == (data if protected else set())
 
 
-def test_there_is_a_node_group_for_each_of_the_plan(seen: Seen) -> None:
-    groups = {one.name: one for one in node_groups(seen.config, settings(seen.config))}
-    made = {one.inputs["resource_name"]: one for one in seen.recording.all(f"{DYNAMIC}NodeGroup")}
+def test_there_is_a_node_group_for_each_of_the_plan(run: StackRun) -> None:
+    groups = {node_group.name: node_group for node_group in node_groups(run.config, settings(run.config))}
+    made = {group.inputs["resource_name"]: group for group in run.recording.all(f"{DYNAMIC}NodeGroup")}
     assert set(made) == set(groups)
     for name, group in groups.items():
         spec = made[name].inputs["spec"]
@@ -90,18 +96,22 @@ class TestMonitoring:
 
     def test_its_secrets_are_a_secret_and_its_dashboards_config_maps(self) -> None:
         recording = deploy({**self.given(), **SECRETS})
-        (secret,) = (one for one in recording.all("kubernetes:core/v1:Secret") if "hpc-alerts" in one.name)
+        (secret,) = (
+            secret_object
+            for secret_object in recording.all("kubernetes:core/v1:Secret")
+            if "hpc-alerts" in secret_object.name
+        )
         assert secret.inputs["metadata"]["namespace"] == "monitoring-system"
         charts = recording.all("kubernetes:helm.sh/v3:Release")
-        (stack,) = (one for one in charts if one.inputs["name"] == "victoria-metrics-k8s-stack")
+        (stack,) = (chart for chart in charts if chart.inputs["name"] == "victoria-metrics-k8s-stack")
         assert recording.waits_for(stack, secret)
-        assert "secret-of-slack" not in json.dumps([one.inputs for one in charts])
+        assert "secret-of-slack" not in json.dumps([chart.inputs for chart in charts])
         maps = recording.all("kubernetes:core/v1:ConfigMap")
         assert len(maps) == 8
-        for one in maps:
-            ((name, text),) = one.inputs["data"].items()
+        for row in maps:
+            ((name, text),) = row.inputs["data"].items()
             assert json.loads(text)["title"]
-            assert one.inputs["metadata"]["labels"] == {"grafana_dashboard": "1"}, name
+            assert row.inputs["metadata"]["labels"] == {"grafana_dashboard": "1"}, name
             assert len(text) < 1 << 18  # an annotation of kubectl's holds no more
         leftovers = recording.one("soperator-leftovers")
         assert leftovers.inputs["namespaces"] == ["soperator", "monitoring-system"]
@@ -112,21 +122,21 @@ class TestMonitoring:
 
 
 class TestOutputs:
-    def test_they_are_these(self, seen: Seen) -> None:
+    def test_they_are_these(self, run: StackRun) -> None:
         common = {"admin_key", "cluster", "config", "login", "platform", "targets", "users"}
-        assert common | {"kubernetes", "address", "kubeconfig", "ssh"} <= set(seen.recording.outputs)
+        assert common | {"kubernetes", "address", "kubeconfig", "ssh"} <= set(run.recording.outputs)
 
-    def test_the_configuration_can_be_read_back(self, seen: Seen) -> None:
-        exported = seen.recording.outputs["config"]
+    def test_the_configuration_can_be_read_back(self, run: StackRun) -> None:
+        exported = run.recording.outputs["config"]
         if exported is None:
-            assert not seen.known  # nothing is made yet, so nothing runs with it
+            assert not run.known  # nothing is made yet, so nothing runs with it
             return
-        assert parse_output(exported) == seen.config
+        assert parse_output(exported) == run.config
 
-    def test_every_pod_is_there_with_how_to_reach_it(self, seen: Seen) -> None:
-        targets = seen.recording.outputs["targets"]
-        assert set(targets) == {one.name for one in machines(seen.config)}
-        for machine in machines(seen.config):
+    def test_every_pod_is_there_with_how_to_reach_it(self, run: StackRun) -> None:
+        targets = run.recording.outputs["targets"]
+        assert set(targets) == {machine.name for machine in machines(run.config)}
+        for machine in machines(run.config):
             assert targets[machine.name]["roles"] == list(machine.roles)
             assert targets[machine.name]["method"] == "kubectl"
-            assert targets[machine.name]["namespace"] == seen.config.name
+            assert targets[machine.name]["namespace"] == run.config.name

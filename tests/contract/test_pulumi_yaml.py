@@ -4,7 +4,7 @@ import pulumi
 import pytest
 import yaml
 
-from tests.contract.seen import record
+from tests.contract.recorded import record
 from tests.harness import ROOT, deploy, stack_config, stacks
 
 PROJECT = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())

@@ -28,7 +28,7 @@ from components.slurm.keys import ClusterKeys
 from tests.cluster import samples_google as google
 from tests.cluster import stacks
 from tests.cluster.samples import Cluster
-from tests.contract.seen import record
+from tests.contract.recorded import record
 from tests.harness import Registered, deploy
 
 TABLE: dict[str, Any] = json.loads((Path(__file__).parent / "replacements.json").read_text())
@@ -56,17 +56,17 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for key, inner in value.items():
             yield from leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value and isinstance(value[0], dict):
-        for one in value:
-            yield from leaves(one, path)
+        for item in value:
+            yield from leaves(item, path)
     elif value is not None:
         yield path, value
 
 
 def differing(old: Registered, new: Registered) -> list[tuple[str, Any, Any]]:
     """Paths of inputs that differ, with what they were and are."""
-    was, now = ({path: [] for one in (old, new) for path, _ in leaves(one.inputs)} for _ in "ab")
-    for found, one in ((was, old), (now, new)):
-        for path, value in leaves(one.inputs):
+    was, now = ({path: [] for resource in (old, new) for path, _ in leaves(resource.inputs)} for _ in "ab")
+    for found, resource in ((was, old), (now, new)):
+        for path, value in leaves(resource.inputs):
             found[path].append(value)
     return [(path, was[path], now[path]) for path in was if was[path] != now[path]]
 
@@ -101,7 +101,7 @@ def graph(base: str, number: int | None) -> tuple[ClusterConfig, dict[str, Regis
         samples = google.SAMPLES if base == "CLOUD" else google.MANAGED_SAMPLES
         samples[number][1](cluster)
     place = {f"gcp:{key}": value for key, value in cluster.pop("gcp").items()}
-    config = parse({"hpc:cluster": {key: one for key, one in cluster.items() if one is not None}, **place})
+    config = parse({"hpc:cluster": {key: value for key, value in cluster.items() if value is not None}, **place})
 
     def program() -> None:
         GcpPlatform(config.name, config, ClusterKeys(config.name))
@@ -111,7 +111,7 @@ def graph(base: str, number: int | None) -> tuple[ClusterConfig, dict[str, Regis
         Identity=lambda *_, **__: IDENTITY,
         Services=lambda *_, **__: SimpleNamespace(ready=[]),
     ):
-        return config, {one.urn: one for one in deploy(program).resources if one.type in TYPES}
+        return config, {resource.urn: resource for resource in deploy(program).resources if resource.type in TYPES}
 
 
 def told(base: str, number: int) -> list[FieldChange]:
@@ -121,13 +121,15 @@ def told(base: str, number: int) -> list[FieldChange]:
 def outcome(base: str, number: int) -> tuple[list[str], list[str]]:
     """Names of what holds data, and of machines, that the edit removes or recreates, stopped machines among them."""
     (_, before), (_, after) = graph(base, None), graph(base, number)
-    anew = {urn for urn, one in before.items() if urn not in after or is_recreated(one, after[urn])}
-    templates = {one.parent for urn, one in before.items() if urn in anew and one.type == TEMPLATE}
-    anew |= {urn for urn, one in before.items() if one.type == NODE and one.parent in templates}
+    anew = {urn for urn, resource in before.items() if urn not in after or is_recreated(resource, after[urn])}
+    templates = {resource.parent for urn, resource in before.items() if urn in anew and resource.type == TEMPLATE}
+    anew |= {urn for urn, resource in before.items() if resource.type == NODE and resource.parent in templates}
     stopped = {
         urn
-        for urn, one in before.items()
-        if one.type == INSTANCE and urn in after and one.inputs["machineType"] != after[urn].inputs["machineType"]
+        for urn, resource in before.items()
+        if resource.type == INSTANCE
+        and urn in after
+        and resource.inputs["machineType"] != after[urn].inputs["machineType"]
     }
     lost = [before[urn].name for urn in anew if before[urn].type in DATA]
     return lost, [before[urn].name for urn in anew | stopped if before[urn].type in MACHINES]
@@ -151,10 +153,10 @@ def test_what_is_told_is_what_the_provider_does(base: str, number: int):
 class TestTable:
     @pytest.mark.parametrize("stack", GCP)
     def test_it_knows_every_input_that_the_stacks_give(self, stack: str):
-        for one in record(stack, "made").recording.resources:
-            if one.type in TYPES:
-                known = {*TYPES[one.type]["anew"], *TYPES[one.type]["in_place"]}
-                assert {path for path, _ in leaves(one.inputs)} <= known, one.name
+        for resource in record(stack, "made").recording.resources:
+            if resource.type in TYPES:
+                known = {*TYPES[resource.type]["anew"], *TYPES[resource.type]["in_place"]}
+                assert {path for path, _ in leaves(resource.inputs)} <= known, resource.name
 
     def test_it_is_of_the_provider_that_is_installed(self):
         assert TABLE["pulumi_gcp"] == version("pulumi-gcp"), (

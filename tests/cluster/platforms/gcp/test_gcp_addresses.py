@@ -39,10 +39,10 @@ class TestAddresses:
         if found is None:
             return
         network = ipaddress.IPv4Network(system(prefix))
-        everybody = [ipaddress.IPv4Address(one) for one in found.of.values()]
+        everybody = [ipaddress.IPv4Address(address) for address in found.of.values()]
         assert len(set(everybody)) == len(everybody) == 2 + logins + 1 + min(mds, 32) + oss
         kept = {network[0], network[1], network[-2], network[-1]}
-        assert all(one in network and one not in kept for one in everybody)
+        assert all(address in network and address not in kept for address in everybody)
 
     @given(prefix=PREFIXES, before=st.tuples(FEW, FEW, FEW), more=st.tuples(FEW, FEW, FEW))
     def test_a_larger_cluster_changes_no_address(self, prefix, before, more):
@@ -82,7 +82,7 @@ class TestRanges:
     @given(prefix=st.integers(min_value=8, max_value=21))
     def test_gpu_networks_are_eight_equal_parts_side_by_side(self, prefix):
         found = plan(google(network={"gpu_cidr": f"10.0.0.0/{prefix}", "cidr": "172.16.0.0/20"}, nodesets={"gpu": A3}))
-        parts = [ipaddress.IPv4Network(one) for one in found.gpu]
+        parts = [ipaddress.IPv4Network(cidr) for cidr in found.gpu]
         assert len(parts) == 8
         assert not any(a.overlaps(b) for a, b in combinations(parts, 2))
         assert list(ipaddress.collapse_addresses(parts)) == [ipaddress.IPv4Network(f"10.0.0.0/{prefix}")]

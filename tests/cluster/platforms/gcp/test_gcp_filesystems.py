@@ -23,8 +23,8 @@ BUCKET = {"name": "my-datasets", "mount": "/gcs"}
 
 def on(config: ClusterConfig, name: str) -> dict[str, Mount]:
     """A machine's mounts, by the end of its name."""
-    (spec,) = [one for one in machines(config) if one.name == f"{config.name}-{name}"]
-    return {one.target: one for one in mounts(config, spec)}
+    (spec,) = [machine for machine in machines(config) if machine.name == f"{config.name}-{name}"]
+    return {mount.target: mount for mount in mounts(config, spec)}
 
 
 GPUS = {"gpu": A3, "cpu": {}}
@@ -48,7 +48,8 @@ def test_mounts_of_each_machine(reviewed: Callable[[str, Mapping[str, str]], Non
         rows = [f"exports: {', '.join(exports(config))}"]
         for name in ("controller", "login-0", "cpu-0", *(["gpu-0"] if "nodesets" in changes else [])):
             rows += [
-                f"{name}: {one.target} {one.fs_type} {one.source} {one.options}" for one in on(config, name).values()
+                f"{name}: {mount.target} {mount.fs_type} {mount.source} {mount.options}"
+                for mount in on(config, name).values()
             ]
         shown[case] = "\n".join(rows)
     reviewed("gcp/mounts", shown)
@@ -65,17 +66,17 @@ def test_parents_come_first(places):
     names = [{"name": f"bucket-{number}", "mount": place} for number, place in enumerate(places)]
     config = unchecked(storage={"buckets": names})
     for spec in machines(config):
-        order = [one.target for one in mounts(config, spec)]
+        order = [mount.target for mount in mounts(config, spec)]
         assert len(order) == len(set(order))
         for outer in order:
-            assert all(order.index(outer) < order.index(one) for one in order if one.startswith(f"{outer}/"))
+            assert all(order.index(outer) < order.index(inner) for inner in order if inner.startswith(f"{outer}/"))
 
 
 @pytest.mark.parametrize("stack", [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"])
 def test_shared_folders_are_those_that_all_other_machines_mount(stack):
     config = stacks.config(stack)
     for spec in machines(config):
-        mounted = {one.target for one in mounts(config, spec)}
+        mounted = {mount.target for mount in mounts(config, spec)}
         missing = set(targets(config)) - mounted
         assert missing == (set(exports(config)) if "controller" in spec.roles else set())
 

@@ -9,7 +9,7 @@ import pytest
 from cluster.platforms.gcp.request import describe_request, disks, machine_requests, networks
 from tests.clouds import google, settings
 from tests.cluster import stacks
-from tests.contract.seen import record
+from tests.contract.recorded import record
 from tests.harness import FLEX, deploy
 
 GCP = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
@@ -18,26 +18,34 @@ INSTANCES = ("gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:
 
 @pytest.mark.parametrize("stack", GCP)
 def test_the_preview_counts_all_machines(stack):
-    made = [one for one in record(stack, "made").recording.resources if one.type in INSTANCES]
-    assert sum(one.count for one in machine_requests(stacks.config(stack))) == len(made)
+    made = [resource for resource in record(stack, "made").recording.resources if resource.type in INSTANCES]
+    assert sum(machine_request.count for machine_request in machine_requests(stacks.config(stack))) == len(made)
 
 
 @pytest.mark.parametrize("stack", GCP)
 def test_the_preview_counts_all_disks(stack):
     recording = record(stack, "made").recording
     found: dict[str, int] = {}
-    templates = {one.name.removesuffix("-template"): one for one in recording.resources if "Template:Ins" in one.type}
-    for one in recording.resources:
-        if one.type == "gcp:compute/disk:Disk":
+    templates = {
+        resource.name.removesuffix("-template"): resource
+        for resource in recording.resources
+        if "Template:Ins" in resource.type
+    }
+    for resource in recording.resources:
+        if resource.type == "gcp:compute/disk:Disk":
             # EXAScaler's servers boot from disks of their image's size.
-            found[one.inputs["type"]] = found.get(one.inputs["type"], 0) + one.inputs.get("size", 0)
-        if one.type == "gcp:compute/regionDisk:RegionDisk":
-            found[one.inputs["type"]] = found.get(one.inputs["type"], 0) + 2 * one.inputs["size"]
-        boot = (one.inputs.get("bootDisk") or {}).get("initializeParams") if "instance:Instance" in one.type else None
+            found[resource.inputs["type"]] = found.get(resource.inputs["type"], 0) + resource.inputs.get("size", 0)
+        if resource.type == "gcp:compute/regionDisk:RegionDisk":
+            found[resource.inputs["type"]] = found.get(resource.inputs["type"], 0) + 2 * resource.inputs["size"]
+        boot = (
+            (resource.inputs.get("bootDisk") or {}).get("initializeParams")
+            if "instance:Instance" in resource.type
+            else None
+        )
         if boot:
             found[boot["type"]] = found.get(boot["type"], 0) + boot["size"]
-        if "FromTemplate" in one.type or one.type == FLEX:
-            (disk,) = templates[one.parent.rpartition("::")[2]].inputs["disks"]
+        if "FromTemplate" in resource.type or resource.type == FLEX:
+            (disk,) = templates[resource.parent.rpartition("::")[2]].inputs["disks"]
             found[disk["diskType"]] = found.get(disk["diskType"], 0) + disk["diskSizeGb"]
     assert {kind: size for kind, size in disks(stacks.config(stack)).items() if kind != "local SSD"} == found
 
@@ -48,11 +56,11 @@ def test_the_preview_counts_networks_and_addresses(stack):
     config = google(**changes) if stack == "public" else stacks.config(stack)
     made = deploy(settings(**changes)) if stack == "public" else record(stack, "made").recording
     kinds: Counter[str] = Counter()
-    for one in made.resources:
-        kind = one.inputs.get("addressType", "") if one.type == "gcp:compute/address:Address" else ""
-        kinds[one.type.removeprefix("gcp:compute/") + kind] += 1
+    for resource in made.resources:
+        kind = resource.inputs.get("addressType", "") if resource.type == "gcp:compute/address:Address" else ""
+        kinds[resource.type.removeprefix("gcp:compute/") + kind] += 1
     told = ["network:Network", "subnetwork:Subnetwork", "address:AddressINTERNAL", "address:AddressEXTERNAL"]
-    assert list(networks(config).values()) == [kinds[one] for one in (*told, "routerNat:RouterNat")]
+    assert list(networks(config).values()) == [kinds[kind] for kind in (*told, "routerNat:RouterNat")]
 
 
 def test_the_preview_does_not_count_existing_networks():
@@ -66,7 +74,7 @@ def test_lines_have_figures_and_capacity(reviewed: Callable[[str, Mapping[str, s
         "a3mega": stacks.config("a3mega"), "classic": stacks.config("classic"),
         "a reservation's policy": google(nodesets={"cpu": section}),
     }  # fmt: skip
-    reviewed("gcp/request", {case: "\n".join(describe_request(one)) for case, one in clusters.items()})
+    reviewed("gcp/request", {case: "\n".join(describe_request(cluster)) for case, cluster in clusters.items()})
 
 
 @pytest.mark.parametrize("given", ["mine", {"name": "mine"}, {"name": "mine", "placement_policy": "tight"}])
