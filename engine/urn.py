@@ -4,7 +4,7 @@ STACK_TYPE = "pulumi:pulumi:Stack"
 
 
 def make(stack: str, project: str, parent: str, type_: str, name: str) -> str:
-    """The URN of a resource. The type of the stack is left out of the types of its children."""
+    """Return the URN of a resource. The type of the stack is left out of the types of its children."""
     qualified = qualified_type(parent) if parent else ""
     if qualified and qualified != STACK_TYPE:
         type_ = f"{qualified}${type_}"
@@ -12,7 +12,7 @@ def make(stack: str, project: str, parent: str, type_: str, name: str) -> str:
 
 
 def root(stack: str, project: str) -> str:
-    """The URN of the stack resource, the parent of all resources that have no other."""
+    """Return the URN of the stack resource, the parent of all resources that have no other."""
     return make(stack, project, "", STACK_TYPE, f"{project}-{stack}")
 
 
@@ -26,7 +26,7 @@ def type_of(urn: str) -> str:
 
 
 def name_of(urn: str) -> str:
-    """The resource's name, which may contain `::` itself."""
+    """Return the resource's name, which may contain `::` itself."""
     return urn.split("::", 3)[3]
 
 

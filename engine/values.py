@@ -51,7 +51,7 @@ def plain(value: Value) -> Value:
 
 
 def _parts(value: Value) -> Iterable[Value]:
-    """The values of an object or a list; none of a scalar."""
+    """Return the values of an object or a list; none of a scalar."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 

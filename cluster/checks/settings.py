@@ -95,15 +95,15 @@ def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
     specs = (*roster.machines(config), *roster.elastic_machines(config))
     # A sample takes 1 to 2 bytes (prometheus.io/docs/prometheus/latest/storage).
     series = sum(SERIES + spec.machine_type.cpus for spec in specs)
-    kept = section.retention_days * 86_400 / section.interval_seconds * series * 1.5 / 1e9
+    gigabytes = section.retention_days * 86_400 / section.interval_seconds * series * 1.5 / 1e9
     yield Finding(
         id="monitoring-disk",
         level=Level.INFO,
         at=("monitoring",),
         what=f"Prometheus keeps metrics of {len(specs):,} machines for {section.retention_days} days, about "
-        f"{max(kept, 0.1):,.1f} GB, and at most {section.disk_gb:,} GB of disk"
+        f"{max(gigabytes, 0.1):,.1f} GB, and at most {section.disk_gb:,} GB of disk"
         + (f" on {roster.monitoring_name(config)}" if section.machine else ""),
-        todo="nothing" if kept < section.disk_gb else "raise disk_gb: there is no room for all of these days",
+        todo="nothing" if gigabytes < section.disk_gb else "raise disk_gb: there is no room for all of these days",
     )
     if section.ops_agent:
         samples = series * 86_400 / section.interval_seconds
@@ -290,11 +290,11 @@ def _node_sizes(config: ClusterConfig, name: str) -> Iterator[Finding]:
 
 
 def _settings(
-    at: Location, given: Mapping[str, object], table: Table, owned: Mapping[str, str], version: str
+    at: Location, values: Mapping[str, object], table: Table, owned: Mapping[str, str], version: str
 ) -> Iterator[Finding]:
     """Check free settings: names, releases and values, and that no field sets the same parameter."""
     names: set[str] = set()
-    for key in given:
+    for key in values:
         name = table.canonical(key)
         if name is None:
             meant = nearest(key, [*table.names(version), *owned])
@@ -309,7 +309,7 @@ def _settings(
             yield Finding(
                 id="parameter-owned",
                 at=(*at, key),
-                given=show(given[key]),
+                given=show(values[key]),
                 allowed=f"any parameter but {name}, which is set elsewhere",
                 todo=owned[name],
             )
@@ -325,9 +325,9 @@ def _settings(
             yield Finding(
                 id="parameter-twice", at=(*at, key), given=key, allowed=f"{name} once", todo="remove the second one"
             )
-        elif error := _number_error(name, given[key]):
+        elif error := _number_error(name, values[key]):
             allowed, todo = error
-            yield Finding(id="parameter-number", at=(*at, key), given=show(given[key]), allowed=allowed, todo=todo)
+            yield Finding(id="parameter-number", at=(*at, key), given=show(values[key]), allowed=allowed, todo=todo)
         names.add(name or key)
 
 

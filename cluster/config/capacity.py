@@ -1,6 +1,6 @@
 """Capacities: the ways in which a machine is bought from a cloud, each with the settings that only it can have."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
@@ -91,12 +91,9 @@ class Calendar(Section):
         return self.name if self.ends is None else {"name": self.name, "ends": self.ends}
 
 
-def _calendar_by_name(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    return {"name": _calendar(given)} if isinstance(given, str) else given
-
-
-def _by_name(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    return {"name": _reservation(given)} if isinstance(given, str) else given
+def _by_name(check: Callable[[str], str]) -> BeforeValidator:
+    """Return a validator that reads a text as the name of a section, after `check`."""
+    return BeforeValidator(lambda value: {"name": check(value)} if isinstance(value, str) else value)
 
 
 class Flex(Section):
@@ -121,52 +118,52 @@ class Capacity(Section):
     """At the list price, for as long as wanted: `{on_demand: {}}`."""
     spot: Spot | None = None
     """At a low price, and taken back at any time: `{spot: {}}`."""
-    reservation: Annotated[Reservation | None, BeforeValidator(_by_name)] = None
+    reservation: Annotated[Reservation | None, _by_name(_reservation)] = None
     """From a reservation: its name, or `{name: NAME, placement_policy: POLICY}` for one with compact placement."""
     flex: Flex | None = None
     """By Dynamic Workload Scheduler's flex start: `{flex: {max_run: "7-00:00:00"}}`."""
-    calendar: Annotated[Calendar | None, BeforeValidator(_calendar_by_name)] = None
+    calendar: Annotated[Calendar | None, _by_name(_calendar)] = None
     """From a future reservation (calendar mode): its name, or `{name: NAME, ends: 20261201T080000Z}`."""
 
     @model_validator(mode="before")
     @classmethod
-    def _by_word(cls, given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-        if not isinstance(given, str):
-            return given
-        if given not in WORDS:
+    def _by_word(cls, value: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+        if not isinstance(value, str):
+            return value
+        if value not in WORDS:
             raise RefusedError(
                 "on_demand, spot or flex as a word, or a mapping, e.g. {reservation: my-reservation}",
-                suggest(given, WORDS, f"write {{reservation: {given}}} if it is one, or one of these"),
+                suggest(value, WORDS, f"write {{reservation: {value}}} if it is one, or one of these"),
             )
-        return {given: {}}
+        return {value: {}}
 
     @model_validator(mode="before")
     @classmethod
-    def _placement_within(cls, given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-        if isinstance(given, Mapping) and "placement" in given:
+    def _placement_within(cls, value: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+        if isinstance(value, Mapping) and "placement" in value:
             raise RefusedError(
                 "placement within on_demand or spot, e.g. {on_demand: {placement: {max_distance: 2}}}",
                 "remove placement: a reservation brings its own (`placement_policy` names it)"
-                if {"reservation", "calendar"} & given.keys()
+                if {"reservation", "calendar"} & value.keys()
                 else "write it one level further down",
             )
-        if isinstance(given, Mapping) and "placement_policy" in given:
+        if isinstance(value, Mapping) and "placement_policy" in value:
             raise RefusedError(
                 "placement_policy within reservation, e.g. {reservation: {name: mine, placement_policy: close}}",
                 "write it there: it is the reservation's own"
-                if "reservation" in given
+                if "reservation" in value
                 else "remove it: only a reservation has one; `placement` keeps machines close without",
             )
-        return given
+        return value
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        given = [way for way in WAYS if getattr(self, way) is not None]
-        if len(given) != 1:
+        ways = [way for way in WAYS if getattr(self, way) is not None]
+        if len(ways) != 1:
             raise RefusedError(
                 "exactly one of on_demand, spot, reservation, flex and calendar, e.g. {reservation: my-reservation}",
-                f"keep one of {' and '.join(given)}: a machine is bought in one way"
-                if given
+                f"keep one of {' and '.join(ways)}: a machine is bought in one way"
+                if ways
                 else "name one, or remove `capacity` for on_demand",
             )
         return self

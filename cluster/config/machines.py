@@ -132,27 +132,27 @@ class Elastic(Section):
         return self
 
 
-def _is_elastic(given: Any) -> str:  # noqa: ANN401 - what stands in the file may have any shape
-    return OTHER if isinstance(given, Mapping | Elastic) else PLAIN
+def _count_form(value: Any) -> str:  # noqa: ANN401 - what stands in the file may have any shape
+    return OTHER if isinstance(value, Mapping | Elastic) else PLAIN
 
 
-def _is_list(given: Any) -> str:  # noqa: ANN401 - what stands in the file may have any shape
-    return OTHER if isinstance(given, list | tuple) else PLAIN
+def _capacity_form(value: Any) -> str:  # noqa: ANN401 - what stands in the file may have any shape
+    return OTHER if isinstance(value, list | tuple) else PLAIN
 
 
-def _some_ways(given: tuple[Capacity, ...]) -> tuple[Capacity, ...]:
-    if not 1 <= len(given) <= MOST_WAYS:
+def _check_length(ways: tuple[Capacity, ...]) -> tuple[Capacity, ...]:
+    if not 1 <= len(ways) <= MOST_WAYS:
         raise RefusedError(
             f"1 to {MOST_WAYS} ways, e.g. [{{reservation: mine}}, spot, on_demand]",
-            "remove some" if given else "name one, or remove `capacity` for on_demand",
+            "remove some" if ways else "name one, or remove `capacity` for on_demand",
         )
-    return given
+    return ways
 
 
-Count = Annotated[Annotated[NodeCount, Tag(PLAIN)] | Annotated[Elastic, Tag(OTHER)], Discriminator(_is_elastic)]
+Count = Annotated[Annotated[NodeCount, Tag(PLAIN)] | Annotated[Elastic, Tag(OTHER)], Discriminator(_count_form)]
 Capacities = Annotated[
-    Annotated[Capacity, Tag(PLAIN)] | Annotated[tuple[Capacity, ...], AfterValidator(_some_ways), Tag(OTHER)],
-    Discriminator(_is_list),
+    Annotated[Capacity, Tag(PLAIN)] | Annotated[tuple[Capacity, ...], AfterValidator(_check_length), Tag(OTHER)],
+    Discriminator(_capacity_form),
 ]
 IDLE_SECONDS = 600
 """Default of `idle`."""

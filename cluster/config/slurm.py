@@ -50,11 +50,11 @@ class Sourced(Section):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         refuse_unpinned(self.url, self.sha256)
-        given = [key for key in ("file", "url", "text") if getattr(self, key) is not None]
-        if len(given) != 1:
+        sources = [key for key in ("file", "url", "text") if getattr(self, key) is not None]
+        if len(sources) != 1:
             raise RefusedError(
                 f"exactly one of file, url and text, e.g. {self.EXAMPLE}",
-                f"keep one of {' and '.join(given)}" if given else "say what is in it",
+                f"keep one of {' and '.join(sources)}" if sources else "say what is in it",
             )
         return self
 

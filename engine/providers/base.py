@@ -22,10 +22,10 @@ def unfinished(is_left: Callable[[], bool] = lambda: True) -> Iterator[None]:
         yield
     except EngineError as error:
         try:
-            left = is_left()
+            may_be_left = is_left()
         except EngineError:
-            left = True
-        if left:
+            may_be_left = True
+        if may_be_left:
             raise UnfinishedStepError(str(error)) from None
         raise
 
@@ -93,11 +93,11 @@ class Provider:
         """Return the resource's actual id, inputs and outputs; None if it does not exist."""
         raise NotImplementedError
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        """Remove what an interrupted `create` may have left, for a resource that is no longer declared. `held` are
-        the ids of this type in the state: they belong to other resources and stay."""
+    def abandon(self, ctx: Context, inputs: Props, existing_ids: frozenset[str]) -> None:
+        """Remove what an interrupted `create` may have left, for a resource that is no longer declared. `existing_ids`
+        are the ids of this type in the state: they belong to other resources and stay."""
         id_, outputs = self.create(ctx, inputs)
-        if id_ in held:
+        if id_ in existing_ids:
             ctx.log("warning", f"its interrupted creation left nothing of its own: {id_} belongs to another")
             return
         self.delete(ctx, id_, inputs, outputs)
@@ -112,7 +112,7 @@ class StateOnly(Provider):
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
         return {**outputs, **news}
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
+    def abandon(self, ctx: Context, inputs: Props, existing_ids: frozenset[str]) -> None:
         """Do nothing: the resource is in the state only."""
 
 

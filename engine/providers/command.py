@@ -44,20 +44,20 @@ class _Command(Provider):
     def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:  # noqa: ARG002
         self._step(ctx, outputs.get("delete"), outputs, outputs)
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:  # noqa: ARG002 - each id is random
+    def abandon(self, ctx: Context, inputs: Props, existing_ids: frozenset[str]) -> None:  # noqa: ARG002 - each id is random
         self._step(ctx, inputs.get("delete"), inputs, {})
 
     def trivial(self, kind: str, inputs: Props) -> bool:
         runs = {"creating": ("create",), "updating": ("update", "create"), "deleting": ("delete",)}
         return not any(inputs.get(name) for name in runs[kind])
 
-    def _step(self, ctx: Context, command: str | None, props: Props, before: Props) -> Props:
-        kept = {name: before.get(name, "") for name in ("stdout", "stderr")}
+    def _step(self, ctx: Context, command: str | None, props: Props, old_outputs: Props) -> Props:
+        kept = {name: old_outputs.get(name, "") for name in ("stdout", "stderr")}
         if command is None:
             return {**props, **kept}
-        return {**props, **process.results(self._run(ctx, command, props, before), command)}
+        return {**props, **process.results(self._run(ctx, command, props, old_outputs), command)}
 
-    def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
+    def _run(self, ctx: Context, command: str, props: Props, old_outputs: Props) -> process.Outcome:
         raise NotImplementedError
 
 
@@ -80,11 +80,11 @@ class LocalCommand(_Command):
         ctx = Context("", "command:local:run", "run", log)
         return self._step(ctx, args.get("command"), args, {})
 
-    def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
+    def _run(self, ctx: Context, command: str, props: Props, old_outputs: Props) -> process.Outcome:
         return process.run(
             [*(props.get("interpreter") or ["/bin/sh", "-c"]), command],
             stdin=props.get("stdin") or "",
-            env={**os.environ, **(props.get("environment") or {}), **process.previous_output(props, before)},
+            env={**os.environ, **(props.get("environment") or {}), **process.previous_output(props, old_outputs)},
             cwd=self._root / (props.get("dir") or ""),
             timeout=ctx.timeout,
             on_line=process.line_logger(props, ctx.log),
@@ -109,14 +109,14 @@ class _Remote(Provider):
 class RemoteCommand(_Remote, _Command):
     """Runs commands over SSH."""
 
-    def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
+    def _run(self, ctx: Context, command: str, props: Props, old_outputs: Props) -> process.Outcome:
         return self._sessions.run(
             ctx,
             props["connection"],
             command,
             stdin=props.get("stdin") or "",
             environment=props.get("environment") or {},
-            optional_environment=process.previous_output(props, before),
+            optional_environment=process.previous_output(props, old_outputs),
             on_line=process.line_logger(props, ctx.log),
         )
 
@@ -146,7 +146,7 @@ class RemoteCopy(_Remote):
             self._copy(ctx, news)
         return news
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
+    def abandon(self, ctx: Context, inputs: Props, existing_ids: frozenset[str]) -> None:
         """Do nothing: the provider does not delete files either."""
 
     def _copy(self, ctx: Context, props: Props) -> None:

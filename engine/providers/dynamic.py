@@ -68,11 +68,11 @@ class Dynamic(Provider):
             self._encode(result.outs or {}, state),
         )
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
+    def abandon(self, ctx: Context, inputs: Props, existing_ids: frozenset[str]) -> None:
         """Remove what an interrupted `create` left, except for providers with `LEAVES_NOTHING`: their `create` leaves
         nothing, and may wait for long when called."""
         if not getattr(self._provider(inputs, inputs), "LEAVES_NOTHING", False):
-            super().abandon(ctx, inputs, held)
+            super().abandon(ctx, inputs, existing_ids)
 
     def _provider(self, olds: Props, news: Props) -> ResourceProvider:
         text = news.get(_KEY)

@@ -214,10 +214,10 @@ class Release(Provider):
         status = _status(json.loads(succeeded(done, ctx, f"helm can't read {_name(release)}").stdout))
         return id_, inputs, {**(outputs or release), "status": status}
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
+    def abandon(self, ctx: Context, inputs: Props, existing_ids: frozenset[str]) -> None:
         with unfinished():
             revisions = self._revisions(ctx, inputs)
-            if revisions and _id(inputs) not in held and revisions[-1].get(_LABEL) == _label(ctx):
+            if revisions and _id(inputs) not in existing_ids and revisions[-1].get(_LABEL) == _label(ctx):
                 self.delete(ctx, _id(inputs), inputs, {})
 
     def _upgrade(self, ctx: Context, news: Props, revisions: list[Props]) -> Props:

@@ -306,11 +306,11 @@ class Object(Provider):
             return None
         return id_of(live), actual_inputs(inputs, live), outputs_of(inputs, live, field_manager(ctx, outputs))
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
+    def abandon(self, ctx: Context, inputs: Props, existing_ids: frozenset[str]) -> None:
         with unfinished():
             existing = self._get(ctx, inputs)
             # Only if this resource applied the object, and no other resource has it.
-            if existing and id_of(existing) not in held and field_manager(ctx, {}) in _managers(existing):
+            if existing and id_of(existing) not in existing_ids and field_manager(ctx, {}) in _managers(existing):
                 self.delete(ctx, id_of(existing), inputs, {})
 
     def _apply(self, ctx: Context, news: Props, manager: str) -> tuple[str, Props]:

@@ -8,7 +8,7 @@ from engine.values import Props, Value
 
 
 def now() -> str:
-    """The time as the CLI writes it."""
+    """Return the current time as the CLI writes it."""
     return datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
 
 

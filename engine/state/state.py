@@ -158,11 +158,11 @@ class State:
         with self._lock:
             if old is not None and old.urn != new.urn:
                 self.renamed[old.urn] = new.urn
-            was = (self._numbers.pop(id(old), None), old.urn) if old is not None else (None, new.urn)
+            number, urn = (self._numbers.pop(id(old), None), old.urn) if old is not None else (None, new.urn)
             self._olds.pop(id(old), None)
             self._news[id(new)] = new
             self._numbers[id(new)] = self._next
-            self._ops.append(("put", self._next, new, *was))
+            self._ops.append(("put", self._next, new, number, urn))
             self._next += 1
             self._version += 1
 
