@@ -44,8 +44,7 @@ def run_daemons(payload: dict[str, Any]) -> None:
     with service.hold_loop(), upgrade.take_over(release) as before_slurmdbd, slurmctld.restore_on_failure(files):
         slurmctld.write_files(files)
         slurmctld.run_slurmdbd(dbd, before=before_slurmdbd)
-        slurmctld.register_cluster(payload["cluster"])
-        slurmctld.register_qos(payload["qos"])
+        slurmctld.register(payload["cluster"], payload["qos"])
         slurmctld.run_slurmctld(files)
     topology.converge(payload.get("topology"))
     if payload.get("slurmrestd"):

@@ -151,23 +151,18 @@ def _start_slurmdbd(conf: str) -> None:
     wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=180, unit="slurmdbd")
 
 
-def register_cluster(name: str) -> None:
-    """Register the cluster with slurmdbd before slurmctld first connects to it: else the cluster ids will not match."""
-    if [name] not in database.sacctmgr_show("cluster", "cluster"):
-        run("sacctmgr", "--immediate", "add", "cluster", name)
-        log(f"registered cluster {name}")
+def register(cluster: str, qos: list[str]) -> None:
+    """Register the cluster and the QOS of its partitions with slurmdbd before slurmctld first connects to it.
 
-
-def register_qos(names: list[str]) -> None:
-    """Register the QOS of partitions with slurmdbd: slurmctld does not start with one that slurmdbd does not have.
-
-    Phase `accounting` sets their limits when slurmctld runs.
+    Otherwise the cluster ids will not match, and slurmctld does not start with a QOS that slurmdbd does not have. Phase
+    `accounting` sets the limits of QOS when slurmctld runs.
     """
-    registered = database.sacctmgr_show("qos", "name") if names else []
-    for name in names:
-        if [name] not in registered:
-            run("sacctmgr", "--immediate", "add", "qos", name)
-            log(f"registered QOS {name}")
+    for entity, field, names in (("cluster", "cluster", [cluster]), ("qos", "name", qos)):
+        registered = database.sacctmgr_show(entity, field) if names else []
+        for name in names:
+            if [name] not in registered:
+                run("sacctmgr", "--immediate", "add", entity, name)
+                log(f"registered {entity.replace('qos', 'QOS')} {name}")
 
 
 def run_slurmctld(files: dict[str, str]) -> None:

@@ -226,15 +226,6 @@ class TestCapacity:
     def test_scontrol_takes_the_loops_reasons_unchanged(self):
         assert [reason for reason in LOOP_REASONS if plain(reason) != reason] == []
 
-    def test_lift_ends_cool_downs(self, cluster):
-        cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
-        cluster.slurm.submit("1", 1, 60)
-        cluster.run(300)
-        cluster.fake.capacity.clear()
-        cluster.loop.lift()
-        cluster.run(300)
-        assert cluster.slurm.jobs["1"].done
-
 
 class TestBrakes:
     def test_mode_off_and_advise_change_nothing(self, tmp_path):
@@ -292,11 +283,6 @@ class TestOthers:
             cluster.end(f"c-gpu-{number}", "TERMINATED")
         cluster.run(200)
         assert not [name for _, name in cluster.acted() if name in cluster.slurm.untouchable and _ != "create"]
-
-    def test_a_node_with_a_reason_of_the_loop_is_recovered(self, cluster):
-        cluster.take_out("c-gpu-0", "DOWN", "hpc: its machine is gone : ResumeTimeout reached")
-        cluster.run(30)
-        assert states(cluster) == {"IDLE", "POWERED_DOWN"} or "DOWN" not in states(cluster)
 
 
 class TestCost:

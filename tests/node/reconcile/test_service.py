@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from reconcile import loop, service
-from reconcile.decision import BadHost
+from reconcile.decision import BadHost, Cooling
 from system import cluster_state
 from system.host import SetupError, take_lock, write
 
@@ -48,14 +48,14 @@ def test_requests_that_are_not_regular_files_are_deleted_unread(tmp_path, cluste
     assert list(place.iterdir()) == []
 
 
-def test_the_request_lift_forgets_actions_and_hosts(tmp_path, cluster):
-    cluster.loop.record.actions = [cluster.now]
-    cluster.loop.record.hosts["/b/s/h"] = BadHost(cluster.now, "c-gpu-9: lost")
-    place = tmp_path / "requests"
-    place.mkdir()
-    (place / "lift").write_text("lift\n")
-    service.take_requests(cluster.loop, place)
-    assert (cluster.loop.record.actions, cluster.loop.record.hosts) == ([], {})
+def test_the_request_lift_forgets_actions_cool_downs_and_hosts(tmp_path, cluster):
+    record = cluster.loop.record
+    record.actions, record.boots, record.retry = [cluster.now], {"gpu": 3}, {"c-gpu-0": cluster.now + 60}
+    record.cooling = {"gpu/spot": Cooling(cluster.now + 600, 10, "no capacity")}
+    record.hosts = {"/b/s/h": BadHost(cluster.now, "c-gpu-9: lost")}
+    (tmp_path / "lift").write_text("lift\n")
+    service.take_requests(cluster.loop, tmp_path)
+    assert (record.actions, record.boots, record.retry, record.cooling, record.hosts) == ([], {}, {}, {}, {})
 
 
 def test_removal_deletes_the_loops_instances_and_no_others(cluster):
