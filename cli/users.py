@@ -279,7 +279,7 @@ class AddRequest:
 
 
 _SECONDS = 60
-_PROGRAM = ROOT / "scripts" / "users" / "in_effect.py"
+_PROGRAM = ROOT / "scripts" / "users_in_effect.py"
 _MODULES = ("system/authorized_keys.py", "system/text_block.py")
 """Modules of scripts/node that the program imports. They are sent with it, and not stored on the machine."""
 

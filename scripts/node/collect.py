@@ -137,6 +137,7 @@ CLIENTS = ("slurm ", "accounting ")
 CONNECT_SECONDS = 2
 CACHE = Path("/var/spool/slurmd/conf-cache")  # files that slurmd fetched from slurmctld (slurmd(8), --conf-server)
 SECRET = {"slurmdbd.conf"}
+_exists = os.path.exists  # False where Path.exists raises, as on a file system whose server is gone
 NVIDIA = Path("/sys/module/nvidia/version")  # the version of the kernel module
 
 
@@ -225,13 +226,6 @@ def _failover(url: str) -> dict[str, Any]:
             return {"why": "", **json.load(response)}
     except (OSError, ValueError) as error:
         return {"why": str(error)}
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False
 
 
 def _json(path: str | Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""ready.sh waits until the ports of a Lustre file system answer, and prints what is missing."""
+"""lustre_ready.sh waits until the ports of a Lustre file system answer, and prints what is missing."""
 
 import http.server
 import os
@@ -15,7 +15,7 @@ from cluster.platforms.gcp.filesystems.exascaler import Exascaler
 from cluster.platforms.gcp.filesystems.lustre import Managed
 from tests.clouds import EXASCALER, MANAGED, google
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "lustre" / "ready.sh"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "lustre_ready.sh"
 
 
 class Web(http.server.BaseHTTPRequestHandler):

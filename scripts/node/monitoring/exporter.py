@@ -84,28 +84,14 @@ def _ask(*command: str) -> str:
     return run(*command, timeout=COMMAND_SECONDS)
 
 
-def _nodes() -> Iterator[Sample]:
-    return slurm_metrics.node_metrics(_ask("scontrol", "--oneliner", "--all", "show", "node"), time.time())
-
-
-def _jobs() -> Iterator[Sample]:
-    text = _ask("squeue", "--noheader", "--all", "--states=all", f"--format={slurm_metrics.COLUMNS}")
-    return slurm_metrics.job_metrics(text, _names("PartitionName"), time.time())
+def _squeue(states: str, option: str, columns: str) -> str:
+    return _ask("squeue", "--noheader", "--all", f"--states={states}", f"--{option}={columns}")
 
 
 def _names(key: str) -> list[str]:
     """Return the names of the nodes or partitions in the slurm.conf that slurmctld runs with."""
     conf = slurmctld.applied().get("slurm.conf", "")
     return [name for hosts in re.findall(rf"(?m)^{key}=(\S+)", conf) for name in hostlist.expand(hosts)]
-
-
-def _scheduler() -> Iterator[Sample]:
-    return slurm_metrics.scheduler_metrics(_ask("sdiag"))
-
-
-def _gpu_jobs() -> Iterator[Sample]:
-    text = _ask("squeue", "--noheader", "--all", "--states=running", f"--Format={slurm_metrics.GPU_COLUMNS}")
-    return slurm_metrics.gpu_job_metrics(text)
 
 
 def _daemons() -> Iterator[Sample]:
@@ -209,9 +195,13 @@ def _shared(path: str) -> Iterator[Sample]:
 def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
     """Return all parts by name. Names have no blanks."""
     found: dict[str, Callable[[], Iterable[Sample]]] = {
-        "nodes": _nodes,
-        "jobs": _jobs,
-        "scheduler": _scheduler,
+        "nodes": lambda: slurm_metrics.node_metrics(
+            _ask("scontrol", "--oneliner", "--all", "show", "node"), time.time()
+        ),
+        "jobs": lambda: slurm_metrics.job_metrics(
+            _squeue("all", "format", slurm_metrics.COLUMNS), _names("PartitionName"), time.time()
+        ),
+        "scheduler": lambda: slurm_metrics.scheduler_metrics(_ask("sdiag")),
         "daemons": _daemons,
         "machines": _machines,
         "ages": _ages,
@@ -221,7 +211,10 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
     settings = read_json(SETTINGS, {})
     if idle := settings.get("idle"):
         read = gpu_use.read_published if settings.get("prometheus_on") else lambda: gpu_use.query_now(idle)
-        found |= {"gpu_jobs": _gpu_jobs, "gpu_use": lambda: gpu_use.collect(read())}
+        found["gpu_jobs"] = lambda: slurm_metrics.gpu_job_metrics(
+            _squeue("running", "Format", slurm_metrics.GPU_COLUMNS)
+        )
+        found["gpu_use"] = lambda: gpu_use.collect(read())
     if has_web_listener():
         found["certificate"] = _certificate
     for path in mounts.shared_targets():

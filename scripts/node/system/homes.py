@@ -92,16 +92,9 @@ def run_as_user(
     with tempfile.TemporaryFile() as out:
         command = [PYTHON, "-I", "-S", *program]
         user: dict[str, Any] = {"user": uid, "group": gid, "extra_groups": [], "cwd": "/", "env": env or {}}
+        streams: dict[str, Any] = {"input": stdin.encode(), "stdout": out, "stderr": subprocess.STDOUT}
         try:
-            code = subprocess.run(
-                command,
-                input=stdin.encode(),
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                timeout=SECONDS,
-                check=False,
-                **user,
-            ).returncode
+            code = subprocess.run(command, timeout=SECONDS, check=False, **streams, **user).returncode
         except subprocess.TimeoutExpired:
             raise SetupError(f"{home} did not answer within {SECONDS} s") from None
         except OSError as error:  # for example if the user has as many processes as allowed

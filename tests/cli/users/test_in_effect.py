@@ -17,7 +17,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh
 
 def look(*names: str, start: str = "") -> users.ClusterUsers:
     asked = json.dumps({"files": dict(users._files()), "payload": {"users": list(names)}})
-    _, option, code, program = run_sent("in_effect.py")
+    _, option, code, program = run_sent("users_in_effect.py")
     command = [sys.executable, option, start + code, program]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
     return users.parse_in_effect(json.loads(done.stdout))

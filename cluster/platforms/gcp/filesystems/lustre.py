@@ -18,7 +18,7 @@ from cluster.roster import MachineSpec
 
 OPTIONS = "flock,noatime,_netdev"
 """Mount options. flock: locks are valid on all machines, which HDF5, SQLite and package managers on /home require."""
-READY = Path(__file__).parents[4] / "scripts" / "lustre" / "ready.sh"
+READY = Path(__file__).parents[4] / "scripts" / "lustre_ready.sh"
 
 
 @dataclass(frozen=True, kw_only=True)

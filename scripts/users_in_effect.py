@@ -1,6 +1,6 @@
 """Reads the state of users on a cluster, as root on a login machine or in the jail.
 
-    python3 in_effect.py FOLDER   < {"users": [NAME ...]}   prints JSON, and changes nothing
+    python3 users_in_effect.py FOLDER   < {"users": [NAME ...]}   prints JSON, and changes nothing
 
 FOLDER has the modules of scripts/node. It needs Python 3.8.
 """
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parents[1] / "node"))
+sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parent / "node"))
 
 from system import authorized_keys
 

@@ -3,7 +3,7 @@
 # EXAScaler starts last. Prints what is missing after the timeout. Any response of the web server is enough, because
 # machines have their Lustre client already; if it does not answer, that is printed and is not an error.
 #
-#   ready.sh ADDRESS SECONDS [--web]
+#   lustre_ready.sh ADDRESS SECONDS [--web]
 #
 # It needs only bash, since the machine may have no Lustre client yet. LNET_PORT and HTTP_PORT are for tests.
 set -u
