@@ -52,7 +52,7 @@ def bench(
         console.json(asdict(measured))
     else:
         console.table(report.table(measured))
-    # One quick round proves nothing about speed.
+    # One quick round shows only that a case works, not how fast it is.
     if not all(not result.problem if quick else result.ok for result in measured.results):
         raise Exit(1)
 

@@ -155,10 +155,10 @@ def _stack_row(name: str) -> dict[str, Any]:
     try:
         deployment = space.stack(name).export_state().get("deployment") or {}
     except EngineError:
-        # Other commands report the error; the list must not end here.
+        # Other commands report the error. Here, the list goes on with the next stack.
         return {**row, "updated": "(state can't be read)"}
     time = str((deployment.get("manifest") or {}).get("time") or "")
-    # Seconds are enough for a list; the zone stays.
+    # Without fractions of a second.
     updated = time[:19] + ("Z" if time.endswith("Z") else "")
     return {**row, "resources": len(deployment.get("resources") or ()), "updated": updated}
 

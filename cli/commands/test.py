@@ -381,7 +381,7 @@ def run_tests(
     console.note(f"Running side by side: {', '.join(name for name in NAMES if name in chosen)} ...")
     failed = run(project.ROOT, linters(chosen, fast=fast), processes)
     if set(failed) - {*list(processes)[-1:]}:
-        # The last tests' summary may be green and is the last thing on the screen.
+        # The last lines on the screen may be a summary of pytest without failures.
         console.error(f"failed: {', '.join(failed)}; see above")
     if failed:
         raise Exit(1)

@@ -268,7 +268,7 @@ def _event_printer(planned: CheckPlan, show: Show) -> Callable[[Mapping[str, Any
 
 @dataclass(frozen=True, kw_only=True)
 class NcclCheck:
-    """The NCCL test on each node with GPUs, then over all of each partition."""
+    """Runs the NCCL test on each node with GPUs, then over all nodes of each partition."""
 
     cluster: JobCluster
     facts: tuple[PartitionFacts, ...]

@@ -31,7 +31,7 @@ from cluster.report.mlperf_report import read_report
 
 Benchmark = Literal["stable-diffusion", "gpt3"]
 _LOG_NAMES: Mapping[Benchmark, str] = {"stable-diffusion": STABLE_DIFFUSION, "gpt3": GPT3}
-"""The names of the benchmarks in logs, which are also those of their files and folders."""
+"""The names of the benchmarks in logs, and in cluster.jobs.mlperf."""
 _Which = Annotated[Benchmark, Argument(metavar="stable-diffusion|gpt3", help="The benchmark.")]
 _Data = Annotated[
     str, Option(metavar="FOLDER", help="Folder on shared storage. Default: /mlperf-sd, or /gpt3, as in the guide.")
@@ -39,7 +39,7 @@ _Data = Annotated[
 _Partition = Annotated[str, Option(metavar="NAME", help="Where they run. Default: one that fits.")]
 _MOST = 1_000_000
 _PREPARE_SECONDS, _RUN_SECONDS = 10.0, 15.0
-"""Seconds between two questions about jobs."""
+"""Seconds after which the states of jobs are printed again with the end of their logs."""
 _NEVER = "DependencyNeverSatisfied"
 """squeue's reason of a job that waits for one that has failed."""
 
