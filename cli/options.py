@@ -115,7 +115,12 @@ def _partitions(values: Mapping[str, Any]) -> list[str]:
 
 
 machines = _complete_from_outputs(lambda values: list(values.get("targets") or {}))
-nodes = _complete_from_outputs(
+partitions = _complete_from_outputs(_partitions)
+_nodes = _complete_from_outputs(
     lambda values: [name for name, row in (values.get("targets") or {}).items() if "node" in (row.get("roles") or ())]
 )
-partitions = _complete_from_outputs(_partitions)
+
+
+def node_names(help_text: str) -> Any:  # noqa: ANN401 - typer's own
+    """Return the argument for names of nodes."""
+    return Argument(metavar="[NODES...]", help=help_text, autocompletion=_nodes)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from typer import Argument, Exit, Option
+from typer import Exit, Option
 
 from cli import console, observers, options
 from cli.access import remote
@@ -34,12 +34,7 @@ _SECONDS = 90
 def health(
     stack: options.Stack,
     names: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="[NODES...]",
-            help="Names or ranges, with or without the cluster's; default: all.",
-            autocompletion=options.nodes,
-        ),
+        list[str] | None, options.node_names("Names or ranges, with or without the cluster's; default: all.")
     ] = None,
     *,
     run: Annotated[bool, Option("--run", help="Run all checks now; measure idle nodes.")] = False,

@@ -24,12 +24,7 @@ def nodes(
         _Action | None, Argument(metavar="[drain|resume|reboot]", help="Left out: list the nodes.")
     ] = None,
     names: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="[NODES...]",
-            help="Names or ranges, with or without the cluster's: cpu-0, cpu-[0-3,7].",
-            autocompletion=options.nodes,
-        ),
+        list[str] | None, options.node_names("Names or ranges, with or without the cluster's: cpu-0, cpu-[0-3,7].")
     ] = None,
     *,
     reason: Annotated[str, Option(metavar="TEXT", help="Why; others read it in sinfo. A drain needs one.")] = "",
