@@ -62,18 +62,20 @@ class TestEveryStack:
     def test_steps_get_the_cpus_per_task_of_their_job(self, stack: str):
         """From Slurm 22.05 on srun reads SRUN_CPUS_PER_TASK, and SLURM_CPUS_PER_TASK no more."""
         scripts = [
-            one
-            for one in examples(stacks.config(stack)).scripts
-            if "cpus-per-task" in one.options or "srun --mpi" in one.body
+            script
+            for script in examples(stacks.config(stack)).scripts
+            if "cpus-per-task" in script.options or "srun --mpi" in script.body
         ]
-        assert [one.name for one in scripts if "srun " in one.body and "SRUN_CPUS_PER_TASK=" not in one.body] == []
+        assert [
+            script.name for script in scripts if "srun " in script.body and "SRUN_CPUS_PER_TASK=" not in script.body
+        ] == []
 
     def test_files_that_scripts_name_are_installed(self, stack: str):
         config = stacks.config(stack)
         files = installed_files(config)
         for path, text in files.items():
             for named in re.findall(r"/opt/apps/hpc[a-z./-]*[a-z]", text):
-                assert named in files or any(one.startswith(f"{named}/") for one in files), (path, named)
+                assert named in files or any(file.startswith(f"{named}/") for file in files), (path, named)
 
     def test_the_readme_lists_every_script_and_partition(self, stack: str):
         config = stacks.config(stack)
@@ -107,13 +109,13 @@ class TestWhatFits:
         assert "pi.py" not in plain.programs
 
     def test_pytorch_of_the_distribution_runs_without_libuv(self):
-        texts = [{one.name: one.body for one in examples(cluster(**more)).scripts} for more in ({}, PACKAGES)]
+        texts = [{script.name: script.body for script in examples(cluster(**more)).scripts} for more in ({}, PACKAGES)]
         assert ["USE_LIBUV=0" in text["pytorch.sh"] for text in texts] == [False, True]
         assert ["USE_LIBUV=0" in text["array.sh"] for text in texts] == [False, False]
 
     def test_examples_of_containers_need_pyxis_on_the_image(self):
         names = {
-            name: {one.name for one in examples(stacks.config(name)).scripts} & {"container.sh", "apptainer.sh"}
+            name: {script.name for script in examples(stacks.config(name)).scripts} & {"container.sh", "apptainer.sh"}
             for name in ("a3mega", "classic", "nebius", "dev")
         }
         assert names == {
@@ -124,7 +126,7 @@ class TestWhatFits:
         }
 
     def test_examples_without_gpus_use_nodes_without_gpus(self):
-        asked = {one.name: one.options for one in examples(stacks.config("a3mega")).scripts}
+        asked = {script.name: script.options for script in examples(stacks.config("a3mega")).scripts}
         assert asked["array.sh"]["partition"] == "debug"
         assert asked["single-gpu.sh"]["partition"] == "a3mega"
         assert asked["single-gpu.sh"]["gpus-per-node"] == "h100:1"
@@ -147,12 +149,12 @@ class TestWhatFits:
     def test_examples_use_the_minimum_number_of_nodes_of_a_partition(self):
         wants = {"cpu": {"nodesets": ["cpu"], "default": True, "min_nodes": 3}}
         found = examples(cluster(nodesets={"cpu": {"count": 4}}, partitions=wants))
-        assert {one.name: one.options["nodes"] for one in found.scripts}["pytorch.sh"] == 3
+        assert {script.name: script.options["nodes"] for script in found.scripts}["pytorch.sh"] == 3
 
     @pytest.mark.parametrize("longest", ["00:05:00", "5", "INFINITE", "7-00:00:00"])
     def test_the_time_limit_is_the_partitions_where_that_is_shorter(self, longest: str):
         found = examples(cluster(partitions={"cpu": {"nodesets": ["cpu"], "default": True, "max_time": longest}}))
-        (hello,) = (one for one in found.scripts if one.name == "hello.sh")
+        (hello,) = (script for script in found.scripts if script.name == "hello.sh")
         assert hello.options["time"] == (longest if minutes(longest) < 10 else "00:10:00")
 
 

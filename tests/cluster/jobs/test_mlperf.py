@@ -78,7 +78,7 @@ def written(stack: str) -> dict[str, str]:
         *preparation(cluster, STABLE_DIFFUSION),
         *preparation(cluster, GPT3, source=MIRROR, checkpoint=CHECKPOINT),
     ]
-    return {one.name: one.text() for one in made}
+    return {script.name: script.text() for script in made}
 
 
 @pytest.mark.parametrize("stack", ["nebius", "a3mega"])
@@ -94,7 +94,11 @@ def test_scripts_equal_the_golden_files(stack: str, update_golden: bool) -> None
 class TestPreparation:
     def test_the_published_scripts_need_no_mirror(self):
         made = preparation(config("nebius"), STABLE_DIFFUSION, source="mlcommons")
-        assert [one.options["job-name"] for one in made] == ["mlperf-sd-code", "mlperf-sd-published", "mlperf-sd-image"]
+        assert [script.options["job-name"] for script in made] == [
+            "mlperf-sd-code",
+            "mlperf-sd-published",
+            "mlperf-sd-image",
+        ]
         with pytest.raises(RequestError, match="is for Stable Diffusion"):
             preparation(config("nebius"), GPT3, source="mlcommons", checkpoint="/x")
 
@@ -113,7 +117,7 @@ class TestPreparation:
 
     def test_time_limits_are_at_most_the_partitions(self):
         made = preparation(large("nebius", max_time="12:00:00"), STABLE_DIFFUSION)
-        assert [one.options["time"] for one in made] == [60, 720, 720, 240]
+        assert [script.options["time"] for script in made] == [60, 720, 720, 240]
 
     @pytest.mark.parametrize(
         "given",
@@ -161,10 +165,12 @@ class TestPreparation:
 
 
 class TestDiffusion:
-    @pytest.mark.parametrize("one", [one for one in DIFFUSION_CONFIGS if one.nodes > 2], ids=lambda one: one.name)
-    def test_each_configuration_runs_on_its_nodes(self, one):
-        made = of_diffusion(large("nebius", 32), one.nodes, one.name)
-        assert f"CONFIG=train_{one.name}.yaml" in made.body
+    @pytest.mark.parametrize(
+        "setup", [setup for setup in DIFFUSION_CONFIGS if setup.nodes > 2], ids=lambda setup: setup.name
+    )
+    def test_each_configuration_runs_on_its_nodes(self, setup):
+        made = of_diffusion(large("nebius", 32), setup.nodes, setup.name)
+        assert f"CONFIG=train_{setup.name}.yaml" in made.body
         assert (made.options["nodes"], made.options["ntasks-per-node"], made.options["gpus-per-node"]) == (32, 8, 8)
 
     def test_the_number_of_nodes_chooses_the_configuration(self):
@@ -185,13 +191,13 @@ class TestDiffusion:
 
 
 class TestGpt3:
-    @pytest.mark.parametrize("one", GPT3_SETTINGS, ids=lambda one: f"{one.gpu}-{one.nodes}")
-    def test_settings_of_the_catalog_fit(self, one):
-        row = mlperf.gpu_partition(large("nebius", one.nodes), "", one.nodes)
-        found = mlperf.gpt3_setting(row, one.nodes, Sizes())
+    @pytest.mark.parametrize("setting", GPT3_SETTINGS, ids=lambda setting: f"{setting.gpu}-{setting.nodes}")
+    def test_settings_of_the_catalog_fit(self, setting):
+        row = mlperf.gpu_partition(large("nebius", setting.nodes), "", setting.nodes)
+        found = mlperf.gpt3_setting(row, setting.nodes, Sizes())
         assert found.tensor * found.pipeline == 64
-        assert one.batch % (one.nodes * 8 // 64) == 0
-        assert found.batch == {8: 1536, 64: 2048}[one.nodes]
+        assert setting.batch % (setting.nodes * 8 // 64) == 0
+        assert found.batch == {8: 1536, 64: 2048}[setting.nodes]
 
     def test_other_sizes_can_be_given(self):
         body = of_gpt3(large("nebius", 16), 16, tensor=8, pipeline=16, batch=512, micro=2).body
@@ -305,10 +311,10 @@ class Machine(Folder):
             "stable_diffusion/run_and_time.sh": "echo\n",
             "large_language_model/megatron-lm/megatron/optimizer/clip_grads.py": "from torch._six import inf\n",
         }
-        for one in ("checkpoints/download_sd", "checkpoints/download_clip", "checkpoints/download_inception",
+        for path in ("checkpoints/download_sd", "checkpoints/download_clip", "checkpoints/download_inception",
                     "datasets/coco2014-validation-download-prompts", "datasets/coco2014-validation-download-stats",
                     "datasets/laion400m-filtered-download-moments"):  # fmt: skip
-            sources[f"stable_diffusion/scripts/{one}.sh"] = "wget $(basename $0) $*\n"
+            sources[f"stable_diffusion/scripts/{path}.sh"] = "wget $(basename $0) $*\n"
         for name, text in sources.items():
             file = self.repository / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -327,11 +333,11 @@ class Machine(Folder):
         made = prepare_scripts(Preparation(benchmark=benchmark, data=str(self.data), partition=row, **more))
         changes = {COMMIT: self.commit, "https://github.com/mlcommons/training": str(self.repository)}
         found = {}
-        for one in made:
-            text = one.text()
+        for script in made:
+            text = script.text()
             for old, new in changes.items():
                 text = text.replace(old, new)
-            found[str(one.options["job-name"]).removeprefix("mlperf-")] = text
+            found[str(script.options["job-name"]).removeprefix("mlperf-")] = text
         return found
 
     def run(self, script: str, **more: str) -> str:
@@ -379,10 +385,10 @@ def test_stable_diffusion_has_its_layout_and_a_second_run_does_nothing(machine: 
     assert first["checkpoints/sd/512-base-ema.ckpt"] == "text of checkpoints/sd/512-base-ema.ckpt\n"
     assert first["images/slurm-mlperf-training_sd-3.0-mlcommons_0.1.5.sqsh"] == "image\n"
     assert {"datasets", "checkpoints", "hf_home", "results", "logs", "images", "training"} <= {
-        one.name for one in machine.data.iterdir()
+        folder.name for folder in machine.data.iterdir()
     }
     calls = machine.called()
-    assert any(one.startswith(f"rclone copy mirror:{place} {machine.data}/. --links --transfers 64") for one in calls)
+    assert any(call.startswith(f"rclone copy mirror:{place} {machine.data}/. --links --transfers 64") for call in calls)
     for script in jobs.values():
         assert "already there" in machine.run(script)
     assert machine.called() == []
@@ -413,7 +419,7 @@ def test_a_killed_copy_is_resumed(machine: Machine) -> None:
     assert not (machine.data / ".hpc/copy-sd-data").exists()
     machine.called()
     machine.run(copy)
-    assert [one for one in machine.called() if one.startswith("copied")] == ["copied ./b/c", "copied ./d"]
+    assert [line for line in machine.called() if line.startswith("copied")] == ["copied ./b/c", "copied ./d"]
     assert "already there" in machine.run(copy)
 
 
@@ -453,7 +459,7 @@ def test_gpt3_has_its_layout(machine: Machine, monkeypatch: pytest.MonkeyPatch) 
     )
     assert not [name for name in found if name.endswith(".tar")]
     calls = machine.called()
-    urls = [one.split()[-1] for one in calls if one.startswith("curl")]
+    urls = [call.split()[-1] for call in calls if call.startswith("curl")]
     assert urls == [f"https://huggingface.co/gpt2/resolve/main/{file}" for file in ("vocab.json", "merges.txt")]
     for script in jobs.values():
         machine.run(script)
@@ -553,7 +559,7 @@ def test_stable_diffusion_is_started_as_its_readme_says(node: Node) -> None:
     ]  # fmt: skip
     assert option(words, "container-image") == "/images/x.sqsh"
     assert option(words, "container-workdir") == "/workdir"
-    mounts = dict(one.split(":")[:2] for one in option(words, "container-mounts").split(","))
+    mounts = dict(mount.split(":")[:2] for mount in option(words, "container-mounts").split(","))
     assert mounts == {
         f"{node.data}/training/stable_diffusion": "/workdir",
         f"{node.data}/datasets/laion-400m": "/datasets/laion-400m",

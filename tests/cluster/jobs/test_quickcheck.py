@@ -56,23 +56,23 @@ def job(number: str, node: str) -> Job:
 
 def test_every_idle_node_gets_a_job_and_each_partition_one_over_all():
     found = planned(*map(line, NAMES))
-    each = [(one.key, one.partition, one.nodes) for one in found.jobs if one.each]
+    each = [(job.key, job.partition, job.nodes) for job in found.jobs if job.each]
     assert each == [
         ("node", "cpu", "dev-cpu-[0-2]"),
         ("node", "gpu", "dev-gpu-0"),
         ("gpus", "gpu", "dev-gpu-0"),
     ]
-    together = [(one.partition, one.nodes) for one in found.jobs if not one.each]
+    together = [(job.partition, job.nodes) for job in found.jobs if not job.each]
     assert together == [("cpu", "dev-cpu-[0-2]"), ("mixed", "dev-cpu-[0-2],dev-gpu-0")]
     assert not found.not_checked
 
 
 def test_requests_are_small_and_never_exclusive_unless_asked():
-    for one in planned(*map(line, NAMES)).jobs:
-        assert one.tasks == 2 or one.key == "gpus"
-        assert "--exclusive" not in one.options
-        assert "--mem=512M" in one.options
-    assert all("--exclusive" in one.options for one in planned(*map(line, NAMES), exclusive=True).jobs)
+    for job in planned(*map(line, NAMES)).jobs:
+        assert job.tasks == 2 or job.key == "gpus"
+        assert "--exclusive" not in job.options
+        assert "--mem=512M" in job.options
+    assert all("--exclusive" in job.options for job in planned(*map(line, NAMES), exclusive=True).jobs)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_elastic_nodes_that_are_off_are_left_alone(state: str, why: str):
 )
 def test_nodes_out_of_service_are_not_checked_with_their_state(state: str, why: str | None, unavailable: bool):
     found = planned(line("dev-cpu-0", state, "Reason=fan failed [root@2026-11-21T05:43:58]"), *map(line, NAMES[1:]))
-    missing = {one.node: one for one in found.not_checked}
+    missing = {node.node: node for node in found.not_checked}
     if why is None:
         assert not missing
         return
     assert missing["dev-cpu-0"].why == f"{why}: fan failed"
     assert missing["dev-cpu-0"].unavailable is unavailable
-    assert "dev-cpu-0" not in {node for one in found.jobs for node in expand(one.nodes)}
+    assert "dev-cpu-0" not in {node for job in found.jobs for node in expand(job.nodes)}
 
 
 def test_a_busy_node_is_named_with_its_jobs():
@@ -124,10 +124,10 @@ def test_a_busy_node_is_named_with_its_jobs():
 def test_gpus_in_use_are_not_requested():
     used = line("dev-gpu-0", "MIXED", "AllocTRES=cpu=1,mem=1G,gres/gpu=2,gres/gpu:standin=2")
     found = planned(*map(line, NAMES[:3]), used, jobs=(job("7", "dev-gpu-0"),))
-    assert not any("gres" in option for one in found.jobs for option in one.options)
+    assert not any("gres" in option for job in found.jobs for option in job.options)
     assert found.expected["dev-gpu-0"].held_gpus == "no free GPU on dev-gpu-0: busy with job 7"
     half = line("dev-gpu-0", "MIXED", "AllocTRES=cpu=1,gres/gpu=1")
-    assert [one.key for one in planned(half).jobs] == ["node"]
+    assert [job.key for job in planned(half).jobs] == ["node"]
     assert "--gres=gpu:1" in planned(half).jobs[0].options
 
 
@@ -137,18 +137,18 @@ def test_gpus_that_slurmctld_lacks_are_expected_but_in_a_rehearsal():
     assert (real.gpus, real.held_gpus, real.no_gpus) == (2, "slurmctld has 0 GPUs of dev-gpu-0", "")
     assert planned(without, rehearsed=True).expected["dev-gpu-0"].no_gpus
     assert not planned(line("dev-gpu-0"), rehearsed=True).expected["dev-gpu-0"].no_gpus
-    assert not any("gres" in option for one in planned(without).jobs for option in one.options)
+    assert not any("gres" in option for job in planned(without).jobs for option in job.options)
 
 
 def test_a_node_that_slurmctld_does_not_know_is_not_checked():
-    assert [(one.node, one.why) for one in planned(*map(line, NAMES[1:])).not_checked] == [
+    assert [(job.node, job.why) for job in planned(*map(line, NAMES[1:])).not_checked] == [
         ("dev-cpu-0", "slurmctld does not know it")
     ]
 
 
 def test_jobs_over_all_nodes_keep_to_the_partitions_limit():
     found = planned(*map(line, NAMES), most_nodes={"cpu": 2, "mixed": 2})
-    assert [one.nodes for one in found.jobs if not one.each] == [
+    assert [job.nodes for job in found.jobs if not job.each] == [
         "dev-cpu-[0-1]", "dev-cpu-[0-1]", "dev-cpu-2,dev-gpu-0",
     ]  # fmt: skip
 
@@ -160,7 +160,7 @@ def test_only_limits_the_nodes():
         partition_facts(CONFIG), parse_nodes(text), parse_resources(text), chosen, only=frozenset({"dev-cpu-2"})
     )
     assert list(found.expected) == ["dev-cpu-2"]
-    assert not [one for one in found.jobs if not one.each]
+    assert not [job for job in found.jobs if not job.each]
 
 
 def test_the_drivers_argument_is_json_with_one_mail():
@@ -179,10 +179,10 @@ def test_no_job_asks_for_more_than_is_free(cpus: int, used: int, memory: int, he
     text = f"NodeName=dev-cpu-0 CPUAlloc={used} CPUTot={cpus} RealMemory={memory} AllocMem={held} State=MIXED"
     room = parse_resources(text)["dev-cpu-0"]
     found = planned(text, wait=wait)
-    assert {one.node for one in found.not_checked} | set(found.expected) == set(NAMES)
-    for one in found.expected.values():
-        assert wait or one.tasks <= room.free_cpus
-        assert wait or LEAST_MEMORY <= one.memory <= room.free_memory
+    assert {node.node for node in found.not_checked} | set(found.expected) == set(NAMES)
+    for expected in found.expected.values():
+        assert wait or expected.tasks <= room.free_cpus
+        assert wait or LEAST_MEMORY <= expected.memory <= room.free_memory
 
 
 def test_resources_of_invalid_output():
@@ -274,8 +274,8 @@ def report(events: dict[str, dict[str, Any]], plan: CheckPlan | None = None) -> 
 def test_a_cluster_without_faults_passes():
     found = report(good())
     assert found.passed
-    assert {one.status for one in found.results} == {"pass"}
-    assert [one.check for one in found.results if one.node == "g-0"] == [
+    assert {result.status for result in found.results} == {"pass"}
+    assert [result.check for result in found.results if result.node == "g-0"] == [
         "hello", "home", "shared", "memory", "gpus", "confined", "accounting",
     ]  # fmt: skip
 
@@ -358,14 +358,20 @@ GONE = ("c", "g", "home", "accounting", "gpus", "together")
 
 
 def shown(found: CheckReport) -> str:
-    """What differs from a run in which all passes: results with their output, and nodes that were not checked."""
-    every = {(one.node, one.check, one.text) for one in report(good()).results if one.status == "pass"}
+    """Return results that differ from those of a run in which everything passes, and nodes that were not checked."""
+    passing = report(good()).results
     rows = [
-        f"{one.node or '-'} {one.check}: {one.status}, {one.text}{f' | {one.output}' if one.output else ''}"
-        for one in found.results
-        if (one.node, one.check, one.text) not in every
+        " | ".join(
+            filter(None, (f"{result.node or '-'} {result.check}: {result.status}, {result.text}", result.output))
+        )
+        for result in found.results
+        if not any(
+            (result.node, result.check, result.text) == (other.node, other.check, other.text) for other in passing
+        )
     ]
-    rows += [f"{one.node} is not checked{' (unavailable)' * one.unavailable}: {one.why}" for one in found.not_checked]
+    rows += [
+        f"{node.node} is not checked{' (unavailable)' * node.unavailable}: {node.why}" for node in found.not_checked
+    ]
     return "\n".join([f"passed: {found.passed}", *rows])
 
 

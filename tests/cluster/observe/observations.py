@@ -39,14 +39,16 @@ def healthy(nodes: int = 2) -> ClusterObservation:
 
 def facts(seen: ClusterObservation, name: str) -> dict[str, Any]:
     """The facts of a machine, to change them."""
-    return cast("dict[str, Any]", next(one for one in seen.machines if one.name == f"hc-{name}").facts)
+    return cast("dict[str, Any]", next(observed for observed in seen.machines if observed.name == f"hc-{name}").facts)
 
 
 def without(seen: ClusterObservation, name: str, why: str = "no answer within 8 s") -> ClusterObservation:
     """The same, where one machine does not answer."""
     lost = [
-        MachineObservation(name=one.name, roles=one.roles, reached=False, why=why) if one.name == f"hc-{name}" else one
-        for one in seen.machines
+        MachineObservation(name=observed.name, roles=observed.roles, reached=False, why=why)
+        if observed.name == f"hc-{name}"
+        else observed
+        for observed in seen.machines
     ]
     return ClusterObservation(stack=seen.stack, machines=tuple(lost))
 
@@ -54,7 +56,7 @@ def without(seen: ClusterObservation, name: str, why: str = "no answer within 8 
 def only(seen: ClusterObservation) -> ClusterFinding:
     """The one finding that there is."""
     found = findings(seen)
-    assert [one.id for one in found] == [found[0].id]
+    assert [finding.id for finding in found] == [found[0].id]
     return found[0]
 
 

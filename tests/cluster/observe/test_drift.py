@@ -96,16 +96,16 @@ def topology(key: str, text: str) -> Change:
 
 def managed_zoe(seen: ClusterObservation) -> None:
     """A user whom the stack had once."""
-    for one in seen.machines:
-        one.part("unix")["managed"]["users"].append("zoe")
-        one.part("unix")["users"]["zoe"] = one.part("unix")["users"]["bob"]
+    for machine in seen.machines:
+        machine.part("unix")["managed"]["users"].append("zoe")
+        machine.part("unix")["users"]["zoe"] = machine.part("unix")["users"]["bob"]
 
 
 def guarded(seen: ClusterObservation) -> None:
     """Keys of root and modes of secrets, as the stack has them."""
-    for one in seen.machines:
-        mine = facts(seen, one.name[3:])
-        key = "cluster" if "controller" in one.roles else ""
+    for machine in seen.machines:
+        mine = facts(seen, machine.name[3:])
+        key = "cluster" if "controller" in machine.roles else ""
         mine["guarded"] = {"modes": {}, "root": {"admin": "a", "cluster": "c"}, "cluster_key": key}
         mine["munge"]["delivered"] = mine["munge"]["key"]
 
@@ -115,7 +115,7 @@ def association(account: str, user: str = "", **row: str) -> Change:
 
     def change(seen: ClusterObservation) -> None:
         rows = facts(seen, "controller")["accounting"]["associations"]
-        next(one for one in rows if (one["account"], one["user"]) == (account, user)).update(row)
+        next(row for row in rows if (row["account"], row["user"]) == (account, user)).update(row)
 
     return change
 
@@ -232,9 +232,9 @@ def differing(given: dict[str, Any], changes: tuple[Change, ...]) -> str:
     for change in changes:
         seen = change(seen) or seen
     lines = [
-        f"{one.id} on {','.join(one.where)}: {one.what}\n  stack: {one.stack}\n  there: {one.there}\n"
-        f"  mends: {one.mends}"
-        for one in differences(wanted, seen)
+        f"{row.id} on {','.join(row.where)}: {row.what}\n"
+        f"  stack: {row.stack}\n  there: {row.there}\n  mends: {row.mends}"
+        for row in differences(wanted, seen)
     ]
     lines += [f"unseen: {text}" for text in unread_parts(seen)]
     ledger = facts(seen, "controller").get("accounting", {})
@@ -303,9 +303,9 @@ def test_a_complete_tree_with_files_of_others_has_no_difference():
 
 
 def test_an_empty_tree_lacks_every_file():
-    assert {(one.id, one.what.removeprefix("/opt/apps/adm/slurm/")) for one in script_drift({})} == {
-        ("script-missing", path) for path in expected(CONFIG)
-    }
+    assert {
+        (difference.id, difference.what.removeprefix("/opt/apps/adm/slurm/")) for difference in script_drift({})
+    } == {("script-missing", path) for path in expected(CONFIG)}
 
 
 @pytest.mark.parametrize(
@@ -318,8 +318,13 @@ def test_an_empty_tree_lacks_every_file():
     ],
 )
 def test_a_changed_script_has_both_values(path: str, found: str, stack: str, there: str):
-    (one,) = script_drift(THERE | {path: found})
-    assert (one.id, one.what, one.stack, one.there) == ("script-changed", f"/opt/apps/adm/slurm/{path}", stack, there)
+    (difference,) = script_drift(THERE | {path: found})
+    assert (difference.id, difference.what, difference.stack, difference.there) == (
+        "script-changed",
+        f"/opt/apps/adm/slurm/{path}",
+        stack,
+        there,
+    )
 
 
 def test_an_unread_tree_has_no_difference():

@@ -35,10 +35,10 @@ def late(seen: ClusterObservation, *names: str) -> ClusterObservation:
     """The same, where machines are there and send no report in time."""
     why = "no answer within 24 s, although SSH let us in"
     machines = [
-        MachineObservation(name=one.name, roles=one.roles, reached=False, late=True, why=why)
-        if one.name[3:] in names
-        else one
-        for one in seen.machines
+        MachineObservation(name=observed.name, roles=observed.roles, reached=False, late=True, why=why)
+        if observed.name[3:] in names
+        else observed
+        for observed in seen.machines
     ]
     return ClusterObservation(stack=seen.stack, machines=tuple(machines))
 
@@ -73,10 +73,10 @@ def said(node: str, row: str, reason: str = "") -> Callable[[ClusterObservation]
 
 
 def slow(seen: ClusterObservation) -> ClusterObservation:
-    one = seen.machines[-1]
-    found: Any = {**one.facts, "time": NOW + 7}
+    observed = seen.machines[-1]
+    found: Any = {**observed.facts, "time": NOW + 7}
     answer = MachineObservation(
-        name=one.name, roles=one.roles, reached=True, facts=found, asked=NOW - 0.5, answered=NOW + 8
+        name=observed.name, roles=observed.roles, reached=True, facts=found, asked=NOW - 0.5, answered=NOW + 8
     )
     return ClusterObservation(stack="hc", machines=(*seen.machines[:-1], answer))
 
@@ -270,15 +270,16 @@ FAULTS: dict[str, tuple[Change, ...]] = {
 
 
 def seen_with(*changes: Change) -> str:
-    """The findings of a cluster with these changes: id, place, since when, text, note and what to do of each."""
+    """Return the findings of a cluster with these changes: id, place, time, text, note and what to do."""
     seen = healthy()
     for change in changes:
         seen = change(seen) or seen
-    return "\n".join(
-        f"{one.id} {','.join(one.where)}{f' since {one.since - NOW:+.0f} s' if one.since else ''}: {one.what}"
-        + "".join(f"\n  {word}: {text}" for word, text in (("note", one.note), ("to do", one.todo)) if text)
-        for one in findings(seen)
-    )
+    lines: list[str] = []
+    for finding in findings(seen):
+        since = f" since {finding.since - NOW:+.0f} s" if finding.since else ""
+        lines.append(f"{finding.id} {','.join(finding.where)}{since}: {finding.what}")
+        lines += [f"  {key}: {text}" for key, text in (("note", finding.note), ("to do", finding.todo)) if text]
+    return "\n".join(lines)
 
 
 def test_findings_of_faults(reviewed: Callable[[str, Mapping[str, str]], None]):

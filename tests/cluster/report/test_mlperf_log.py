@@ -43,8 +43,8 @@ def trained(**more: Any) -> list[str]:
 
 def _later(line: str, rank: int) -> str:
     """An event of another rank, some milliseconds later."""
-    one = json.loads(line.removeprefix(":::MLLOG "))
-    return f":::MLLOG {json.dumps({**one, 'time_ms': one['time_ms'] + 7 * rank})}"
+    row = json.loads(line.removeprefix(":::MLLOG "))
+    return f":::MLLOG {json.dumps({**row, 'time_ms': row['time_ms'] + 7 * rank})}"
 
 
 def of_ranks(*, labelled: bool) -> list[str]:
@@ -198,7 +198,7 @@ def test_the_table_is_that_of_the_guide() -> None:
     assert "".join(f"{line}\n" for line in reported(reference()).lines()) == GUIDE
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.setup)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.setup)
 def test_an_average_equal_to_the_target_passes(target) -> None:
     whole = round(target.seconds * 1000)
     at_most = reported([*preamble(ranks=1, batch=None), *blocks([whole] * 3)], target.setup)
@@ -214,7 +214,7 @@ def test_an_unknown_target_is_refused_with_those_that_exist() -> None:
 def test_the_document_has_every_number() -> None:
     found = json.loads(document({"file": "x", **reported(reference()).document()}))
     (run,) = found["runs"]
-    assert [one["ms"] for one in run["intervals"]] == list(DURATIONS)
+    assert [interval["ms"] for interval in run["intervals"]] == list(DURATIONS)
     assert run["average_seconds"] == 20.512
     assert (run["least_seconds"], run["most_seconds"]) == (19.945, 23.618)
     assert (run["target"]["setup"], run["target"]["seconds"], run["result"]) == ("2xH100", 21.38, "pass")
@@ -228,8 +228,8 @@ def test_the_document_has_every_number() -> None:
 )
 def test_events_are_read_among_other_lines(durations: list[int], noise: list[str], label: str) -> None:
     lines = [f"{label}{line}" for line in [*preamble(ranks=1), START, *blocks(durations)]]
-    mixed = [one for line in lines for one in (*noise, line)]
-    assert [one.ms for one in reported(mixed).log.runs[0].intervals] == durations
+    mixed = [part for line in lines for part in (*noise, line)]
+    assert [interval.ms for interval in reported(mixed).log.runs[0].intervals] == durations
 
 
 @pytest.mark.parametrize("name", ["nothing.out", "x" * 5000, "."])
@@ -239,7 +239,7 @@ def test_a_file_that_can_not_be_opened_is_an_error(name: str):
 
 
 def durations(found: MlperfReport, run: int = 0) -> list[int]:
-    return [one.ms for one in found.log.runs[run].intervals]
+    return [interval.ms for interval in found.log.runs[run].intervals]
 
 
 def test_several_events_on_a_line_are_read() -> None:
@@ -313,7 +313,12 @@ def test_a_damaged_log_is_reported_or_refused(cuts: list[tuple[int, int, bytes]]
     except NotAnMlperfLogError:
         return
     assert found.result in ("pass", "fail", "none", "empty")
-    assert all(one.ms > 0 and one.last > one.first for run in found.comparisons if run for one in run.intervals)
+    assert all(
+        interval.ms > 0 and interval.last > interval.first
+        for run in found.comparisons
+        if run
+        for interval in run.intervals
+    )
     assert "".join(found.lines() + found.notes()).isprintable()
     json.loads(document(found.document()), parse_constant=pytest.fail)
     curves, _, _ = found.curves()

@@ -23,30 +23,30 @@ def saved(
     facts = A3_MEGA.replace("all_gather", collective).replace("a3-megagpu-8g", machine or "a3-megagpu-8g") + (
         f" date={date}" if date else ""
     )
-    rows = measured(collective, [one * factor for one in GUIDE])
+    rows = measured(collective, [busbw * factor for busbw in GUIDE])
     return read_text(log(collective, rows, hosts=hosts, facts=facts), name)
 
 
 def folder(logs: list[NcclLog]) -> Folder:
-    return Folder(tuple(Entry(one, check(one)) for one in logs), ())
+    return Folder(tuple(Entry(content, check(content)) for content in logs), ())
 
 
 @given(slow=st.integers(0, 5), count=st.integers(4, 6))
 def test_the_node_that_is_slow_with_every_partner_is_named(slow, count):
     slow %= count
     logs = [
-        saved(0.6 if slow in pair else 1.0, hosts=tuple(f"a3-{one}" for one in pair))
+        saved(0.6 if slow in pair else 1.0, hosts=tuple(f"a3-{node}" for node in pair))
         for pair in combinations(range(count), 2)
     ]
     findings = list(folder(logs).findings())
-    assert [(one.where, one.level) for one in findings] == [(f"a3-{slow}", Level.ERROR)]
+    assert [(finding.where, finding.level) for finding in findings] == [(f"a3-{slow}", Level.ERROR)]
     assert f"in each of its {count - 1} runs" in findings[0].what
 
 
 def test_both_nodes_of_a_slow_pair_that_ran_once_are_warnings():
     logs = [saved(1.0, hosts=("a", "b")), saved(1.0, hosts=("c", "d")), saved(0.6, hosts=("e", "f"))]
     findings = list(folder(logs).findings())
-    assert [(one.where, one.level) for one in findings] == [("e", Level.WARNING), ("f", Level.WARNING)]
+    assert [(finding.where, finding.level) for finding in findings] == [("e", Level.WARNING), ("f", Level.WARNING)]
     assert "fast in another pair" in findings[0].todo
 
 
@@ -73,7 +73,7 @@ def test_runs_over_the_fabric_are_not_compared_with_those_over_nvlink():
 
 @pytest.mark.parametrize("unlike", ["ranks", "GPU", "data type", "sizes"])
 def test_runs_of_another_kind_do_not_make_a_node_slow(unlike: str):
-    rows = measured(busbw=GUIDE[:6] if unlike == "sizes" else [0.5 * one for one in GUIDE])
+    rows = measured(busbw=GUIDE[:6] if unlike == "sizes" else [0.5 * busbw for busbw in GUIDE])
     text = log(lines=rows, hosts=("e", "f"), per_host=4 if unlike == "ranks" else 8, facts=A3_MEGA)
     if unlike == "GPU":
         text = text.replace("] H100", "] H200")
@@ -91,15 +91,15 @@ def test_logs_without_a_machine_type_are_grouped_by_gpu():
 def test_a_slow_node_fails_without_a_reference():
     pairs = combinations(range(4), 2)
     logs = [saved(0.6 if 0 in pair else 1.0, hosts=tuple(f"n-{n}" for n in pair), machine="x") for pair in pairs]
-    assert {one.result.outcome for one in folder(logs).entries} == {Outcome.NONE}
+    assert {entry.result.outcome for entry in folder(logs).entries} == {Outcome.NONE}
     assert folder(logs).outcome is Outcome.FAIL
 
 
 class TestAgainst:
     def history(self, *factors: float) -> list[tuple[NcclLog, datetime]]:
         return [
-            (saved(one, date=f"2026-11-{day:02}T09:00:00Z", name=f"{day}.log"), MODIFIED)
-            for day, one in enumerate(factors, 1)
+            (saved(factor, date=f"2026-11-{day:02}T09:00:00Z", name=f"{day}.log"), MODIFIED)
+            for day, factor in enumerate(factors, 1)
         ]
 
     def compared(self, factor: float, logs: list[tuple[NcclLog, datetime]]):
@@ -129,11 +129,11 @@ class TestAgainst:
         comparison = self.compared(0.9, self.history(1.0, 0.5, 1.0))
         for median, share in comparison.ratios().values():
             assert share == pytest.approx(0.9, abs=0.01)
-            assert median in [pytest.approx(one, abs=0.01) for one in GUIDE]
+            assert median in [pytest.approx(busbw, abs=0.01) for busbw in GUIDE]
 
     def test_earlier_runs_are_sorted_by_date_of_the_log_else_of_the_file(self):
         logs = [*self.history(1.0, 1.0)[::-1], (saved(1.0, name="old.log"), MODIFIED)]
-        assert [one.name for one in self.compared(1.0, logs).earlier] == ["old.log", "1.log", "2.log"]
+        assert [run.name for run in self.compared(1.0, logs).earlier] == ["old.log", "1.log", "2.log"]
 
     def test_logs_of_other_kinds_are_left_out(self):
         comparison = self.compared(1.0, [(saved(1.0, collective="broadcast"), MODIFIED)])

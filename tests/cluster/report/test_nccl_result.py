@@ -20,11 +20,11 @@ def result_of(busbw=GUIDE, *, facts=A3_MEGA, extra="", **options) -> NcclResult:
 
 
 def ids(result: NcclResult) -> set[str]:
-    return {one.id for one in result.findings}
+    return {finding.id for finding in result.findings}
 
 
 def scaled(factor: float) -> list[float]:
-    return [one * factor for one in GUIDE]
+    return [busbw * factor for busbw in GUIDE]
 
 
 def edited(*changes: tuple[str, str], given: ReportOptions | None = None, **options: Any) -> NcclResult:
@@ -48,7 +48,7 @@ def of(machine_type: str, nodes: int, collective: str, busbw: list[float], *, ra
 
 SOCKET = "a3-0:1:1 [0] NCCL INFO Using network Socket\n"
 H100 = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
-ONE_NIC = [min(one, 23.5) for one in GUIDE]
+ONE_NIC = [min(busbw, 23.5) for busbw in GUIDE]
 ROW = next(row for row in log().split("\n") if row.startswith(f"{SIZES[9]:12d}"))
 CASES: dict[str, Callable[[], NcclResult]] = {
     "the guide's run": lambda: check(
@@ -59,7 +59,7 @@ CASES: dict[str, Callable[[], NcclResult]] = {
     "60 % of it": lambda: result_of(scaled(0.6)),
     "TCP's level": lambda: result_of([3, 5, 8, 10, 12, 14, 16, 17, 17.5, 18, 18]),
     "over sockets": lambda: result_of(extra=SOCKET),
-    "a plateau at six of eight NICs": lambda: result_of([min(one, 141.0) for one in GUIDE]),
+    "a plateau at six of eight NICs": lambda: result_of([min(busbw, 141.0) for busbw in GUIDE]),
     "small messages alone": lambda: result_of([0.01 * 2**number for number in range(16)], first=8),
     "wrong results": lambda: edited(("      0  ", "     12  "), ("values : 0 OK", "values : 12 FAILED")),
     "bandwidth that falls": lambda: result_of([*GUIDE[:-3], 150.0, GUIDE[-2], GUIDE[-1]]),
@@ -71,9 +71,9 @@ CASES: dict[str, Callable[[], NcclResult]] = {
         "gpu-h100-sxm/1gpu-16vcpu-200gb", 2, "all_reduce", [3.0] * 5, first=512 * MIB, ranks=2, extra=SOCKET
     ),
     # Small sizes weigh less, or more, in them than in what the minimum was measured with.
-    "sizes in other steps": lambda: edited(lines=[one for one in measured() if one.size in SIZES[::5]]),
+    "sizes in other steps": lambda: edited(lines=[row for row in measured() if row.size in SIZES[::5]]),
     "sizes between": lambda: edited(
-        lines=sorted([*measured(), *measured(first=12 * MIB)[:-1]], key=lambda one: one.size)
+        lines=sorted([*measured(), *measured(first=12 * MIB)[:-1]], key=lambda row: row.size)
     ),
     **{
         f"{name} at one NIC's level, which each GPU has": lambda name=name: of(
@@ -101,9 +101,13 @@ CASES: dict[str, Callable[[], NcclResult]] = {
 def shown(result: NcclResult) -> str:
     """Outcome, reasons and findings."""
     marks = {True: "met", False: "not met", None: "not compared"}
-    reasons = [f"{marks[one.met]}: {one.text}" for one in result.reasons]
+    reasons = [f"{marks[reason.met]}: {reason.text}" for reason in result.reasons]
     return "\n".join(
-        [result.outcome.name, *reasons, *(f"{one.id}: {one.what}. To do: {one.todo}" for one in result.findings)]
+        [
+            result.outcome.name,
+            *reasons,
+            *(f"{finding.id}: {finding.what}. To do: {finding.todo}" for finding in result.findings),
+        ]
     )
 
 
@@ -138,7 +142,7 @@ class TestReferences:
     @pytest.mark.parametrize("row", REFERENCES.values(), ids=lambda row: f"{row.machine_type}-{row.collective}")
     def test_a_reference_has_sources_and_meets_its_minimums(self, row):
         assert row.minimums or row.busbw
-        assert all(one.source and one.low <= one.high and one.busbw > 0 for one in row.minimums)
+        assert all(minimum.source and minimum.low <= minimum.high and minimum.busbw > 0 for minimum in row.minimums)
         assert bool(row.busbw) == bool(row.curve_source)
         for minimum in row.minimums:
             inside = [busbw for size, busbw in row.busbw.items() if minimum.low <= size <= minimum.high]
