@@ -1,11 +1,11 @@
 #!/bin/bash
-# by-hand.sh up|down FOLDER NAME CIDR: a Slurm cluster as a person sets it up who follows a guide, step after step.
+# by-hand.sh up|down FOLDER NAME CIDR: sets up a Slurm cluster step by step, as a person does who follows a guide.
 #
-# The same machines and the same end as `./hpc up dev`: a controller with accounting, a login machine, two CPU nodes and
-# a GPU node, two users with accounts and a QOS, jobs in both partitions. bench/machines.py makes the machines, all at
-# once, with a hosts file and shared folders; from there on it is ssh and scp. Nothing waits longer than it must:
-# connections are kept open, and what takes time is asked for ten times a second. `up` removes what it made if it fails
-# or is interrupted; `down` does so at any time.
+# It has the same machines and the same result as `./hpc up dev`: a controller with accounting, a login machine, two CPU
+# nodes and a GPU node, two users with accounts and a QOS, jobs in both partitions. bench/machines.py creates the
+# machines in parallel, with a hosts file and shared folders; everything else is ssh and scp. Nothing waits longer than it
+# must: connections stay open, and polls run ten times a second. `up` removes the cluster if it fails or is interrupted;
+# `down` removes it at any time.
 set -euo pipefail
 
 case $#-${1-} in
@@ -34,7 +34,7 @@ options=(
 
 address() { awk -v name="$1" '$1 == name { print $2 }' "$work/machines"; }
 
-# The line is for the shell over there.
+# The shell of the machine expands the line.
 # shellcheck disable=SC2029
 on() { ssh "${options[@]}" "$(address "$1")" "$2"; }
 

@@ -3,7 +3,7 @@
     python3 FOLDER configure   < JSON   controller and login machines: set up the machine
     python3 FOLDER boot                 compute nodes, at every boot: join the cluster as in /etc/hpc/node.json
     python3 FOLDER accounting  < JSON   controller: update accounts, QOS and users in Slurm's database
-    python3 FOLDER nodes       < JSON   controller: wait until the nodes are idle
+    python3 FOLDER nodes       < JSON   controller: wait until the nodes can take jobs
     python3 FOLDER ready       < JSON   controller: run a job in every partition
     python3 FOLDER ends        < JSON   controller: reserve nodes from the end of their machines on; no-ends undoes it
     python3 FOLDER warm-up     < JSON   controller: download images and files that first jobs on nodes need

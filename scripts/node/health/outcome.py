@@ -234,10 +234,10 @@ def parse_history(text: str) -> list[dict[str, Any]]:
     return [row for row in rows if valid_time(row.get("time")) is not None and isinstance(row.get("node"), str)]
 
 
-def show_history(folder: Path = RESULTS) -> None:
+def show_history() -> None:
     """Print the lines of all nodes since the time on standard input, each as a JSON object."""
     since = float(sys.stdin.readline().strip() or 0)
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(RESULTS.glob("*.jsonl")):
         for row in parse_history(cluster_state.read_text(path)):
             # The name of the file says whose it is. A node may write another name into it.
             if row["node"] == path.stem and row["time"] >= since:

@@ -74,5 +74,5 @@ def test_invalid_lines_are_left_out(
     (folder / "n-0.jsonl").write_text("\n".join([*bad, json.dumps(good), json.dumps({**good, "time": 1.0})]))
     (folder / "n-2.jsonl").symlink_to("/etc/shadow")
     monkeypatch.setattr(sys, "stdin", io.StringIO("50\n"))
-    outcome.show_history(folder)
+    outcome.show_history()
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [good]
