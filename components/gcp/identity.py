@@ -56,14 +56,15 @@ class Identity(pulumi.ComponentResource):
         """`after` are resources that must exist first: the services of Google Cloud."""
         super().__init__("hpc:gcp:Identity", name, {}, opts)
         self._name, self._config = name, config
-        self._accounts = {role: self._account(role, after=after) for role in roles(config)}
+        self._child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
+        self._accounts = {role: self._account(role) for role in roles(config)}
         self._grants = {role: self._grant_project_roles(role) for role in self._accounts}
         if elastic_nodesets(config):
-            self._grants["controller"] += self._reconcile_grants(after)
+            self._grants["controller"] += self._reconcile_grants()
         if repaired_nodesets(config):
-            self._grants["controller"] += self._repair_grants(after)
+            self._grants["controller"] += self._repair_grants()
         if config.controller.failover:
-            self._grants[WATCH] += self._failover_grants(after)
+            self._grants[WATCH] += self._failover_grants()
         members = {role: account.member for role, account in self._accounts.items() if role not in NO_MEMBERS}
         child = pulumi.ResourceOptions(parent=self)
         self._secrets = Secrets(f"{name}-secrets", config, keys, members, after, opts=child)
@@ -89,15 +90,15 @@ class Identity(pulumi.ComponentResource):
             return self._grants[role]
         return [*self._grants[role], *self._secrets.readers(role), self._bucket.reader(role)]
 
-    def _account(self, role: str, *, after: Sequence[pulumi.Resource]) -> serviceaccount.Account:
+    def _account(self, role: str) -> serviceaccount.Account:
         return serviceaccount.Account(
             f"{self._name}-{role}",
             account_id=account_id(self._config, role),
             display_name=f"{role} of the cluster {self._config.name}",
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+            opts=self._child,
         )
 
-    def _reconcile_grants(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+    def _reconcile_grants(self) -> list[pulumi.Resource]:
         """Allow the controller to create and delete machines of elastic nodes, and no others."""
         config = self._config
         return self._grant_custom_role(
@@ -111,10 +112,9 @@ class Identity(pulumi.ComponentResource):
                 nodeset: (f"the nodeset {nodeset}", reconcile_condition(config, nodeset))
                 for nodeset in elastic_nodesets(config)
             },
-            after=after,
         )
 
-    def _repair_grants(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+    def _repair_grants(self) -> list[pulumi.Resource]:
         """Allow the controller to repair machines of nodesets without elastic nodes."""
         config = self._config
         return self._grant_custom_role(
@@ -127,10 +127,9 @@ class Identity(pulumi.ComponentResource):
                 f"{nodeset}-static": (f"the nodeset {nodeset}", reconcile_condition(config, nodeset))
                 for nodeset in repaired_nodesets(config)
             },
-            after=after,
         )
 
-    def _failover_grants(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+    def _failover_grants(self) -> list[pulumi.Resource]:
         """Allow the machine that watches the controller to create it in its other zone."""
         config = self._config
         return self._grant_custom_role(
@@ -141,7 +140,6 @@ class Identity(pulumi.ComponentResource):
             description="What the machine that watches the controller needs to create it in its other zone",
             permissions=failover_permissions(config),
             conditions={"controller": ("the controller", failover_condition(config))},
-            after=after,
         )
 
     def _grant_custom_role(
@@ -154,19 +152,17 @@ class Identity(pulumi.ComponentResource):
         description: str,
         permissions: Sequence[str],
         conditions: Mapping[str, tuple[str, str]],
-        after: Sequence[pulumi.Resource],
     ) -> list[pulumi.Resource]:
         """Grant a custom role to the machines of `machine_role`, once for each condition. With `acts_as` they may also
         create machines of that role. Returns the grants."""
         name, config, account = f"{self._name}-{part}", self._config, self._accounts[machine_role]
-        child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         role = projects.IAMCustomRole(
             f"{name}-role",
             role_id=role_id(f"{name}-role-id", config, part, parent=self),
             title=title,
             description=description,
             permissions=list(permissions),
-            opts=child,
+            opts=self._child,
         )
         grants: list[pulumi.Resource] = [
             projects.IAMMember(
@@ -179,7 +175,7 @@ class Identity(pulumi.ComponentResource):
                     description=f"Instances and disks of {subject} of {config.name}",
                     expression=expression,
                 ),
-                opts=child,
+                opts=self._child,
             )
             for key, (subject, expression) in conditions.items()
         ]
@@ -190,7 +186,7 @@ class Identity(pulumi.ComponentResource):
             service_account_id=self._accounts[acts_as].name,
             role=ACT_AS,
             member=account.member,
-            opts=child,
+            opts=self._child,
         )
         return [*grants, acting]
 

@@ -74,24 +74,24 @@ def test_no_edit_is_no_change():
 
 
 class TestNodes:
-    def test_one_more_is_one_machine(self):
+    def test_one_more_node_is_one_machine(self):
         assert effect(lambda c: c["nodesets"]["cpu"].update(count=3)) == Difference(
             added={"lab-cpu-2", "lab-cpu-2-leave"}, removed=set(), changed={"lab-network", *REACHES_ALL}
         )
 
-    def test_one_less_takes_the_last(self):
+    def test_one_node_less_removes_the_last(self):
         assert effect(lambda c: c["nodesets"]["cpu"].update(count=1)) == Difference(
             added=set(), removed={"lab-cpu-1", "lab-cpu-1-leave"}, changed={"lab-network", *REACHES_ALL}
         )
 
-    def test_another_machine_type_concerns_that_nodeset_only(self):
+    def test_another_machine_type_changes_that_nodeset_only(self):
         """Where it makes a difference to the machine: stand-in GPUs are device files that it starts with."""
         found = effect(lambda c: c["nodesets"]["gpu"].update(machine_type="local-2c"))
         assert found == Difference(added=set(), removed=set(), changed={"lab-gpu-0", *REACHES_ALL})
 
     @settings(max_examples=5)
     @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data())
-    def test_growing_shrinking_and_appending_leave_everybody_else_alone(self, counts, data):
+    def test_changed_counts_and_new_nodesets_change_no_other_machine(self, counts, data):
         names = [f"set{position}" for position in range(len(counts))]
         cluster = LAB | {
             "nodesets": {name: {"count": count} for name, count in zip(names, counts, strict=True)},
@@ -116,11 +116,11 @@ class TestNodes:
 
 
 class TestSettings:
-    def test_a_limit_of_a_partition_concerns_slurm_only(self):
+    def test_a_limit_of_a_partition_changes_slurm_only(self):
         found = effect(lambda c: c["partitions"]["cpu"].update(max_time="01:00:00"))
         assert found == Difference(set(), set(), changed=REACHES_ALL)
 
-    def test_a_user_is_made_everywhere_by_those_who_follow(self):
+    def test_a_new_user_changes_no_machine(self):
         found = effect(lambda c: c["users"].append({"name": "bob", "uid": 2002}))
         assert (found.added, found.removed) == (set(), set())
         told = {"lab-controller-configure", "lab-login-0-configure", "lab-accounting", "lab-nodes"}
@@ -130,11 +130,11 @@ class TestSettings:
         found = effect(lambda c: c.update(slurm={"drain_seconds": 60}))
         assert found == Difference(set(), set(), changed={"lab-controller-configure"})
 
-    def test_accounts_are_the_databases_affair(self):
+    def test_accounts_change_the_database_only(self):
         found = effect(lambda c: c.update(accounting={"qos": [{"name": "urgent", "priority": 9}]}))
         assert found == Difference(set(), set(), changed={"lab-accounting"})
 
-    def test_a_login_machine_more_is_set_up_like_the_others(self):
+    def test_one_more_login_machine_is_set_up_like_the_others(self):
         found = effect(lambda c: c.update(login={"count": 2}))
         new = {"lab-login-1", *(f"lab-login-1-{phase}" for phase in ("setup", "secrets", "configure"))}
         assert (found.added, found.removed) == (new, set())
@@ -156,7 +156,7 @@ class TestSettings:
     ],
     ids=["no-users", "another-folder", "a-partition-less", "features", "timers", "login-on-controller"],
 )
-def test_machines_that_stay_are_never_made_anew(edit):
+def test_remaining_machines_are_never_recreated(edit):
     before, after = program(LAB), program(edited(edit))
     staying = {resource.name for resource in before.all(MACHINE)} & {resource.name for resource in after.all(MACHINE)}
     assert "lab-cpu-0" in staying
@@ -187,7 +187,7 @@ class TestStagingOrder:
             assert recording.waits_for(later, earlier)
         assert "Prolog=" in steps[3].inputs["stdin"]
 
-    def test_without_scripts_there_is_nothing(self):
+    def test_without_scripts_there_is_no_step(self):
         names = {resource.name for resource in program(LAB).resources}
         assert not {"lab-prologs", "lab-rxdm"} & names
 
@@ -201,12 +201,12 @@ class TestStagingEdits:
         found = between(program(LAB), program(lab(**SCRIPTS)))
         assert found == Difference(added={"lab-prologs"}, removed=set(), changed=REACHES_ALL)
 
-    def test_another_text_is_staged_and_tried(self):
+    def test_another_script_is_staged_and_tested(self):
         other = {"scripts": [{"name": "check", "text": TEXT + "true\n"}]}
         found = between(program(lab(**SCRIPTS)), program(lab(**other)))
         assert found == Difference(added=set(), removed=set(), changed={"lab-prologs", "lab-ready"})
 
-    def test_a_node_more_stages_nothing(self):
+    def test_one_more_node_stages_nothing(self):
         before = lab(**SCRIPTS, **RXDM)
         after = edited(lambda c: c["nodesets"]["cpu"].update(count=3), before)
         found = between(program(before), program(after))
@@ -216,14 +216,14 @@ class TestStagingEdits:
 
 class TestUndoing:
     @pytest.mark.parametrize(("name", "undo"), [("lab-prologs", "no-prologs"), ("lab-rxdm", "no-rxdm")])
-    def test_it_is_undone_where_the_machine_stays_and_not_where_it_goes(self, recording, name, undo):
+    def test_staging_is_undone_only_on_machines_that_stay(self, recording, name, undo):
         one = recording.one(name)
         assert one.inputs["delete"] == f"test ! -e {payload.SETUP} || python3 {payload.SETUP} {undo}"
         assert one.request.deletedWith == recording.one("lab-controller").urn
 
 
 class TestStagingInput:
-    def test_what_the_controller_is_told(self, recording):
+    def test_input_of_the_controllers_step(self, recording):
         told = json.loads(recording.one("lab-prologs").inputs["stdin"])
         assert told["scripts"] == {"check": {"lines": ["#!/bin/sh", "true", ""]}}
         assert told["rxdm"]["lines"][0] == "#!/bin/bash"
@@ -234,17 +234,17 @@ class TestStagingInput:
         found = program(edited(lambda c: c["nodesets"].update(shared={"on": "controller"}), lab(**SCRIPTS)))
         assert json.loads(found.one("lab-prologs").inputs["stdin"])["controller_nodeset"] == "shared"
 
-    def test_what_the_patch_is_told(self, recording):
+    def test_input_of_the_patch(self, recording):
         told = json.loads(recording.one("lab-rxdm").inputs["stdin"])
         assert set(told["known"].values()) == {"ok", "patch", "refuse"}
         assert set(told["links"].values()) == {"../scripts/rxdm"}
 
-    def test_a_file_that_is_not_there_stops_before_anything_is_made(self):
+    def test_a_missing_file_stops_before_any_resource(self):
         with pytest.raises(pulumi.RunError, match=r"slurm\.scripts\[0\]\.file\n  given: .*No such file"):
             deploy({"hpc:cluster": lab(scripts=[{"name": "check", "file": "scripts/gone.sh"}])})
 
 
-def test_packages_are_part_of_the_image_and_an_input_only_where_there_are_some():
+def test_packages_are_an_input_of_the_image_only_if_there_are_some():
     """With an input more, every stack that is up would show a change."""
     plain = program(LAB).one("lab-image").inputs
     more = program(edited(lambda c: c.update(image={"packages": ["podman", "crun"]}))).one("lab-image").inputs
@@ -265,7 +265,7 @@ def test_a_warm_up_changes_nothing_else(warm):
     assert between(program(LAB), warm) == Difference(added={"lab-warm-up"}, removed=set(), changed=set())
 
 
-def test_the_warm_up_is_the_last_and_nothing_waits_for_it(warm):
+def test_the_warm_up_is_the_last_step(warm):
     step = warm.one("lab-warm-up")
     assert warm.waits_for(step, warm.one("lab-ready"))
     assert not [resource.name for resource in warm.resources if resource is not step and warm.waits_for(resource, step)]
@@ -280,7 +280,7 @@ def test_other_images_change_nothing_else(warm):
     assert found == Difference(added=set(), removed=set(), changed={"lab-warm-up"})
 
 
-def test_a_new_node_is_warmed(warm):
+def test_a_new_node_is_warmed_up(warm):
     after = edited(lambda c: c["nodesets"]["cpu"].update(count=3), lab(warm_up={"containers": [IMAGE]}))
     found = between(warm, program(after))
     assert "lab-warm-up" in found.changed
@@ -293,7 +293,7 @@ def test_nodes_of_other_partitions_do_not_matter():
     assert "lab-warm-up" not in between(program(before), program(after)).changed
 
 
-def test_another_prolog_is_warmed_where_it_runs():
+def test_another_prolog_is_warmed_up_where_it_runs():
     def rxdm(text: str) -> dict[str, Any]:
         scripts = [{"name": "check", "text": text}]
         section = {"partitions": ["gpu"], "file": "lab/slurm/rxdm.sh"}

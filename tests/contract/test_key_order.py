@@ -36,21 +36,21 @@ def addresses(recording: Recording) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", stacks.EVERY)
-def test_a_stack_is_read_the_same_with_its_keys_reversed(name: str):
+def test_reversed_keys_give_the_same_config(name: str):
     settings = stacks.load(name)
     assert [*reverse(settings)["hpc:cluster"]] != [*settings["hpc:cluster"]]
     assert parse(reverse(settings)).model_dump_json() == stacks.config(name).model_dump_json()
 
 
 @pytest.mark.parametrize("name", ["example-full", "example-gcp", "nebius"])
-def test_a_stack_registers_the_same_with_its_keys_reversed(name: str):
+def test_reversed_keys_give_the_same_resources(name: str):
     settings = stacks.load(name)
     before, after = record(name, "made").recording, deploy(reverse(settings))
     assert dict(registered(before)) == dict(registered(after))
     assert before.outputs == after.outputs
 
 
-def test_the_embedded_engine_hands_on_sorted_keys_as_the_cli_does(tmp_path):
+def test_the_embedded_engine_sorts_keys_as_the_cli_does(tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: hpc\nruntime: python\n")
     file = tmp_path / "Pulumi.x.yaml"
     file.write_text("config: {hpc:cluster: {b: {d: 1, c: [{z: 1, y: 2}]}, a: 1}}\n")
@@ -61,14 +61,14 @@ def test_the_embedded_engine_hands_on_sorted_keys_as_the_cli_does(tmp_path):
 class TestAddressesOfNodesets:
     """Machines of a cluster that is up keep their addresses."""
 
-    def test_a_new_nodeset_takes_a_free_block_wherever_its_name_sorts(self):
+    def test_a_new_nodeset_gets_a_free_block_of_addresses(self):
         before = deploy({"hpc:cluster": LOCAL})
         grown = {**LOCAL, "nodesets": {"big": {"count": 1}, **LOCAL["nodesets"], "z": {"count": 1}}}
         after = deploy({"hpc:cluster": grown}, was=before.outputs)
         assert addresses(before).items() <= addresses(after).items()
         assert len(set(addresses(after).values())) == len(addresses(after))
 
-    def test_a_nodeset_that_goes_moves_no_other_and_gives_its_block_back(self):
+    def test_a_removed_nodeset_moves_no_other_and_frees_its_block(self):
         first = deploy({"hpc:cluster": LOCAL})
         shrunk = {
             **LOCAL,
@@ -80,7 +80,7 @@ class TestAddressesOfNodesets:
         third = deploy({"hpc:cluster": LOCAL}, was=second.outputs)
         assert addresses(third) == addresses(first)
 
-    def test_a_written_block_is_taken_from_nobody(self):
+    def test_a_written_block_is_given_to_no_other_nodeset(self):
         """The first free eighth goes to a nodeset without one, past those that others name."""
         written = {**LOCAL, "nodesets": {"a": {}, "b": {"addresses": "10.77.2.0/23"}}}
         written["partitions"] = {"batch": {"nodesets": ["a", "b"], "default": True}}

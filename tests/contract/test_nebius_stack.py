@@ -29,7 +29,7 @@ def test_components_are_named_after_their_class() -> None:
     assert used <= own | {"hpc:slurm:ClusterKeys"}
 
 
-def test_the_platform_is_the_parent_of_all_and_replaces_nothing_of_a_cluster_that_is_up(run: StackRun) -> None:
+def test_the_platform_is_the_parent_of_all_resources(run: StackRun) -> None:
     platform, *others = (
         resource for resource in run.recording.resources if resource.parent == "" or "$" not in resource.urn
     )
@@ -63,7 +63,7 @@ def test_no_token_is_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("protected", [True, False])
-def test_file_systems_are_kept_where_the_stack_says_so(protected: bool) -> None:
+def test_file_systems_are_protected_if_the_stack_asks_for_it(protected: bool) -> None:
     given = stacks.load(STACK)
     given["hpc:cluster"]["deletion_protection"] = protected
     recording = deploy(given)
@@ -94,7 +94,7 @@ class TestMonitoring:
         given["hpc:cluster"]["monitoring"] = {"receivers": {"slack": "#alerts", "webhook": True}}
         return given
 
-    def test_its_secrets_are_a_secret_and_its_dashboards_config_maps(self) -> None:
+    def test_secrets_are_a_secret_and_dashboards_config_maps(self) -> None:
         recording = deploy({**self.given(), **SECRETS})
         (secret,) = (
             secret_object
@@ -116,7 +116,7 @@ class TestMonitoring:
         leftovers = recording.one("soperator-leftovers")
         assert leftovers.inputs["namespaces"] == ["soperator", "monitoring-system"]
 
-    def test_a_secret_that_is_missing_stops_the_run_before_anything_is_made(self) -> None:
+    def test_a_missing_secret_stops_the_run_before_any_resource(self) -> None:
         with pytest.raises(Exception, match="hpc:slackUrl"):
             deploy(self.given())
 
@@ -133,7 +133,7 @@ class TestOutputs:
             return
         assert parse_output(exported) == run.config
 
-    def test_every_pod_is_there_with_how_to_reach_it(self, run: StackRun) -> None:
+    def test_outputs_have_every_pod_with_its_connection(self, run: StackRun) -> None:
         targets = run.recording.outputs["targets"]
         assert set(targets) == {machine.name for machine in machines(run.config)}
         for machine in machines(run.config):

@@ -27,11 +27,11 @@ def test_every_key_is_described():
     assert SCHEMA in PROJECT["config"]["hpc:cluster"]["description"]
 
 
-def test_the_project_is_ours_and_runs_in_its_own_environment():
+def test_the_project_runs_in_its_own_environment():
     assert PROJECT["name"] == "hpc"
     assert PROJECT["runtime"] == {"name": "python", "options": {"virtualenv": ".venv"}}
 
 
-def test_a_stack_without_the_key_is_told_so():
+def test_a_stack_without_the_key_is_an_error():
     with pytest.raises(pulumi.RunError, match="hpc:cluster"):
         deploy({})

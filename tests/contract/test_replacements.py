@@ -136,7 +136,7 @@ def outcome(base: str, number: int) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize(("base", "number"), SAMPLES)
-def test_what_is_told_is_what_the_provider_does(base: str, number: int):
+def test_predicted_replacements_are_the_providers(base: str, number: int):
     changes = told(base, number)
     harm, words = worst_effect(changes), " ".join(change.reason for change in changes)
     lost, machines = outcome(base, number)
@@ -152,13 +152,13 @@ def test_what_is_told_is_what_the_provider_does(base: str, number: int):
 
 class TestTable:
     @pytest.mark.parametrize("stack", GCP)
-    def test_it_knows_every_input_that_the_stacks_give(self, stack: str):
+    def test_the_table_has_every_input_of_the_stacks(self, stack: str):
         for resource in record(stack, "made").recording.resources:
             if resource.type in TYPES:
                 known = {*TYPES[resource.type]["anew"], *TYPES[resource.type]["in_place"]}
                 assert {path for path, _ in leaves(resource.inputs)} <= known, resource.name
 
-    def test_it_is_of_the_provider_that_is_installed(self):
+    def test_the_table_is_of_the_installed_provider(self):
         assert TABLE["pulumi_gcp"] == version("pulumi-gcp"), (
             "look up in the new provider's source which inputs force a replacement"
         )

@@ -63,12 +63,12 @@ def own_components() -> set[type]:
     }
 
 
-def test_the_shipped_stacks_are_among_them():
+def test_the_shipped_stacks_are_tested():
     assert {"dev", "a3mega", "a3mega-managed", "classic"} <= set(stacks.STACKS)
 
 
 class TestTree:
-    def test_types_are_those_that_states_already_name(self, run):
+    def test_types_of_resources_are_constant(self, run):
         own = {
             resource.type
             for resource in run.recording.resources
@@ -76,7 +76,7 @@ class TestTree:
         }
         assert SLURM <= own <= SLURM | TOKENS[run.config.platform]
 
-    def test_every_type_is_in_use(self):
+    def test_every_type_is_used(self):
         used = {resource.type for name in stacks.STACKS for resource in record(name, "made").recording.resources}
         assert set().union(SLURM, *TOKENS.values()) <= used
 
@@ -87,7 +87,7 @@ class TestTree:
                 SLURM, *TOKENS.values()
             )
 
-    def test_components_say_what_they_made(self, run):
+    def test_components_register_outputs(self, run):
         made = [resource for resource in run.recording.resources if not resource.custom]
         assert made
         for component in made:
@@ -115,7 +115,7 @@ class TestCommands:
             known = {spec.name for spec in machines(run.config)}
             assert run.machine_of(command).name == (machine if machine in known else whole)
 
-    def test_no_machine_is_trusted_because_it_answered(self, run):
+    def test_host_keys_are_pinned_in_connections(self, run):
         for command in run.commands():
             if run.known:
                 assert command.inputs["connection"]["hostKey"].startswith("ssh-ed25519 ")
@@ -125,11 +125,11 @@ class TestCommands:
                 # A key that was left out would be known to be missing.
                 assert command.inputs["connection"] is None or "hostKey" in command.inputs["connection"]
 
-    def test_a_changed_input_runs_the_same_again(self, run):
+    def test_an_update_runs_the_same_command(self, run):
         for command in run.commands():
             assert command.inputs["update"] == command.inputs["create"]
 
-    def test_another_munge_key_is_taken_up_and_proved(self, run):
+    def test_another_munge_key_configures_all_machines_again(self, run):
         (drawn,) = [resource for resource in run.recording.resources if resource.name == f"{run.config.name}-munge"]
         for command in run.commands():
             follows = drawn.urn in command.request.propertyDependencies["triggers"].urns
@@ -140,7 +140,7 @@ class TestCommands:
 class TestLeaving:
     """A node is emptied before its machine goes, and a whole cluster without that."""
 
-    def test_every_nodes_machine_has_one_that_goes_before_it(self, run):
+    def test_every_node_has_a_leave_that_is_deleted_before_its_machine(self, run):
         nodes = {machine.name for machine in machines(run.config) if machine.roles == ("node",)}
         assert {leave.name for leave in run.leaves()} == {f"{name}-leave" for name in nodes}
         controller = run.machine(f"{run.config.name}-controller")
@@ -158,7 +158,7 @@ CERTIFICATE = "tls:index/selfSignedCert:SelfSignedCert"
 
 
 class TestSecrets:
-    def test_nothing_is_drawn_whose_id_is_what_was_drawn(self, run):
+    def test_no_random_resource_has_its_secret_as_id(self, run):
         """Ids stand in the state in clear. Of a password it is a word, of a TLS key a hash of the public half, of a
         certificate its number."""
         drawn = [resource for resource in run.recording.resources if resource.type.startswith(("random:", "tls:"))]
@@ -180,13 +180,13 @@ class TestSecrets:
                 assert not command.secret(key)
                 assert not any(secret in json.dumps(command.inputs.get(key, "")) for secret in FAKE_SECRETS)
 
-    def test_connections_and_deliveries_are_marked(self, run):
+    def test_connections_and_inputs_with_secrets_are_marked_secret(self, run):
         for command in run.commands():
             assert command.secret("connection")
             assert command.secret("stdin") == command.name.endswith("-secrets")
 
     @pytest.mark.parametrize("stack", stacks.STACKS)
-    def test_they_arrive(self, stack):
+    def test_secrets_are_sent_to_controller_and_login_machines(self, stack):
         run = record(stack, "made")
         for machine in machines(run.config):
             if machine.roles == ("node",):
@@ -196,7 +196,7 @@ class TestSecrets:
             assert ("/etc/hpc/database-password" in brought) == ("controller" in machine.roles)
 
     @pytest.mark.parametrize("stack", ["dev", "a3mega"])
-    def test_a_key_for_tokens_is_drawn_where_there_is_rest_and_brought_to_the_controller_alone(self, stack):
+    def test_slurmrestd_adds_a_key_that_only_the_controller_gets(self, stack):
         settings = stacks.load(stack)
         without = {resource.urn for resource in record(stack, "made").recording.resources}
         settings["hpc:cluster"].setdefault("slurm", {})["slurmrestd"] = True
@@ -215,7 +215,7 @@ class TestSecrets:
 class TestProtection:
     @pytest.mark.parametrize("protected", [True, False])
     @pytest.mark.parametrize("stack", stacks.STACKS)
-    def test_data_is_kept_where_the_stack_says_so_and_nothing_else(self, stack, protected):
+    def test_only_data_is_protected_if_the_stack_asks_for_it(self, stack, protected):
         recording = record(stack, "made").recording
         if stacks.config(stack).deletion_protection is not protected:
             settings = stacks.load(stack)
@@ -231,7 +231,7 @@ class TestProtection:
             data if protected else set()
         )
 
-    def test_nothing_is_left_behind_by_destroy(self, run):
+    def test_destroy_keeps_no_resource(self, run):
         assert [resource.name for resource in run.recording.resources if resource.request.retainOnDelete] == []
 
 
@@ -248,19 +248,19 @@ class TestOrder:
         for phase in ("nodes", "accounting"):
             assert run.recording.waits_for(run.command(f"{run.config.name}-{phase}"), configured)
 
-    def test_waiting_for_nodes_begins_once_they_are_made(self, run):
+    def test_waiting_for_nodes_starts_after_their_creation(self, run):
         waits = run.command(f"{run.config.name}-nodes")
         nodes = [machine.name for machine in machines(run.config) if "node" in machine.roles]
         assert nodes
         assert all(run.recording.waits_for(waits, run.machine(name)) for name in nodes)
 
-    def test_the_proof_comes_last(self, run):
+    def test_the_ready_command_is_the_last(self, run):
         """After it Slurm is told when machines end, which is of no cluster that does not work."""
         last, waits_for = run.command(f"{run.config.name}-ready"), run.recording.waits_for
         for command in (each for each in run.commands() if each is not last):
             assert waits_for(command, last) if command.name == f"{run.config.name}-ends" else waits_for(last, command)
 
-    def test_machines_are_set_up_side_by_side(self, run):
+    def test_machines_are_set_up_in_parallel(self, run):
         """A login machine that waited for the controller would add its minutes to the controller's."""
         whole = {f"{run.config.name}-{phase}" for phase in ("nodes", "accounting", "ready", "ends", "lustre-ready")}
         alone = [command for command in run.commands() if command.name not in whole]
@@ -289,14 +289,14 @@ class TestOutputs:
         read = parse_output(run.recording.outputs["config"])
         assert read == registry.get(run.config.platform).keep(None, run.config)
 
-    def test_every_machine_is_there_with_how_to_reach_it(self, run):
+    def test_outputs_have_every_machine_with_its_connection(self, run):
         found = run.recording.outputs["machines"]
         assert set(found) == {machine.name for machine in machines(run.config)}
         for machine in machines(run.config):
             assert found[machine.name]["roles"] == list(machine.roles)
             assert {"address", "host_key"} <= set(found[machine.name])
 
-    def test_people_log_in_where_they_may(self, run):
+    def test_the_login_output_is_a_login_machine(self, run):
         outputs = run.recording.outputs
         assert "login" in outputs["machines"][outputs["login"]]["roles"]
         assert outputs["users"] == [user.name for user in run.config.users]
@@ -321,7 +321,7 @@ def rehearsal(request: pytest.FixtureRequest) -> StackRun:
     return record(*request.param)
 
 
-def test_a_command_logs_in_where_it_is_meant_to(rehearsal):
+def test_a_command_connects_to_its_own_machine(rehearsal):
     for command in rehearsal.commands():
         if rehearsal.known:
             machine = rehearsal.machine_of(command)
@@ -334,7 +334,7 @@ def test_a_command_logs_in_where_it_is_meant_to(rehearsal):
             assert command.inputs["connection"]["host"] == machine.inputs["address"]
 
 
-def test_every_machine_is_told_with_its_address_and_nothing_in_between(rehearsal):
+def test_local_machines_have_addresses_without_a_jump_host(rehearsal):
     addresses = plan(rehearsal.config).of
     for machine in machines(rehearsal.config):
         assert rehearsal.recording.outputs["machines"][machine.name] == {
@@ -345,7 +345,7 @@ def test_every_machine_is_told_with_its_address_and_nothing_in_between(rehearsal
 
 
 @pytest.mark.parametrize("stack", LOCAL)
-def test_a_local_node_is_made_with_its_key(stack):
+def test_a_local_node_is_created_with_its_host_key(stack):
     run = record(stack, "made")
     for machine in machines(run.config):
         if machine.roles == ("node",):
