@@ -526,11 +526,11 @@ def _lasts(text: str, seconds: float) -> When:
 
 
 ANY, ELSE = When("any", lambda _: True), When("else", lambda _: True)
-# Instances.
+# Conditions of the instance.
 NONE = When("none", lambda c: not c.instances)
 QUEUED, RUNS, ON = _status("PENDING"), _status(*COMING, RUNNING), _status(RUNNING)
 STOPS, STOPPED = _status(*ENDING, *ENDED), _status(*ENDED)
-# Nodes.
+# Conditions of the node.
 NO_NODE = When("not in slurm.conf", lambda c: c.name not in c.world.nodes)
 ASLEEP, BOOTS = When("POWERED_DOWN", lambda c: c.power == "POWERED_DOWN"), When("POWERING_UP", lambda c: c.booting)
 FALLS_ASLEEP = When("POWERING_DOWN", lambda c: c.power == "POWERING_DOWN")
@@ -538,7 +538,7 @@ ASLEEP_DOWN = When("POWERED_DOWN, DOWN", lambda c: c.power == "POWERED_DOWN" and
 UP, DOWN = When("in service", lambda c: c.up), When("DOWN", lambda c: c.down and c.power == "up")
 IS_NEW, SICK = When(f"DRAIN `{NEW}`", lambda c: c.new), When("drained by a health check", lambda c: c.sick)
 MAINTAINS = When("drained for the maintenance of its host", lambda c: c.is_drained_for(MAINTAINED, FAULTY))
-# Others.
+# Other conditions.
 ELASTIC, STATIC = When("elastic", lambda c: c.node.elastic), When("not elastic", lambda c: not c.node.elastic)
 MADE = When("made by the loop", lambda c: c.instance.made_by_loop)
 NOT_HELD = When("by the loop or by Slurm", lambda c: not c.held_by_others)
