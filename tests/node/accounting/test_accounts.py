@@ -16,6 +16,11 @@ from cluster.config.accounting import Qos
 from cluster.config.section import slurm_fields
 from tests.node.accounting.sacctmgr import Database, Killed
 
+
+def user(name: str, accounts: list[str], qos: list[str] | None = None) -> dict[str, Any]:
+    return {"name": name, "default_account": accounts[0], "accounts": accounts, "qos": qos or []}
+
+
 DESIRED: dict[str, Any] = {
     "cluster": "dev",
     "accounts": [
@@ -23,13 +28,8 @@ DESIRED: dict[str, Any] = {
         {"name": "research", "parent": "science", "description": "r", "organization": "science", "fairshare": 3},
     ],
     "users": [
-        {
-            "name": "alice",
-            "default_account": "research",
-            "accounts": ["research", "science"],
-            "qos": ["normal", "urgent"],
-        },
-        {"name": "bob", "default_account": "science", "accounts": ["science"], "qos": []},
+        user("alice", ["research", "science"], ["normal", "urgent"]),
+        user("bob", ["science"]),
     ],
     "qos": [{"name": "urgent", "Priority": "100", "MaxWall": "01:00:00", "MaxTRESPerUser": "cpu=4,node=2"}],
 }
@@ -259,24 +259,20 @@ def test_entities_of_others_are_never_removed(database):
 
 
 NAMES = st.sampled_from(["a", "b", "c"])
+TEXTS = {"description": "d", "organization": "o"}
 WORLDS = st.fixed_dictionaries(
     {
         "accounts": st.permutations(["a", "b", "c"]).flatmap(
             lambda order: st.lists(st.integers(0, 3), min_size=3, max_size=3).map(
                 lambda picks: [
-                    {
-                        "name": name,
-                        "parent": ["root", *order[:at]][pick % (at + 1)],
-                        "description": "d",
-                        "organization": "o",
-                    }
+                    {"name": name, "parent": ["root", *order[:at]][pick % (at + 1)], **TEXTS}
                     for at, (name, pick) in enumerate(zip(order, picks, strict=True))
                 ]
             )
         ),
         "qos": st.lists(NAMES, unique=True).map(lambda names: [{"name": f"q{n}"} for n in names]),
         "users": st.lists(st.tuples(NAMES, NAMES), unique_by=lambda pair: pair[0]).map(
-            lambda pairs: [{"name": u, "default_account": a, "accounts": [a], "qos": []} for u, a in pairs]
+            lambda pairs: [user(name, [account]) for name, account in pairs]
         ),
     }
 )
@@ -306,8 +302,7 @@ def test_any_edit_after_any_killed_one_succeeds(tmp_path_factory, worlds, at):
 def test_new_users_with_the_same_rights_need_one_command(database):
     converge(DESIRED)
     del database.commands[:]
-    new = [{"name": f"u{i}", "default_account": "science", "accounts": ["science"], "qos": []} for i in range(200)]
-    converge({**DESIRED, "users": [*DESIRED["users"], *new]})
+    converge({**DESIRED, "users": [*DESIRED["users"], *(user(f"u{number}", ["science"]) for number in range(200))]})
     assert len(database.commands) == 1
 
 

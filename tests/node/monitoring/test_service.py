@@ -70,29 +70,32 @@ def test_a_secret_replaces_its_mark_in_a_private_file(tmp_path: Path, started: l
     assert "--config.file=/etc/prometheus/prometheus.yml" in (tmp_path / "defaults" / "prometheus").read_text()
 
 
+def create_certificate(key: Path, certificate: Path) -> None:
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=dev -days 3"
+    subprocess.run([*command.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+
+
 @pytest.fixture
-def opened(tmp_path: Path, started: list[str]) -> Monitoring:
+def with_web(tmp_path: Path, started: list[str]) -> Monitoring:
     """Settings with which Prometheus listens for other machines, with a certificate and a password."""
     assert not started
     secrets = tmp_path / "secrets"
     (secrets / "password").write_text("a password of 30 characters: ü\n")
-    command = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=dev -days 3"
-    made = ["openssl", *command.split(), "-keyout", str(secrets / "key"), "-out", str(secrets / "pem")]
-    subprocess.run(made, check=True, capture_output=True)
+    create_certificate(secrets / "key", secrets / "pem")
     (secrets / "pem").write_text((secrets / "key").read_text() + (secrets / "pem").read_text())
     web: Web = {"user": "grafana", "password": str(secrets / "password"), "certificate": str(secrets / "pem")}
     return {**WANTED, "web": web}
 
 
-def test_the_hash_of_a_password_changes_with_the_password(tmp_path: Path, opened: Monitoring):
-    service.converge(opened)
+def test_the_hash_of_a_password_changes_with_the_password(tmp_path: Path, with_web: Monitoring):
+    service.converge(with_web)
     listener, made = tmp_path / "etc" / "web.yml", (tmp_path / "etc" / "web.yml").read_text()
     hashed = yaml.safe_load(made)["basic_auth_users"]["grafana"]
     assert re.fullmatch(r"\$2b\$10\$[./A-Za-z0-9]{53}", hashed)
-    service.converge(opened)
+    service.converge(with_web)
     assert listener.read_text() == made
     (tmp_path / "secrets" / "password").write_text("another\n")
-    service.converge(opened)
+    service.converge(with_web)
     assert yaml.safe_load(listener.read_text())["basic_auth_users"]["grafana"] != hashed
     assert {(tmp_path / "etc" / name).stat().st_mode & 0o777 for name in service.WEB_FILES} == {0o600}
     service.converge(WANTED)
@@ -100,13 +103,13 @@ def test_the_hash_of_a_password_changes_with_the_password(tmp_path: Path, opened
     assert [name for name in service.WEB_FILES if (tmp_path / "etc" / name).exists()] == []
 
 
-def test_a_certificate_of_another_key_is_refused(tmp_path: Path, opened: Monitoring):
-    service.converge(opened)
+def test_a_certificate_of_another_key_is_refused(tmp_path: Path, with_web: Monitoring):
+    service.converge(with_web)
     before = (tmp_path / "etc" / service.CERTIFICATE).read_text()
     other = before.replace("PRIVATE KEY-----\nM", "PRIVATE KEY-----\nN")
     (tmp_path / "secrets" / "pem").write_text(other)
     with pytest.raises(SetupError, match="can't be used"):
-        service.converge(opened)
+        service.converge(with_web)
     assert (tmp_path / "etc" / service.CERTIFICATE).read_text() == before
 
 
@@ -126,10 +129,10 @@ class Served(BaseHTTPRequestHandler):
 
 
 def test_queries_use_password_and_pinned_certificate(
-    tmp_path: Path, opened: Monitoring, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, with_web: Monitoring, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "secrets" / "password").write_text("ü\n")
-    service.converge(opened)
+    service.converge(with_web)
     server = HTTPServer(("127.0.0.1", 0), Served)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "etc" / service.CERTIFICATE)
@@ -143,9 +146,7 @@ def test_queries_use_password_and_pinned_certificate(
         with pytest.raises(OSError, match="401"):
             prometheus.firing()
         # A server with another key is refused.
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                        "-subj", "/CN=dev", "-keyout", tmp_path / "key", "-out", tmp_path / "etc" / "web.pem"],
-                       check=True, capture_output=True)  # fmt: skip
+        create_certificate(tmp_path / "key", tmp_path / "etc" / "web.pem")
         with pytest.raises(ssl.SSLError):
             prometheus.firing()
     finally:

@@ -206,20 +206,19 @@ class TestAttacks:
     def test_the_process_is_the_users_and_inherits_nothing(
         self, place: Path, alice: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        told = place / "told"
-        told.touch()
-        told.chmod(0o666)
+        report = place / "report"
+        report.touch()
+        report.chmod(0o666)
         monkeypatch.setenv("SECRET", "x")
         program = (
             "import os; fds = len(os.listdir('/proc/self/fd')); "
             "said = os.getresuid(), os.getresgid(), os.getgroups(), 'SECRET' in os.environ, os.getcwd(), fds; "
-            f"open({str(told)!r}, 'w').write(repr(said))"
+            f"open({str(report)!r}, 'w').write(repr(said))"
         )
         monkeypatch.setattr(homes, "_PROGRAM", program)
         converge(["ssh-ed25519 BBBB"])
-        assert told.read_text() == repr(
-            ((ALICE,) * 3, (ALICE,) * 3, [], False, "/", 4)
-        )  # 3 streams, and the list's own
+        # Three streams, and the descriptor of os.listdir.
+        assert report.read_text() == repr(((ALICE,) * 3, (ALICE,) * 3, [], False, "/", 4))
 
 
 def test_reading_follows_no_link(alice: Path, place: Path):

@@ -29,9 +29,8 @@ def test_only_an_account_that_a_removal_closed_is_reopened(monkeypatch, tmp_path
     calls = []
     monkeypatch.setattr(users, "SHADOW", shadow)
     monkeypatch.setattr(users, "run", lambda *words: calls.append(words))
-    monkeypatch.setattr(
-        pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=2001, pw_gid=2001, pw_shell="/bin/bash", pw_name="alice")
-    )
+    account = SimpleNamespace(pw_uid=2001, pw_gid=2001, pw_shell="/bin/bash", pw_name="alice")
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: account)
     monkeypatch.setattr(grp, "getgrall", list)
     assert users._converge_user(user()) is changed
     assert [words[-3:] for words in calls] == ([("--expiredate", "", "alice")] if changed else [])
