@@ -124,10 +124,10 @@ class TestRefusals:
 
 class TestReport:
     def warned(self, monkeypatch: pytest.MonkeyPatch, **entry: Any) -> list[str]:
-        said: list[str] = []
-        monkeypatch.setattr(pulumi.log, "warn", said.append)
+        warnings: list[str] = []
+        monkeypatch.setattr(pulumi.log, "warn", warnings.append)
         deploy(settings(customize=[{"set": {"description": "x"}, **entry}]))
-        return said
+        return warnings
 
     def test_a_pattern_that_matches_nothing_is_a_warning_with_the_names(self, monkeypatch):
         (text,) = self.warned(monkeypatch, type=INSTANCE, name="*-logins-*")

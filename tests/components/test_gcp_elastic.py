@@ -34,17 +34,17 @@ def config(**nodesets: Any) -> ClusterConfig:
     return unchecked(nodesets=nodesets or {"cpu": {**CPU, "capacity": WAYS}})
 
 
-def made(*, told: str = "orders", **nodesets: Any) -> Recording:
-    """What a cluster's machines register; `told` is what is in their metadata."""
-    return _made(told, json.dumps(nodesets))
+def made(*, key: str = "orders", **nodesets: Any) -> Recording:
+    """What a cluster's machines register; `key` is the key of their metadata."""
+    return _made(key, json.dumps(nodesets))
 
 
 @cache
-def _made(told: str, nodesets: str) -> Recording:
+def _made(key: str, nodesets: str) -> Recording:
     of = config(**json.loads(nodesets))
 
     def program() -> None:
-        found = google_machines(of, lambda spec, _: {told: spec.roles[0]})
+        found = google_machines(of, lambda spec, _: {key: spec.roles[0]})
         pulumi.export("templates", found.templates)
         pulumi.export("order", [machine.spec.name for machine in found.machines])
 
@@ -87,7 +87,7 @@ class TestTemplates:
         reviewed("gcp/elastic", shown)
 
     def test_another_configuration_recreates_no_static_node(self):
-        before, after = templates(made()), templates(made(told="others"))
+        before, after = templates(made()), templates(made(key="others"))
         changed = {name for name in before if before[name] != after[name]}
         assert changed == set(before) - {"cloud-cpu-template"}
 
@@ -223,8 +223,8 @@ class TestController:
     def test_the_reconcile_loop_gets_the_templates_in_their_order(self):
         recording = self.whole()
         configured = recording.one("cloud-controller-configure")
-        told = json.loads(configured.inputs["stdin"])["reconcile"]
-        assert told["cloud"] == {
+        settings = json.loads(configured.inputs["stdin"])["reconcile"]
+        assert settings["cloud"] == {
             "project": "my-project",
             "zone": "us-central1-a",
             "region": "us-central1",
@@ -232,7 +232,7 @@ class TestController:
             "endpoint": "",
             "token_file": "",
         }
-        nodes = told["nodesets"]["cpu"]
+        nodes = settings["nodesets"]["cpu"]
         assert (nodes["static"], nodes["nodes"]) == (["cloud-cpu-0"], ["cloud-cpu-1", "cloud-cpu-2", "cloud-cpu-3"])
         assert [row["way"] for row in nodes["templates"]] == ["reservation", "spot", "on_demand"]
         assert all(row["template"] for row in nodes["templates"])
@@ -253,9 +253,9 @@ class TestController:
         fixed = {**CPU, "count": 2, "capacity": {"reservation": "mine"}}
         of = unchecked(nodesets={"cpu": CPU, "fixed": fixed}, slurm={"reconcile": {"static": True}})
         recording = deploy(lambda: pulumi.export("place", deploy_on_platform(of, tree(of, ROOT)).outputs["place"]))
-        told = json.loads(recording.one("cloud-controller-configure").inputs["stdin"])["reconcile"]["nodesets"]
-        assert set(told) == {"cpu", "fixed"}
-        row = told["fixed"]
+        settings = json.loads(recording.one("cloud-controller-configure").inputs["stdin"])["reconcile"]["nodesets"]
+        assert set(settings) == {"cpu", "fixed"}
+        row = settings["fixed"]
         assert (row["nodes"], row["static"], row["templates"]) == ([], ["cloud-fixed-0", "cloud-fixed-1"], [])
         role = next(resource for resource in recording.all(ROLE) if "repair" in resource.inputs["roleId"])
         assert role.inputs["permissions"] == repair_permissions(of)

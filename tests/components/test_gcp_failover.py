@@ -29,11 +29,11 @@ def config(**changes: Any) -> ClusterConfig:
 
 
 @cache
-def made(told: str = "orders", mode: str = "act") -> Recording:
+def made(key: str = "orders", mode: str = "act") -> Recording:
     of = config(controller={"failover_mode": mode})
 
     def program() -> None:
-        found = google_machines(of, lambda spec, _: {told: spec.roles[0]})
+        found = google_machines(of, lambda spec, _: {key: spec.roles[0]})
         controller = found.machines[0]
         reach = Access(of).reach(
             controller.spec,
@@ -51,7 +51,7 @@ def made(told: str = "orders", mode: str = "act") -> Recording:
 
 
 def watch(recording: Recording) -> dict[str, Any]:
-    """What the watching machine is told."""
+    """Return the settings of the watch machine."""
     return json.loads(recording.one("cloud-watch").inputs["metadata"]["hpc-watch"])
 
 
@@ -70,8 +70,8 @@ class TestMachines:
         assert made().outputs["ids"][0] == "4242", "the root file system's id, which a move does not change"
 
     def test_the_watch_creates_what_the_stack_creates_but_takes_the_disks_by_force(self):
-        (one,), told = made().all(CONTROLLER), watch(made())
-        body = told["body"]
+        (one,), settings = made().all(CONTROLLER), watch(made())
+        body = settings["body"]
         assert all(disk["forceAttach"] for disk in body["disks"])
         own = json.loads(one.inputs["body"])
         assert {key: body[key] for key in own} == own
@@ -80,7 +80,7 @@ class TestMachines:
         assert metadata == {"orders": "controller"}
         assert body["labels"] == one.inputs["labels"]
         assert body["machineType"] == "zones/{zone}/machineTypes/n2-standard-8"
-        assert (told["zones"], told["address"], told["mode"]) == (
+        assert (settings["zones"], settings["address"], settings["mode"]) == (
             ZONES,
             body["networkInterfaces"][0]["networkIP"],
             "act",

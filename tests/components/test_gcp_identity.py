@@ -68,8 +68,8 @@ def test_service_accounts_have_only_the_roles_that_their_machines_need(
 
 class TestSecrets:
     def test_each_machine_fetches_its_own_secrets(self):
-        told = made(login={"count": 2}).outputs["versions"]
-        paths = {name: set(found) for name, found in told.items()}
+        versions = made(login={"count": 2}).outputs["versions"]
+        paths = {name: set(found) for name, found in versions.items()}
         assert paths == {
             "cloud-controller": {"/etc/hpc/munge.key", "/etc/hpc/database-password", HOST_KEY},
             "cloud-login-0": {"/etc/hpc/munge.key", HOST_KEY},
@@ -77,9 +77,9 @@ class TestSecrets:
             "cloud-cpu-0": {"/etc/hpc/munge.key"},
             "cloud-cpu-1": {"/etc/hpc/munge.key"},
         }
-        own = [told[name][HOST_KEY] for name in ("cloud-controller", "cloud-login-0", "cloud-login-1")]
+        own = [versions[name][HOST_KEY] for name in ("cloud-controller", "cloud-login-0", "cloud-login-1")]
         assert len(set(own)) == 3
-        assert len({found["/etc/hpc/munge.key"] for found in told.values()}) == 1
+        assert len({found["/etc/hpc/munge.key"] for found in versions.values()}) == 1
 
     def test_secrets_equal_those_sent_over_ssh(self):
         kept = {resource.inputs["secret"]: resource.inputs["secretData"] for resource in made().all(VERSION)}

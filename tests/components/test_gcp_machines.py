@@ -36,7 +36,7 @@ CLASSIC: dict[str, Any] = {
 
 
 def made(**changes: Any) -> Recording:
-    """Return what a cluster's machines register; `path` is their image, `told` a key of their metadata."""
+    """Return what a cluster's machines register; `path` is their image, `key` a key of their metadata."""
     return _made(json.dumps(changes))
 
 
@@ -46,12 +46,12 @@ def _made(given: str) -> Recording:
     changes: dict[str, Any] = json.loads(given)
     options = {key: changes.pop(key) for key in ("preview", "unknown") if key in changes}
     image = changes.pop("path", IMAGE)
-    told = changes.pop("told", "orders")
+    key = changes.pop("key", "orders")
     config = google(**changes)
 
     def program() -> None:
         found = google_machines(
-            config, lambda spec, identity: {told: pulumi.Output.json_dumps(identity.versions(spec))}, image
+            config, lambda spec, identity: {key: pulumi.Output.json_dumps(identity.versions(spec))}, image
         )
         pulumi.export("machines", {machine.spec.name: machine.summary for machine in found.machines})
         pulumi.export("ids", {machine.spec.name: [machine.instance_id, machine.boot_id] for machine in found.machines})
@@ -78,7 +78,7 @@ class TestStateDisk:
         before = made()
         after = made(
             path="projects/my-project/global/images/newer",
-            told="other-orders",
+            key="other-orders",
             controller={"machine_type": "c2-standard-4", "disk": {"size_gb": 300}, "capacity": {"spot": {}}},
         )
         (old,), (new,) = before.all(DISK), after.all(DISK)
@@ -94,10 +94,10 @@ class TestMachines:
         assert before[1] != after[1]
 
     def test_host_keys_are_pinned_for_machines_that_the_program_logs_in_to(self):
-        told = {name: row["host_key"] for name, row in made().outputs["machines"].items()}
-        assert told["cloud-controller"].startswith("ssh-ed25519 ")
-        assert told["cloud-login-0"].startswith("ssh-ed25519 ")
-        assert told["cloud-cpu-0"] == ""
+        values = {name: row["host_key"] for name, row in made().outputs["machines"].items()}
+        assert values["cloud-controller"].startswith("ssh-ed25519 ")
+        assert values["cloud-login-0"].startswith("ssh-ed25519 ")
+        assert values["cloud-cpu-0"] == ""
 
     def test_machines_run_as_their_role_and_wait_for_its_grants(self):
         recording = made()
@@ -221,19 +221,19 @@ class TestNetwork:
         admins = {"admin_cidrs": ["203.0.113.7/32"]}
         recording = made(login={"count": 2, "public": True}, network=admins)
         assert set(recording.outputs["public"]) == {"cloud-login-0", "cloud-login-1"}
-        told = {
+        values = {
             resource.name: resource.inputs["networkInterfaces"][0].get("accessConfigs")
             for resource in recording.all(INSTANCE)
         }
-        assert not told["cloud-controller"]
-        assert told["cloud-login-0"] == [{"natIp": recording.outputs["public"]["cloud-login-0"]}]
+        assert not values["cloud-controller"]
+        assert values["cloud-login-0"] == [{"natIp": recording.outputs["public"]["cloud-login-0"]}]
         kept = recording.one("cloud-login-0-public")
         assert (kept.inputs["addressType"], kept.inputs["networkTier"]) == ("EXTERNAL", "PREMIUM")
 
 
 class TestChanges:
     def test_metadata_of_nodes_changes_without_their_template(self):
-        before, after = inputs(made()), inputs(made(told="new-orders"))
+        before, after = inputs(made()), inputs(made(key="new-orders"))
         changed = {urn for urn in before if before[urn] != after[urn]}
         assert {before[urn][0] for urn in changed} == {INSTANCE, NODE}
         for urn in changed:

@@ -128,9 +128,9 @@ def test_one_more_server_changes_no_other():
     after = {resource.name: resource.inputs for resource in deploy(lambda: make(config)).resources if resource.custom}
     assert set(before) < set(after)
     changed = {name for name in before if before[name] != after[name]}
-    told = {f"cloud-storage-lustre-{server}-server" for server in ("mgs0", "mds0", "oss0", "oss1", "oss2")}
-    assert changed == told, "each is told of the new one in its metadata, which changes in place"
-    for name in told:
+    servers = {f"cloud-storage-lustre-{server}-server" for server in ("mgs0", "mds0", "oss0", "oss1", "oss2")}
+    assert changed == servers, "the metadata of each changes in place"
+    for name in servers:
         rest = [{k: v for k, v in inputs.items() if k != "metadata"} for inputs in (before[name], after[name])]
         assert rest[0] == rest[1]
 

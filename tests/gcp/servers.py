@@ -104,6 +104,6 @@ def fake_gcloud(tools: Path) -> Cloud:
     wrapper = tools / "gcloud"
     wrapper.write_text(f'#!/bin/sh\n"{sys.executable}" -I "{FAKE}" "$@"\n')  # no exec: gcloud's own is a script too
     wrapper.chmod(0o755)
-    cloud = Cloud(tools / "told.json")
+    cloud = Cloud(tools / "behaviour.json")
     cloud.set()
     return cloud

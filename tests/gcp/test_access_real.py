@@ -85,9 +85,9 @@ def board(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str
     """Has the controller tell these host keys of nodes, as its set-up does."""
 
     def tell(keys: dict[str, str]) -> None:
-        told = tmp_path / "told-keys"
-        told.write_text(json.dumps(keys))
-        monkeypatch.setattr("cli.access.ssh._HOST_KEYS", f"test $SSHD = target && cat {told}")
+        keys_file = tmp_path / "reported-keys"
+        keys_file.write_text(json.dumps(keys))
+        monkeypatch.setattr("cli.access.ssh._HOST_KEYS", f"test $SSHD = target && cat {keys_file}")
 
     return tell
 
@@ -346,8 +346,8 @@ class TestTunnels:
 
     def test_a_booting_machine_is_retried(self, cloud: Cloud, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(access, "_PAUSE_SECONDS", 0.1)
-        told = json.loads(cloud.file.read_text())
-        cloud.set(**{**told, "mood": "booting", "boots": 1})
+        behaviour = json.loads(cloud.file.read_text())
+        cloud.set(**{**behaviour, "mood": "booting", "boots": 1})
         access.keep_open(INSTANCE, port, seconds=300)
         assert len(cloud.calls) == 2
         access.end_all()

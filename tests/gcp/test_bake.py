@@ -76,10 +76,10 @@ class TestWhole:
 
     def test_each_step_is_reported_once(self, fake: FakeCompute) -> None:
         fake.steps = [step for step in STEPS for _ in range(3)]
-        said: list[str] = []
-        run_bake(fake, said.append)
+        reports: list[str] = []
+        run_bake(fake, reports.append)
         # Of the builder, then of the machine that boots the image.
-        assert [line.partition(": ")[2] for line in said if ": step" in line] == [s for s in STEPS[1:-1] if s] * 2
+        assert [line.partition(": ")[2] for line in reports if ": step" in line] == [s for s in STEPS[1:-1] if s] * 2
 
     def test_the_next_run_uses_the_image_and_changes_nothing(self, fake: FakeCompute) -> None:
         run_bake(fake)
@@ -391,9 +391,9 @@ class TestInterrupted:
         fake.steps = (*STEPS[:2],)
         assert bake_and_kill(fake, 12)
         fake.world.machines[BUILDER].reports = ["done"]
-        said: list[str] = []
-        run_bake(fake, said.append)
-        assert any("continuing with the builder" in line for line in said)
+        reports: list[str] = []
+        run_bake(fake, reports.append)
+        assert any("continuing with the builder" in line for line in reports)
         assert builders(fake) == ["c2-standard-8"]
 
     def test_a_builder_with_other_inputs_is_replaced(self, fake: FakeCompute) -> None:

@@ -162,27 +162,27 @@ class TestPlace:
     """Google's name of the machine's host, for topology.conf."""
 
     @pytest.fixture
-    def told(self, tmp_path, monkeypatch):
+    def attributes(self, tmp_path, monkeypatch):
         """What metadata has of it."""
         metadata = {"attributes/physical_host": "/c/b/h\n"}
         monkeypatch.setattr(start, "metadata", metadata.__getitem__)
         monkeypatch.setattr(start, "PLACE", tmp_path / "place")
         return metadata
 
-    def test_a_changed_host_is_written(self, told):
+    def test_a_changed_host_is_written(self, attributes):
         changed = []
         for place in ("/c/b/h", "/c/b/h", "/c/b2/h"):
-            told["attributes/physical_host"] = place
+            attributes["attributes/physical_host"] = place
             machine = start.Machine()
             start.write_place(machine)
             changed.append(len(machine.changed))
             assert start.PLACE.read_text() == f"{place}\n"
         assert changed == [1, 0, 1]
 
-    def test_a_machine_without_a_host_name_writes_an_empty_line_at_most(self, told):
+    def test_a_machine_without_a_host_name_writes_an_empty_line_at_most(self, attributes):
         machine = start.Machine()
         start.write_place(machine)
-        told.clear()
+        attributes.clear()
         start.write_place(machine)
         assert start.PLACE.read_text() == "\n"
         start.PLACE.unlink()
@@ -257,8 +257,8 @@ class TestTrying:
         monkeypatch.setattr(start, "attempt", attempt)
         start.retry_until_done(start.Machine())
         assert pauses == [1, 2, 4, 8, 16, 32, 60]
-        said = capsys.readouterr().out.splitlines()
-        assert [line.partition(": ")[2] for line in said] == [
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.partition(": ")[2] for line in lines] == [
             "no key; it is tried again",
             "no set-up; it is tried again",
         ]
@@ -278,14 +278,14 @@ class TestShield:
 
     @pytest.fixture
     def shield(self, tmp_path):
-        """Runs it on a machine that has the programs given, each of which keeps what it is told."""
+        """Runs it on a machine that has the programs given, each of which records its arguments and input."""
 
         def run(*programs: str) -> subprocess.CompletedProcess[str]:
             for name in ("sh", "id", "sed", "cat"):
                 (tmp_path / name).symlink_to(f"/usr/bin/{name}")
             for name in programs:
                 text = f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n'
-                (tmp_path / name).write_text(text + (f"cat >> {tmp_path}/told\n" if "-C" not in name else ""))
+                (tmp_path / name).write_text(text + (f"cat >> {tmp_path}/input\n" if "-C" not in name else ""))
                 (tmp_path / name).chmod(0o755)
             return subprocess.run(
                 ["/bin/sh", str(SHIELD)], env={"PATH": str(tmp_path)}, stdin=subprocess.DEVNULL, capture_output=True,
@@ -296,15 +296,15 @@ class TestShield:
 
     def test_nftables_gets_a_table_of_its_own(self, shield, tmp_path):
         assert shield("nft", "iptables", "iptables-restore").returncode == 0
-        told = (tmp_path / "told").read_text()
-        assert "delete table inet hpc-metadata" in told
+        text = (tmp_path / "input").read_text()
+        assert "delete table inet hpc-metadata" in text
         apt = subprocess.run(["id", "-u", "_apt"], capture_output=True, text=True, check=False).stdout.strip()
         allowed = f"{{ 0, {apt} }}" if apt else "{ 0 }"
-        assert f"ip daddr 169.254.169.254 tcp dport != 53 meta skuid != {allowed} reject" in told
+        assert f"ip daddr 169.254.169.254 tcp dport != 53 meta skuid != {allowed} reject" in text
 
     def test_iptables_is_used_without_nftables(self, shield, tmp_path):
         assert shield("iptables", "iptables-restore").returncode == 0
-        assert "-A HPC-METADATA -m owner --uid-owner 0 -j RETURN" in (tmp_path / "told").read_text()
+        assert "-A HPC-METADATA -m owner --uid-owner 0 -j RETURN" in (tmp_path / "input").read_text()
         assert "-C OUTPUT -d 169.254.169.254/32 -p tcp ! --dport 53" in (tmp_path / "called").read_text()
 
     def test_without_both_a_warning_is_printed(self, shield):

@@ -393,10 +393,10 @@ class TestProgram:
 
     def test_a_new_version_replaces_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         asked: list[list[str]] = []
-        told = {"attributes/startup-script": "new", "attributes/hpc-watch": "{}"}
+        attributes = {"attributes/startup-script": "new", "attributes/hpc-watch": "{}"}
         monkeypatch.setattr(failover, "PROGRAM", tmp_path / "failover")
         monkeypatch.setattr(failover, "UNIT", tmp_path / "unit.service")
-        monkeypatch.setattr(failover, "metadata", told.__getitem__)
+        monkeypatch.setattr(failover, "metadata", attributes.__getitem__)
         monkeypatch.setattr(failover.subprocess, "run", lambda command, **_: asked.append(command))
         with pytest.raises(SystemExit):
             failover.from_metadata()

@@ -38,9 +38,9 @@ def props(fake: FakeFlex, **changes: Any) -> dict[str, Any]:
 
 def start_node(fake: FakeFlex, **changes: Any) -> list[str]:
     """Start the node, and return the reports."""
-    said: list[str] = []
-    start(FlexCompute(props(fake, **changes)), said.append)
-    return said
+    reports: list[str] = []
+    start(FlexCompute(props(fake, **changes)), reports.append)
+    return reports
 
 
 def start_and_kill(fake: FakeFlex, number: int) -> bool:
@@ -77,13 +77,13 @@ def fake(request: pytest.FixtureRequest) -> Iterator[FakeFlex]:
 
 class TestWaiting:
     def test_the_request_is_queued_and_the_wait_is_reported(self, fake: FakeFlex):
-        said = start_node(fake)
+        reports = start_node(fake)
         assert statuses(fake) == {NODE: "RUNNING"}
         (call,) = insert_calls(fake)
         assert call.body["params"] == {"requestValidForDuration": {"seconds": "7200"}}
         assert call.query["sourceInstanceTemplate"] == TEMPLATE
         assert call.query["requestId"]
-        assert said == [
+        assert reports == [
             "a3-gpu-0: waiting for capacity (flex start), for up to 120 minutes",
             "a3-gpu-0: there is capacity, and it starts",
         ]

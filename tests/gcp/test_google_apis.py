@@ -1,4 +1,4 @@
-"""What a machine asks Google for: answers are waited for and checked, and every refusal says what to do about it."""
+"""Requests of a machine to Google: they are retried, answers are checked, and errors say what to do."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ VERSION = "projects/p/secrets/munge/versions/3"
 
 @pytest.fixture
 def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGoogle]:
-    """Google on this machine; nobody waits between two tries."""
+    """A stand-in of Google, without pauses between retries."""
     fake = FakeGoogle(attributes={"hpc-boot": "{}"}, secrets={VERSION: b"key\n"}, objects={"b/setup/a b.json": b"text"})
     listener = fake.listen()
     monkeypatch.setattr(google_apis, "METADATA", f"{listener.url}/computeMetadata/v1/instance/")
@@ -32,20 +32,22 @@ class TestMetadata:
         assert metadata("attributes/hpc-boot") == "{}"
         assert len(google.asked) == 3
 
-    def test_a_server_that_stays_overloaded_is_an_error(self, google):
-        google.overloaded = 99
-        with pytest.raises(BootError, match="the metadata server answers 503, asked for instance/attributes/hpc-boot"):
-            metadata("attributes/hpc-boot")
-
-    @pytest.mark.parametrize("flavor", [None, "Another"])
-    def test_a_server_without_googles_header_is_refused(self, google, flavor):
-        google.flavor = flavor
-        with pytest.raises(BootError, match="not the metadata server"):
-            metadata("attributes/hpc-boot")
-
     def test_a_missing_attribute_is_a_key_error(self, google):
         with pytest.raises(KeyError):
             metadata("attributes/none")
+
+    @pytest.mark.parametrize(
+        ("fault", "message"),
+        [
+            ({"overloaded": 99}, "the metadata server answers 503, asked for instance/attributes/hpc-boot"),
+            ({"flavor": None}, "not the metadata server"),
+            ({"flavor": "Another"}, "not the metadata server"),
+        ],
+    )
+    def test_another_answer_is_an_error(self, google, fault, message):
+        vars(google).update(fault)
+        with pytest.raises(BootError, match=message):
+            metadata("attributes/hpc-boot")
 
     def test_no_answer_is_an_error(self, google, monkeypatch):
         monkeypatch.setattr(google_apis, "METADATA", "http://127.0.0.1:1/")
@@ -53,7 +55,7 @@ class TestMetadata:
             metadata("attributes/hpc-boot")
 
 
-class TestTell:
+class TestPublish:
     def test_published_text_is_a_guest_attribute(self, google):
         publish("failed: " + "x" * 2000)
         assert google.guest["hpc/boot"] == "failed: " + "x" * 992
@@ -77,31 +79,30 @@ class TestSecret:
 
     def test_refused_names_account_role_and_secret(self, google):
         google.refused = {VERSION}
-        with pytest.raises(BootError) as told:
+        with pytest.raises(BootError) as raised:
             Cloud({}).secret(VERSION)
         for word in (google.account, "roles/secretmanager.secretAccessor", "projects/p/secrets/munge", "PERMISSION_"):
-            assert word in str(told.value)
+            assert word in str(raised.value)
 
-    def test_not_there_yet(self, google):
-        with pytest.raises(BootError, match=r"projects/p/secrets/x/versions/1 is not there yet \(404 NOT_FOUND"):
-            Cloud({}).secret("projects/p/secrets/x/versions/1")
-
-    def test_disabled(self, google):
-        google.disabled = {VERSION}
-        with pytest.raises(BootError, match="is disabled or destroyed"):
-            Cloud({}).secret(VERSION)
-
-    def test_a_machine_without_a_service_account_is_an_error(self, google):
-        google.account = None
-        with pytest.raises(BootError, match="no service account"):
+    @pytest.mark.parametrize(
+        ("fault", "message"),
+        [
+            ({"secrets": {}}, r"projects/p/secrets/munge/versions/3 is not there yet \(404 NOT_FOUND"),
+            ({"disabled": {VERSION}}, "is disabled or destroyed"),
+            ({"account": None}, "no service account"),
+        ],
+    )
+    def test_a_secret_that_can_not_be_read_is_an_error(self, google, fault, message):
+        vars(google).update(fault)
+        with pytest.raises(BootError, match=message):
             Cloud({}).secret(VERSION)
 
     def test_an_answer_of_another_shape_is_not_shown(self, google, monkeypatch):
         google.objects["b/x"] = b"the secret itself"
         monkeypatch.setattr(Cloud, "_ask", lambda *_: b"the secret itself")
-        with pytest.raises(BootError) as told:
+        with pytest.raises(BootError) as raised:
             Cloud({}).secret(VERSION)
-        assert "itself" not in str(told.value)
+        assert "itself" not in str(raised.value)
 
 
 class TestObject:
@@ -113,12 +114,17 @@ class TestObject:
     def test_an_object_is_checked_by_its_hash(self, google):
         assert Cloud({}).fetch("the set-up", self.WANTED) == b"text"
 
-    def test_an_object_with_another_hash_is_refused(self, google):
-        google.objects["b/setup/a b.json"] = b"other"
-        with pytest.raises(BootError, match="is not what the stack put there, and is not used: its sha256 is d9298a10"):
-            Cloud({}).fetch("the set-up", self.WANTED)
-
-    def test_gone(self, google):
-        google.objects.clear()
-        with pytest.raises(BootError, match=r"can.t be fetched from gs://b/setup/a b\.json: 404"):
+    @pytest.mark.parametrize(
+        ("objects", "message"),
+        [
+            (
+                {"b/setup/a b.json": b"other"},
+                "is not what the stack put there, and is not used: its sha256 is d9298a10",
+            ),
+            ({}, r"can.t be fetched from gs://b/setup/a b\.json: 404"),
+        ],
+    )
+    def test_another_or_missing_object_is_refused(self, google, objects, message):
+        google.objects = objects
+        with pytest.raises(BootError, match=message):
             Cloud({}).fetch("the set-up", self.WANTED)

@@ -51,8 +51,8 @@ def names(cluster):
 @pytest.mark.parametrize("stack", GCP)
 def test_every_stack_has_the_steps_and_pins_that_were_reviewed(stack, update_golden):
     cluster = config(stack)
-    told = [*(f"{name}={value}" for name, value in parameters(cluster).items()), "", *names(cluster)]
-    text, file = "\n".join([recipe(cluster).image, "", *told]) + "\n", GOLDEN / f"install-{stack}.txt"
+    lines = [*(f"{name}={value}" for name, value in parameters(cluster).items()), "", *names(cluster)]
+    text, file = "\n".join([recipe(cluster).image, "", *lines]) + "\n", GOLDEN / f"install-{stack}.txt"
     if update_golden:
         file.write_text(text)
     assert file.exists(), "no golden file: write it with `pytest --update-golden` and review it"

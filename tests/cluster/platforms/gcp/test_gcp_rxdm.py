@@ -1,4 +1,4 @@
-"""The rxdm prolog, its NCCL plugin and the nodes' driver belong together: the default does, and the rest is told."""
+"""The rxdm prolog, its NCCL plugin and the nodes' driver belong together: the default matches, and mismatches are warnings."""
 
 import pytest
 
@@ -56,16 +56,16 @@ class TestDefault:
 
 class TestMismatch:
     def test_a_version_for_another_driver_is_a_warning_with_what_to_do(self):
-        (told,) = map(str, find_warnings(a3mega(staged("v1.0.17"), NEW)))
-        assert told.startswith(
+        (text,) = map(str, find_warnings(a3mega(staged("v1.0.17"), NEW)))
+        assert text.startswith(
             "hpc:cluster.slurm.rxdm: plugin v1.0.17 and rxdm v1.0.23 were qualified with driver 595.71.05"
         )
-        assert "recipe 2026-11 has 580.95.05" in told
-        assert "remove url and sha256 for the version of 2026-01-22" in told
+        assert "recipe 2026-11 has 580.95.05" in text
+        assert "remove url and sha256 for the version of 2026-01-22" in text
 
     def test_a_version_that_google_did_not_qualify_is_a_warning(self):
-        (told,) = map(str, find_warnings(a3mega(staged("v1.0.8-1"), NEW)))
-        assert "with no driver that is known here" in told
+        (text,) = map(str, find_warnings(a3mega(staged("v1.0.8-1"), NEW)))
+        assert "with no driver that is known here" in text
 
     def test_a_version_that_google_ran_with_the_drivers_branch_is_no_warning(self):
         for staging in (None, staged("v1.0.10")):
