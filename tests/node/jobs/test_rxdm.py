@@ -35,7 +35,7 @@ def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(prologs, "TREE", tmp_path)
     monkeypatch.setattr(host, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
-    monkeypatch.setattr(rxdm, "trial_failure", lambda _: "")  # tried in test_trial.py, which needs root
+    monkeypatch.setattr(rxdm, "trial_failure", lambda _: "")  # tried in test_rxdm_trial.py, which needs root
     (tmp_path / "scripts").mkdir()
     return tmp_path
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jobs import warm_up
 
-BODY = Path(warm_up.__file__).with_name("warm_up.sh")
+SCRIPT = Path(warm_up.__file__).with_name("warm_up.sh")
 NAMES = st.lists(st.integers(0, 500).map(lambda n: f"n-{n}"), unique=True, max_size=60)
 
 
@@ -55,32 +55,34 @@ PART = {"name": "p", "nodes": THREE, "others": [], "rxdm": True, "cpus": 1, "mem
 class TestRun:
     """A run in which srun is a stand-in."""
 
-    def run(
-        self, monkeypatch: pytest.MonkeyPatch, states: dict[str, str], **answers: tuple[int, str, str]
-    ) -> warm_up.Run:
-        run = warm_up.Run({"images": ["alpine"], "partitions": [PART], "seconds": 60})
-        self.jobs: list[tuple[list[str], list[str]]] = []
+    @pytest.fixture
+    def warm(self, monkeypatch: pytest.MonkeyPatch):
+        """Warm nodes in these states, with these answers of srun."""
 
-        def job(_part: object, nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
-            self.jobs.append((nodes, arguments))
-            if arguments == ["--rxdm"]:
-                return answers.get("rxdm", (0, "warm-up: ready\n" * len(nodes), ""))
-            return answers.get(nodes[0].replace("-", ""), (0, "warm-up: ready\n", ""))
+        def warm(states: dict[str, str], **answers: tuple[int, str, str]) -> warm_up.Run:
+            run = warm_up.Run({"images": ["alpine"], "partitions": [PART], "seconds": 60})
+            self.jobs: list[tuple[list[str], list[str]]] = []
 
-        monkeypatch.setattr(run, "job", job)
-        monkeypatch.setattr(warm_up, "node_states", lambda: states)
-        run.run()
-        return run
+            def job(_part: object, nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
+                self.jobs.append((nodes, arguments))
+                if arguments == ["--rxdm"]:
+                    return answers.get("rxdm", (0, "warm-up: ready\n" * len(nodes), ""))
+                return answers.get(nodes[0].replace("-", ""), (0, "warm-up: ready\n", ""))
 
-    def test_a_node_that_is_off_is_neither_started_nor_reported(self, monkeypatch: pytest.MonkeyPatch):
-        run = self.run(monkeypatch, {"n-0": "idle", "n-1": "idle~", "n-2": "allocated#"})
+            monkeypatch.setattr(run, "job", job)
+            monkeypatch.setattr(warm_up, "node_states", lambda: states)
+            run.run()
+            return run
+
+        return warm
+
+    def test_a_node_that_is_off_is_neither_started_nor_reported(self, warm):
+        run = warm({"n-0": "idle", "n-1": "idle~", "n-2": "allocated#"})
         assert all("n-1" not in nodes and "n-2" not in nodes for nodes, _ in self.jobs)
         assert not {"n-1", "n-2"} & (set(run.missed) | run.wanted)
 
-    def test_each_node_downloads_then_rxdm_runs_on_several(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ):
-        run = self.run(monkeypatch, dict.fromkeys(THREE, "idle"))
+    def test_each_node_downloads_then_rxdm_runs_on_several(self, warm, capsys: pytest.CaptureFixture[str]):
+        run = warm(dict.fromkeys(THREE, "idle"))
         assert sorted(nodes[0] for nodes, words in self.jobs if words == ["--look", "alpine=alpine"]) == THREE
         assert self.jobs[-1] == (["n-0", "n-1", "n-2"], ["--rxdm"])
         assert (sorted(run.ready), run.missed) == (THREE, {})
@@ -111,34 +113,34 @@ class TestRun:
         assert sorted(downloads) == (["n-0", "n-1", "n-2"] if code else [])
         assert sorted(run.ready) == THREE
 
-    def test_nodes_that_take_no_jobs_are_reported(self, monkeypatch: pytest.MonkeyPatch):
-        run = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle*"})
+    def test_nodes_that_take_no_jobs_are_reported(self, warm):
+        run = warm({"n-0": "idle", "n-1": "drained", "n-2": "idle*"})
         assert run.missed.keys() == {"n-0", "n-1", "n-2"}
         assert run.missed["n-1"] == "drained"
         assert "no other node is free" in run.missed["n-0"]
 
-    def test_a_node_that_has_run_rxdm_is_a_partner_and_does_not_run_it_again(self, monkeypatch: pytest.MonkeyPatch):
-        warm = (0, "warm-up: rxdm\nwarm-up: ready\n", "")
-        run = self.run(monkeypatch, dict.fromkeys(THREE, "mixed"), n0=warm, n1=warm)
+    def test_a_node_that_has_run_rxdm_is_a_partner_and_does_not_run_it_again(self, warm):
+        has_rxdm = (0, "warm-up: rxdm\nwarm-up: ready\n", "")
+        run = warm(dict.fromkeys(THREE, "mixed"), n0=has_rxdm, n1=has_rxdm)
         assert [nodes for nodes, words in self.jobs if words == ["--rxdm"]] == [["n-2", "n-0"]]
         assert not run.missed
-        again = self.run(monkeypatch, dict.fromkeys(THREE, "idle"), n0=warm, n1=warm, n2=warm)
+        again = warm(dict.fromkeys(THREE, "idle"), n0=has_rxdm, n1=has_rxdm, n2=has_rxdm)
         assert not [nodes for nodes, words in self.jobs if words == ["--rxdm"]]
         assert len(again.ready) == 3
 
     def test_a_node_that_is_not_to_be_warmed_is_a_partner_and_not_counted(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, warm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setitem(PART, "nodes", ["n-0"])
         monkeypatch.setitem(PART, "others", ["n-1", "n-2"])
-        run = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle"})
+        run = warm({"n-0": "idle", "n-1": "drained", "n-2": "idle"})
         assert self.jobs[-1] == (["n-0", "n-2"], ["--rxdm"])
         assert list(run.ready) == ["n-0"]
         assert "(1 of 1)" in capsys.readouterr().out
 
-    def test_a_failure_is_reported_and_raises_nothing(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_failure_is_reported_and_raises_nothing(self, warm):
         failed = (1, "", "prolog failed\n")
-        run = self.run(monkeypatch, dict.fromkeys(THREE, "idle"), rxdm=failed)
+        run = warm(dict.fromkeys(THREE, "idle"), rxdm=failed)
         assert run.missed == dict.fromkeys(THREE, "exit code 1: prolog failed")
 
 
@@ -160,12 +162,12 @@ def test_a_job_has_no_longer_time_limit_than_its_partition(
     assert f"--time={minutes}" in asked[0]
 
 
-class TestBody:
-    """The part that runs on nodes, with a stand-in for enroot."""
+class TestScript:
+    """The script that runs on nodes, with a stand-in for enroot."""
 
     @pytest.fixture
     def node(self, tmp_path: Path) -> Path:
-        text = BODY.read_text()
+        text = SCRIPT.read_text()
         for old, new in (
             ("/var/lib/hpc/images", f"{tmp_path}/images"),
             ("/run/hpc/warm-up", f"{tmp_path}/marks"),
@@ -174,7 +176,7 @@ class TestBody:
         ):
             assert old in text
             text = text.replace(old, new)
-        (tmp_path / "body").write_text(text)
+        (tmp_path / "script").write_text(text)
         (tmp_path / "bin").mkdir()
         enroot = tmp_path / "bin" / "enroot"
         enroot.write_text(
@@ -185,7 +187,7 @@ class TestBody:
 
     def warm(self, node: Path, *arguments: str, umask: int = 0o022) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["/bin/bash", "-c", (node / "body").read_text(), "warm-up", *arguments],
+            ["/bin/bash", "-c", (node / "script").read_text(), "warm-up", *arguments],
             capture_output=True, text=True, check=False, env={}, timeout=120, umask=umask,
         )  # fmt: skip
 

@@ -99,7 +99,7 @@ class SimSlurm(Slurm):
         self.resume_timeout = RESUME_TIMEOUT
         self.ends: dict[str, float] = {}
 
-    # -- what the loop asks
+    # -- methods that the loop calls
 
     def young(self) -> str:
         return "young" if self.clock() - self.started < 60 else ""
@@ -150,7 +150,7 @@ class SimSlurm(Slurm):
         for job in jobs:
             self.jobs[job].comment = text
 
-    # -- its own life
+    # -- the simulation
 
     def submit(self, number: str, size: int, seconds: float) -> None:
         self.jobs[number] = Job(size, seconds)
@@ -259,7 +259,7 @@ class Cluster:
         self.slurm = SimSlurm(self.settings["nodesets"]["gpu"]["nodes"], lambda: self.now)
         self.boots: dict[str, float] = {}
         self.deaf: set[str] = set()
-        """Nodes that slurmctld does not hear."""
+        """Nodes whose slurmd can not reach slurmctld."""
         self.boot_seconds: Callable[[], float] = lambda: self.random.uniform(20, 60)
         self.faults = 0.0
         """Part of the requests that fail."""
@@ -274,7 +274,7 @@ class Cluster:
         self.restart()
 
     def restart(self) -> None:
-        """As after a kill -9: only what is on disk is left."""
+        """Start the loop again, as after a kill: only its files remain."""
         self.loop = Loop(
             self.settings,
             cloud=InProcess(self),
@@ -299,7 +299,7 @@ class Cluster:
         return [machine.resource for machine in self.fake.world.machines.values()]
 
     def end(self, name: str, status: str = "") -> None:
-        """A machine ends behind everybody's back."""
+        """End a machine, without a request."""
         self.fake.end(name, status)
 
     def run(self, seconds: float, step: float = 0.0) -> None:

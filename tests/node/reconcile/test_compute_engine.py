@@ -7,12 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from interface import ReconcileCloud
 from reconcile import compute_engine
 from reconcile.compute_engine import CloudError, ComputeEngine, ErrorKind, _epoch, kind_of
 
 from lab.google.compute import QUOTA, FakeElastic, Fault
 from lab.google.http import Call, DroppedConnectionError, RefusalError
+from tests.node.reconcile.simulated import settings
 from tests.waiting import PATIENCE
 
 TEMPLATES = {"gpu-spot": {"machineType": "a3-highgpu-8g", "labels": {"hpc-part": "node"}}, "gpu-reserved": {}}
@@ -29,15 +29,7 @@ def fake() -> Iterator[FakeElastic]:
 def client(fake: FakeElastic, tmp_path: Path) -> ComputeEngine:
     token = tmp_path / "token"
     token.write_text("secret\n")
-    api: ReconcileCloud = {
-        "project": "p",
-        "zone": "us-central1-a",
-        "region": "us-central1",
-        "cluster": "c",
-        "endpoint": fake.endpoint,
-        "token_file": str(token),
-    }
-    return ComputeEngine(api)
+    return ComputeEngine({**settings()["cloud"], "endpoint": fake.endpoint, "token_file": str(token)})
 
 
 def insert(client: ComputeEngine, *names: str, template: str = SPOT, request: str = "r"):

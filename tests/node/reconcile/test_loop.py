@@ -23,7 +23,7 @@ def cluster(tmp_path) -> Cluster:
 
 
 def fill(monkeypatch: pytest.MonkeyPatch, number: int = errno.ENOSPC) -> None:
-    """Have nothing of the loop's files written any more."""
+    """Let every write of the loop's files fail."""
 
     def fails(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -307,7 +307,7 @@ class TestCost:
 
 
 class TestOutages:
-    """What a loop without a person must not take for the end of machines."""
+    """Faults after which no machine may be deleted."""
 
     @pytest.fixture
     def busy(self, cluster) -> Cluster:
@@ -318,7 +318,7 @@ class TestOutages:
         return cluster
 
     def cut(self, cluster: Cluster) -> None:
-        """Have slurmctld hear no node."""
+        """Cut the network between slurmctld and its nodes."""
         cluster.deaf = set(cluster.instances)
         cluster.slurm.registered.clear()
 
