@@ -278,8 +278,8 @@ def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, 
 
 def _removed(kind: str, desired: dict[str, Any], before: dict[str, Any], existing: Container[str]) -> list[str]:
     """Return the names that are in `before` and in the database, and not in `desired`."""
-    kept = _by_name(desired[kind])
-    return [name for name in reversed(_by_name(before[kind])) if name not in kept and name in existing]
+    wanted = _by_name(desired[kind])
+    return [name for name in reversed(_by_name(before[kind])) if name not in wanted and name in existing]
 
 
 def _depth(name: str, parents: dict[str, str]) -> int:

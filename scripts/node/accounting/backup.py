@@ -430,16 +430,16 @@ def free_row_numbers(cluster: str, live: str, fresh: str, rows: str) -> list[str
 def translate_ids(cluster: str, live: str, fresh: str, rows: str) -> list[str]:
     """Return SQL that gives carried records the ids of association and QOS in the restored database."""
     job, assoc = f"{cluster}_job_table", f"{cluster}_assoc_table"
-    mine = f"WHERE j.job_db_inx IN ({rows});"
+    carried = f"WHERE j.job_db_inx IN ({rows});"
     return [
         (
             f"UPDATE {fresh}.`{job}` j JOIN {live}.`{assoc}` a ON a.id_assoc = j.id_assoc JOIN {fresh}.`{assoc}` b "
             "ON a.user = b.user AND a.acct = b.acct AND a.`partition` = b.`partition` "
-            f"SET j.id_assoc = b.id_assoc {mine}"
+            f"SET j.id_assoc = b.id_assoc {carried}"
         ),
         (
             f"UPDATE {fresh}.`{job}` j JOIN {live}.qos_table a ON a.id = j.id_qos JOIN {fresh}.qos_table b "
-            f"ON a.name = b.name SET j.id_qos = b.id {mine}"
+            f"ON a.name = b.name SET j.id_qos = b.id {carried}"
         ),
     ]
 

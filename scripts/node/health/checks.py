@@ -25,17 +25,17 @@ DIAG_SECONDS = 3600
 
 def quick(settings: dict[str, Any]) -> Outcomes:
     """Run the checks that take milliseconds and wait for nothing: before each job, and first in every full run."""
-    mine, limits = settings["mine"], settings["limits"]
+    hardware, limits = settings["mine"], settings["limits"]
     checks: dict[str, Callable[[], Outcome]] = {
-        "gpu-count": lambda: gpu_count(mine["gpus"]),
+        "gpu-count": lambda: gpu_count(hardware["gpus"]),
         "aperture": lambda: (
             skipped("no aperture devices in a container")
-            if mine["apertures"] and in_container()
-            else aperture(wanted=mine["apertures"])
+            if hardware["apertures"] and in_container()
+            else aperture(wanted=hardware["apertures"])
         ),
-        "nic": lambda: nic(mine["nics"], mine["nic_count"], limits["nic_mbps"]),
+        "nic": lambda: nic(hardware["nics"], hardware["nic_count"], limits["nic_mbps"]),
         "mount": shared_mounts,
-        "local-ssd": lambda: local_ssd(mine["local_ssds"]),
+        "local-ssd": lambda: local_ssd(hardware["local_ssds"]),
     }
     return {kind: _run_quick(check) for kind, check in checks.items() if kind not in settings["skip"]}
 
@@ -96,9 +96,9 @@ def left(settings: dict[str, Any], job: str) -> Outcomes:
 
 
 def _gpus(settings: dict[str, Any]) -> Outcomes:
-    limits, mine, before = settings["limits"], settings["mine"], _place("gpu-nvlink")
+    limits, hardware, before = settings["limits"], settings["mine"], _place("gpu-nvlink")
     most = {name: limits[name] for name in ("ecc_errors", "nvlink_errors")}
-    return gpu.gpus(mine["gpus"], nvlinks=mine.get("nvlinks", 0), before=before, **most)
+    return gpu.gpus(hardware["gpus"], nvlinks=hardware.get("nvlinks", 0), before=before, **most)
 
 
 def _diag() -> Outcome:

@@ -37,7 +37,7 @@ def options() -> argparse.Namespace:
 
 
 def place() -> tuple[int, int, int]:
-    """Rank, number of processes, and rank on this node, as torchrun says them, else as Slurm does."""
+    """Return rank, number of processes and rank on this node, as set by torchrun, else by Slurm."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if "RANK" not in os.environ:
         names = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
@@ -47,7 +47,7 @@ def place() -> tuple[int, int, int]:
 
 
 def batch(step: int, rank: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and targets of one step, the same each time that they are asked for: what a sampler with a seed gives."""
+    """Return inputs and targets of one step, the same at each call, as from a sampler with a seed."""
     random = torch.Generator().manual_seed(1_000_003 * step + rank)
     x = torch.randn(BATCH, FEATURES, generator=random)
     y = torch.sin(x[:, :4]).sum(1, keepdim=True) + x[:, 4:5] * x[:, 5:6]
@@ -55,7 +55,7 @@ def batch(step: int, rank: int, device: torch.device) -> tuple[torch.Tensor, tor
 
 
 def save(folder: Path, state: dict[str, object]) -> None:
-    """Write a checkpoint so that a job that is killed meanwhile leaves the one before."""
+    """Write a checkpoint atomically: a job that is killed meanwhile leaves the one before."""
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".checkpoint.pt.{os.environ.get('SLURM_JOB_ID', os.getpid())}"
     with part.open("wb") as file:
@@ -66,7 +66,7 @@ def save(folder: Path, state: dict[str, object]) -> None:
 
 
 def main() -> None:
-    asked = options()
+    arguments = options()
     rank, world, local = place()
     gpu = torch.cuda.is_available()
     device = torch.device("cuda", local % torch.cuda.device_count()) if gpu else torch.device("cpu")
@@ -84,7 +84,7 @@ def main() -> None:
     model = DistributedDataParallel(plain, device_ids=[device.index] if gpu else None)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     first = 0
-    file = asked.checkpoints / "checkpoint.pt" if asked.checkpoints else None
+    file = arguments.checkpoints / "checkpoint.pt" if arguments.checkpoints else None
     if file and file.exists():
         found = torch.load(file, map_location=device, weights_only=True)
         plain.load_state_dict(found["model"])
@@ -95,9 +95,9 @@ def main() -> None:
     dist.all_gather_object(nodes, socket.gethostname())
     if rank == 0:
         how = f"{world} processes on {' '.join(sorted(set(map(str, nodes))))}, {dist.get_backend()}"
-        print(f"start at step {first} of {asked.steps}: {how}", flush=True)
+        print(f"start at step {first} of {arguments.steps}: {how}", flush=True)
 
-    for step in range(first + 1, asked.steps + 1):
+    for step in range(first + 1, arguments.steps + 1):
         x, y = batch(step, rank, device)
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(x), y)
@@ -107,13 +107,13 @@ def main() -> None:
         dist.all_reduce(mean)
         if rank == 0:
             print(f"step {step} loss {mean.item() / world:.6f}", flush=True)
-            if asked.checkpoints and (step % asked.every == 0 or step == asked.steps):
+            if arguments.checkpoints and (step % arguments.every == 0 or step == arguments.steps):
                 state = {"step": step, "model": plain.state_dict(), "optimizer": optimizer.state_dict()}
-                save(asked.checkpoints, state)
+                save(arguments.checkpoints, state)
                 print(f"checkpoint at step {step}", flush=True)
-        time.sleep(asked.pause)
+        time.sleep(arguments.pause)
     if rank == 0:
-        print(f"done: {asked.steps} steps", flush=True)
+        print(f"done: {arguments.steps} steps", flush=True)
     dist.destroy_process_group()
 
 
