@@ -193,8 +193,7 @@ def run(folder: Path, checks: Mapping[str, Sequence[str]], tests: Mapping[str, S
                     running.show()
                     failed.append(running.name)
             for running in started[: len(tests)]:
-                console.line(f"{running.name}:", style="bold")
-                if running.show():
+                if running.show(heading=True):
                     failed.append(running.name)
         except BaseException:
             for running in started:
@@ -222,9 +221,11 @@ class _Running:
             command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output
         )
 
-    def show(self) -> int:
+    def show(self, *, heading: bool = False) -> int:
         """Print its output until it ends, and return its exit code."""
         self._showing, ended = True, False
+        if heading:
+            console.line(f"{self.name}:", style="bold")
         while not ended:
             ended = self.process.poll() is not None
             if not self._print() and not ended:
