@@ -1,4 +1,4 @@
-"""`customize` changes inputs of the resources that it matches, and no others; what can't be is refused beforehand."""
+"""`customize` changes inputs of matching resources only, and unknown inputs are refused before any resource."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""Elastic nodesets on Google Cloud: what instances are made of, who may create them, what is deleted before what."""
+"""Elastic nodesets on Google Cloud: templates, permissions of the controller, and the order of deletion."""
 
 import json
 import re

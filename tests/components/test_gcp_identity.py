@@ -1,4 +1,4 @@
-"""Service accounts, secrets and the set-up's bucket: who may do what, and that nothing secret is seen by others."""
+"""Service accounts, secrets and the set-up's bucket: roles and grants, and no secret in clear."""
 
 import hashlib
 from collections.abc import Callable, Mapping

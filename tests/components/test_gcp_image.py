@@ -1,4 +1,4 @@
-"""Images: named after what is in them, so that another content is another image and an equal one is not made twice."""
+"""Images: baked, existing and public ones, and the inputs of a bake."""
 
 from typing import Any
 

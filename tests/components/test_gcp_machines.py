@@ -1,4 +1,4 @@
-"""Machines on Google Cloud: who they are, how Google is asked for them, what outlives what, what a change recreates."""
+"""Machines on Google Cloud: accounts, scheduling options, dependencies, and changes that recreate them."""
 
 import json
 import re

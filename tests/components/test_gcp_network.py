@@ -1,4 +1,4 @@
-"""Networks: made where they are needed, apart from each other, and open to nobody who has no business there."""
+"""Networks: created only where they are needed, separate, and with the fewest open ports."""
 
 from typing import Any
 

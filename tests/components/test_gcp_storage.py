@@ -1,4 +1,4 @@
-"""Shared file systems: made where the stack file says, protected where data is, mounted where they lie."""
+"""Shared file systems: created as the stack file asks, protected where they hold data, and mounted."""
 
 import json
 import subprocess

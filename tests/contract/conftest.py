@@ -1,4 +1,4 @@
-"""Stacks in every mode; in a fast run, as they are made."""
+"""Runs of all stacks in every mode; a fast run has only the mode `made`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An edit of the stack changes what it is about and nothing else; above all, it leaves running machines alone."""
+"""An edit of a stack file changes only the resources that it is about, and never running machines of others."""
 
 import copy
 import itertools

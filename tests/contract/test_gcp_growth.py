@@ -1,4 +1,4 @@
-"""What a stack on Google Cloud makes and changes, as a whole, when its file changes."""
+"""Resources that a stack on Google Cloud creates and changes after an edit of its file."""
 
 import json
 from collections.abc import Callable

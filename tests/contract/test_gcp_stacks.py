@@ -1,4 +1,4 @@
-"""What holds for every stack on Google Cloud, made, previewed, and with everything unknown."""
+"""Properties of every stack on Google Cloud: made, previewed, and with all outputs unknown."""
 
 import ast
 import inspect

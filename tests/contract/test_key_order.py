@@ -1,4 +1,4 @@
-"""The order of a mapping's keys in a stack file changes nothing: the Pulumi CLI hands them to the program sorted."""
+"""The order of keys in a stack file has no effect: the Pulumi CLI passes them sorted."""
 
 import json
 from collections.abc import Mapping

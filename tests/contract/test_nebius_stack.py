@@ -1,4 +1,4 @@
-"""What holds for a stack on Nebius: made, previewed, and with everything unknown."""
+"""Properties of a stack on Nebius: made, previewed, and with all outputs unknown."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Pulumi.yaml and the stack files say what the program reads, no more and no less."""
+"""Pulumi.yaml declares exactly the keys that the program reads."""
 
 import pulumi
 import pytest

@@ -1,4 +1,4 @@
-"""What holds for every stack, shipped or the tests' own: made, previewed, and with everything unknown."""
+"""Properties of every stack of machines: made, previewed, and with all outputs unknown."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The controller comes back in its other zone: decided by a table, done against a stand-in, and found by `up`."""
+"""The failover of a controller: the table of decisions, moves against a stand-in, and the resource after a move."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""What a node tells Slurm of its host on Google Cloud: preemption and maintenance, from the instance's metadata."""
+"""Preemption and maintenance of a node on Google Cloud: from the metadata to requests to Slurm."""
 
 import json
 import time

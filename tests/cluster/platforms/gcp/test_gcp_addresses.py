@@ -1,4 +1,4 @@
-"""Everybody has an address of their own, and keeps it when the cluster grows."""
+"""The address plan: addresses are unique, and stay when the cluster grows."""
 
 import ipaddress
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""Steps of the image that build packages: what a source declares as needed is what the steps before it install."""
+"""Steps of the image that build packages: earlier steps install the sources' build dependencies."""
 
 import re
 import subprocess

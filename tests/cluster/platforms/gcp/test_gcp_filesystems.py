@@ -1,4 +1,4 @@
-"""File systems: what each machine mounts, and the capacity and bandwidth that follow from the catalog."""
+"""File systems: mounts of each machine, and capacity and bandwidth from the catalog."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

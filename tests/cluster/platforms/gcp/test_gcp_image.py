@@ -1,4 +1,4 @@
-"""What is installed on machines of Google Cloud: order of the steps, their pins, and what changes an image's name."""
+"""The image of machines on Google Cloud: order of the steps, their pins, and inputs of the image's name."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The rxdm prolog, its NCCL plugin and the nodes' driver belong together: the default matches, and mismatches are warnings."""
+"""The rxdm prolog, its NCCL plugin and the driver: the default version matches, and mismatches are warnings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who the bake asks Google as: found where the other resources' provider finds it, and given to nobody else."""
+"""Credentials of calls to Google: those of the provider, and none for other endpoints."""
 
 import json
 from pathlib import Path
