@@ -150,7 +150,7 @@ class Supervisor:
         return ApiServer(self.folder / "kubernetes", paths, address=_ADDRESS, flags=flags, controllers=CONTROLLERS)
 
     def _pki(self) -> Path:
-        """Certificates of the kubelet, and of the API server as its client."""
+        """Create the certificates of the kubelet, and of the API server as its client; return their folder."""
         pki = self.folder / "kubernetes" / "pki"
         pki.parent.mkdir(mode=0o700, exist_ok=True)
         pki.mkdir(exist_ok=True)

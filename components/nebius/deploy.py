@@ -92,7 +92,7 @@ class Charts(pulumi.ComponentResource):
         """Install a release after those that it needs, for which this was called before."""
         remote = release.repo.startswith(("https://", "http://"))
         chart = release.chart if remote else f"{release.repo.rstrip('/')}/{release.chart}"
-        needs = [self.of[need] for need in release.needs if need in self.of]
+        needs = [self.of[need] for need in release.needs]
         # Longer than Helm's own timeout, so that Helm's error is shown.
         limit = f"{release.timeout + 120}s"
         timeouts = pulumi.CustomTimeouts(create=limit, update=limit, delete="20m")
@@ -169,7 +169,7 @@ class Slurm(pulumi.ComponentResource):
         nodesets = self._wait(
             "nodesets",
             {"replicas": replicas, **({"most": most} if most else {})},
-            [self._wait("available"), *self._installed(NODESETS)],
+            [self._wait("available"), self._charts.of[NODESETS]],
         )
         roster = [machine for machine in machines(config) if "node" in machine.roles]
         spec = {
@@ -214,9 +214,6 @@ class Slurm(pulumi.ComponentResource):
             return [infrastructure.nodes, *infrastructure.operators.ready]
         return [self._people if condition == "people" else self._wait(condition)]
 
-    def _installed(self, name: str) -> Sequence[pulumi.Resource]:
-        return [self._charts.of[name]] if name in self._charts.of else []
-
     def _wait(
         self,
         kind: str,
@@ -227,7 +224,7 @@ class Slurm(pulumi.ComponentResource):
         """Return the wait of a kind, which is registered once."""
         if kind not in self._waits:
             if after is None:
-                after = [self._wait("populated")] if kind == "available" else self._installed(CLUSTER)
+                after = [self._wait("populated") if kind == "available" else self._charts.of[CLUSTER]]
             self._waits[kind] = self._infrastructure.wait(
                 kind,
                 {"cluster": self._infrastructure.cloud.config.name, **(spec or {})},

@@ -22,7 +22,7 @@ from components.nebius.poll import Poll
 REACH_SECONDS = 60
 OPERATOR_SECONDS = 120
 BALANCER_SECONDS = 300
-"""As in Nebius's own recipe."""
+"""The limit of Nebius's own recipe."""
 VOLUME_SECONDS = 120
 REHEARSAL_SECONDS = 20
 """The limit of each of these in a rehearsal, whose stand-ins are fast."""

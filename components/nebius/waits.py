@@ -127,7 +127,7 @@ def _indented(lines: Iterable[str]) -> str:
 
 
 def api_server(kubectl: Kubectl, _spec: Spec) -> Goal:
-    """The API server allows this account to create everything of NEEDED."""
+    """Return the goal that the API server allows this account to create everything of NEEDED."""
 
     def check() -> Progress:
         for group, resource in NEEDED:
@@ -146,7 +146,7 @@ def api_server(kubectl: Kubectl, _spec: Spec) -> Goal:
 
 
 def kubernetes_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
-    """The nodes of `groups` are Ready: rows of name, id, count (nodes at least) and gpus (of each node)."""
+    """Return the goal that nodes are Ready. `groups` are rows of name, id, count (nodes at least), gpus (of each)."""
     groups = spec["groups"]
 
     def explain() -> str:
@@ -201,7 +201,7 @@ def _why_not_ready(node: Mapping[str, Any]) -> str:
 
 
 def populated_jail(kubectl: Kubectl, spec: Spec) -> Goal:
-    """The Job that populates the jail of `cluster` is complete; an error has the end of its log."""
+    """Return the goal that the Job which populates the jail of `cluster` is complete; an error has its log's end."""
     name = populate_job(spec["cluster"])
 
     def check() -> Progress:
@@ -227,7 +227,7 @@ def populated_jail(kubectl: Kubectl, spec: Spec) -> Goal:
 
 
 def available_cluster(kubectl: Kubectl, spec: Spec) -> Goal:
-    """The SlurmCluster `cluster` is in the phase Available; an error has its conditions and pods."""
+    """Return the goal that the SlurmCluster `cluster` is Available; an error has its conditions and pods."""
     name = spec["cluster"]
 
     def check() -> Progress:
@@ -267,7 +267,7 @@ def _phase(slurm: Mapping[str, Any]) -> str:
 
 
 def full_nodesets(kubectl: Kubectl, spec: Spec) -> Goal:
-    """The NodeSets of `replicas` (by name) have as many pods as they should; those of `most`, which has their largest
+    """Return the goal that the NodeSets of `replicas` have that many pods. Those of `most`, which has their largest
     numbers, are elastic and have these at least."""
     replicas = {name: int(count) for name, count in spec["replicas"].items()}
     most = {name: int(count) for name, count in spec.get("most", {}).items()}
@@ -341,7 +341,7 @@ def _log(kubectl: Kubectl, of: str, *arguments: str) -> str:
 
 
 def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
-    """The nodes of `nodes` (GPUs of each, by name) take jobs; those that have left `nodesets` are deleted from Slurm.
+    """Return the goal that `nodes` (GPUs of each, by name) take jobs; nodes that left `nodesets` are deleted in Slurm.
 
     A drained node counts as present, with a warning, because its reason says who acts. Nodes of `elastic` (names) may
     sleep.
@@ -402,7 +402,7 @@ def _has_left(node: Node, members: Collection[str], nodesets: Sequence[str]) -> 
 
 
 def jail_gpus(kubectl: Kubectl, spec: Spec) -> Goal:
-    """The GPUs of `nodes` are there inside their jails, if `count_gpus`: a truncated library of NVIDIA shows here."""
+    """Return the goal that the GPUs of `nodes` are in their jails, if `count_gpus`; it finds truncated libraries."""
     expected = {name: int(gpus) for name, gpus in spec["nodes"].items() if gpus and spec.get("count_gpus")}
 
     def count(name: str) -> str:
@@ -430,7 +430,7 @@ def jail_gpus(kubectl: Kubectl, spec: Spec) -> Goal:
 
 
 def login_service_address(kubectl: Kubectl, spec: Spec) -> Goal:
-    """The login Service of `cluster` has an address: facts `address` and `port`; an error has its last events."""
+    """Return the goal that the login Service of `cluster` has an address: facts `address` and `port`."""
     name = login_service(spec["cluster"])
 
     def check() -> Progress:

@@ -129,7 +129,7 @@ class Call(NamedTuple):
     """A call that the server received."""
 
     method: str
-    """Such as "nebius.vpc.v1.NetworkService/Create"."""
+    """The path of the method, such as "nebius.vpc.v1.NetworkService/Create"."""
     request: Mapping[str, Any]
     headers: Mapping[str, str]
 

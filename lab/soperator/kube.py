@@ -166,7 +166,7 @@ def _of(desired: Mapping[str, Any]) -> str:
 
 
 def _path(api: str, kind: str, namespace: str | None = None, name: str | None = None) -> str:
-    """The URL's path: the core group has one of its own."""
+    """Return the path of a URL; that of the core group differs from the others."""
     return "/".join(_steps(api, kind, namespace, name))
 
 

@@ -151,7 +151,7 @@ class NoMachines:
 
 @dataclass
 class Behaviour:
-    """How the operator behaves. It may be changed while the operator runs, and holds from the next turn on."""
+    """Faults and delays of the operator. A change holds from its next turn on."""
 
     phase_seconds: float = 0.0
     """Duration of each step: populating the jail, reconciling."""

@@ -72,7 +72,7 @@ def _installed(secret: Mapping[str, Any]) -> Installed | None:
 
 Object = Mapping[str, Any]
 UNKNOWN = "(known to the cloud only)"
-"""Stands in expected values for facts of the cloud, such as ids."""
+"""Placeholder in expected values for facts of the cloud, such as ids."""
 _LONGEST = 120
 _CHECK_PARTITIONS = ("hidden", "background")
 """Partitions that Soperator adds for its own checks (values.yaml of helm-slurm-cluster)."""

@@ -53,10 +53,10 @@ LOGIN_NODE_PORT = 30022
 
 
 def login_service(cluster: str) -> str:
-    """The Service of the login pods."""
+    """Return the name of the Service of the login pods."""
     return f"{cluster}-login-svc"
 
 
 def populate_job(cluster: str) -> str:
-    """The Job that populates the jail."""
+    """Return the name of the Job that populates the jail."""
     return f"{cluster}-populate-jail"

@@ -12,7 +12,7 @@ from cluster.platforms.base import Capability, Credentials, Limit, Platform, lat
 from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
 
 CIDR = "10.80.0.0/20"
-"""Stands in `network.cidr`, which nothing on Nebius follows: nodes have addresses of their subnet."""
+"""The value of `network.cidr`, which has no effect on Nebius: nodes have addresses of their subnet."""
 
 
 def has_credentials(_: Mapping[str, Any]) -> bool:

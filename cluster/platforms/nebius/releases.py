@@ -340,12 +340,12 @@ def _cluster(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
 
 
 def _services(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str, Any]:
-    gpus, conf = has_gpus(config), slurm.conf(config)
+    gpus, (slurm_config, custom_slurm_config) = has_gpus(config), slurm.conf(config)
     submounts = settings.filesystems.submounts
     tags = (JAIL, SPOOL, *map(submount_tag, submounts))
     return {
-        "slurm_config": conf.in_chart,
-        "custom_slurm_config": conf.text or _OMIT,
+        "slurm_config": slurm_config,
+        "custom_slurm_config": custom_slurm_config or _OMIT,
         "partitions": slurm.partitions(config),
         "account_gather": config.slurm.job_account_gather or "cgroup",
         "tres": "CPU,Mem,Node,VMem,Gres/gpu" if gpus else "CPU,Mem,Node,VMem",

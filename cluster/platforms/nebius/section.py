@@ -137,7 +137,7 @@ class Filesystems(Section):
     """Further file systems inside the jail, by name."""
 
     def members(self) -> dict[tuple[str, ...], Filesystem]:
-        """Every file system, by its path below `nebius.filesystems`."""
+        """Return all file systems, by their path below `nebius.filesystems`."""
         own = {("jail",): self.jail, ("controller_spool",): self.controller_spool, ("accounting",): self.accounting}
         return {**own, **{("submounts", name): submount for name, submount in self.submounts.items()}}
 

@@ -83,7 +83,7 @@ class Tier:
     below: int
     """The number of workers from which on the next tier holds."""
     rest: Resources
-    """Each of the two slurmrestd."""
+    """Each of the two pods of slurmrestd."""
     operator: Resources
     """Soperator itself."""
     checks: Resources

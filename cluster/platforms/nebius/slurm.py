@@ -6,7 +6,6 @@ the chart's `slurmConfig` is written there instead.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -54,18 +53,9 @@ CHECKS_USER = "soperatorchecks"
 """The user that submits the jobs of checks. With AccountingStorageEnforce it needs an account."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conf:
-    """Parameters of slurm.conf besides partitions and nodes."""
-
-    in_chart: Mapping[str, Any]
-    """Value `slurmConfig`."""
-    text: str
-    """Value `customSlurmConfig`."""
-
-
-def conf(config: ClusterConfig) -> Conf:
-    """Return the parameters that the stack file sets, and those that Soperator would set to other values."""
+def conf(config: ClusterConfig) -> tuple[dict[str, Any], str]:
+    """Return the parameters of slurm.conf that the stack file sets, and those that Soperator would set to other values,
+    as the chart's values `slurmConfig` and `customSlurmConfig`."""
     keys = {name.lower(): name for name in IN_CHART}
     given = {**_topology(config), **_written(config), **config.slurm.extra}
     in_chart = {keys[name.lower()]: value for name, value in given.items() if name.lower() in keys}
@@ -75,7 +65,7 @@ def conf(config: ClusterConfig) -> Conf:
     # A job that requests no memory gets a whole node's in partitions without a default of their own, such as the one of
     # checks.
     memory = min(sizing.slurmd(config, name).memory for name in config.nodesets)
-    return Conf(in_chart={"defMemPerNode": memory, **in_chart}, text="".join(f"{line}\n" for line in lines))
+    return {"defMemPerNode": memory, **in_chart}, "".join(f"{line}\n" for line in lines)
 
 
 def _written(config: ClusterConfig) -> dict[str, Value]:
