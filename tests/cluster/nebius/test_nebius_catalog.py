@@ -14,7 +14,7 @@ from cluster.platforms.nebius.machine_types import (
 )
 from tests.cluster.nebius.clusters import GB300, H100, nebius
 
-TYPES = [one for one in MACHINE_TYPES.values() if one.platform == "nebius"]
+TYPES = [machine_type for machine_type in MACHINE_TYPES.values() if machine_type.platform == "nebius"]
 
 
 @pytest.mark.parametrize("row", TYPES, ids=lambda row: row.name)
@@ -66,7 +66,7 @@ class TestSoperator:
         assert nebius(nebius={"soperator": {"version": version}}).slurm_version == release
 
     def test_every_release_is_in_the_tables(self) -> None:
-        releases = {one.release for one in versions.SERIES}
+        releases = {row.release for row in versions.SERIES}
         assert releases <= set(VERSIONS)
         assert releases == set(IMAGES["soperator"].slurm_versions)
 

@@ -194,7 +194,7 @@ def test_it_is_accepted(case: str) -> None:
 
 
 def test_the_stack_that_is_here_to_start_from_has_no_warning() -> None:
-    assert [one.id for one in find_warnings(config("nebius")) if one.level is not Level.INFO] == []
+    assert [warning.id for warning in find_warnings(config("nebius")) if warning.level is not Level.INFO] == []
 
 
 WARNED: dict[str, Changes] = {

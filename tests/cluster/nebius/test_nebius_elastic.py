@@ -96,7 +96,7 @@ def test_a_preview_shows_both_numbers_and_the_most_that_it_may_cost() -> None:
 def warnings(version: str, low: int) -> dict[str, Finding]:
     cluster = nebius(nodesets={"worker": {"count": {"min": low, "max": 4}}}, nebius={"soperator": {"version": version}})
     found = find_warnings(cluster)
-    return {one.id: one for one in found if one.id.startswith("nebius-elastic")}
+    return {item.id: item for item in found if item.id.startswith("nebius-elastic")}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def warnings(version: str, low: int) -> dict[str, Finding]:
 def test_differences_of_a_version_with_elastic_nodes_are_warnings(version: str, low: int, ids: set[str]) -> None:
     found = warnings(version, low)
     assert set(found) == ids
-    assert all(one.level is Level.WARNING and one.at[:2] == ("nodesets", "worker") for one in found.values())
+    assert all(item.level is Level.WARNING and item.at[:2] == ("nodesets", "worker") for item in found.values())
 
 
 def test_the_impact_of_becoming_elastic_names_the_nodes_that_leave() -> None:

@@ -13,7 +13,7 @@ from tests.cluster.nebius.clusters import FABRIC, GB300, gpus, nebius, settings
 
 def groups(**changes: object) -> dict[str, NodeGroup]:
     config = nebius(**changes)
-    return {one.name: one for one in node_groups(config, settings(config))}
+    return {node_group.name: node_group for node_group in node_groups(config, settings(config))}
 
 
 @given(st.integers(1, 2000), st.integers(1, 100))
@@ -49,7 +49,9 @@ def test_they_are_as_reviewed(reviewed: Callable[[str, Mapping[str, str]], None]
     texts = {"services": [line for one in plain.values() for line in shown(one) if one.role != "worker"]}
     for case, changes in CASES.items():
         found = groups(**changes).values()
-        texts[case] = [line for one in found for line in shown(one) if one.role == "worker" or one != plain[one.name]]
+        texts[case] = [
+            line for item in found for line in shown(item) if item.role == "worker" or item != plain[item.name]
+        ]
     reviewed("nebius/node-groups", {case: "\n".join(lines) for case, lines in texts.items()})
 
 

@@ -38,9 +38,9 @@ def _found(value, key) -> Iterator:
 class TestOrder:
     def test_each_comes_after_those_that_it_needs(self, every):
         before: set[str] = set()
-        for one in every.values():
-            assert set(one.needs) <= before, one.name
-            before.add(one.name)
+        for release in every.values():
+            assert set(release.needs) <= before, release.name
+            before.add(release.name)
 
     def test_what_is_waited_for_is_known(self, every):
         words = {word for release in every.values() for word in release.after}
@@ -67,49 +67,53 @@ class TestNames:
         assert annotations == {"slurm.nebius.ai/parental-cluster-ref": "research"}
         assert every["soperator-activechecks"].values["slurmClusterRefName"] == "research"
         assert every["soperator-custom-configmaps"].values["namespace"] == "research"
-        scripts = [one for one in _found(every["nodesets"].values, "configMap") if "scripts" in one["name"]]
-        assert {one["name"] for one in scripts} == {"research-slurm-scripts"}
+        scripts = [item for item in _found(every["nodesets"].values, "configMap") if "scripts" in item["name"]]
+        assert {script["name"] for script in scripts} == {"research-slurm-scripts"}
 
     def test_filters_that_pods_name_exist(self, every):
         values = every["slurm-cluster"].values
-        assert set(_found(values, "k8sNodeFilterName")) <= {one["name"] for one in values["k8sNodeFilters"]}
+        assert set(_found(values, "k8sNodeFilterName")) <= {
+            node_filter["name"] for node_filter in values["k8sNodeFilters"]
+        }
 
     def test_volumes_that_pods_name_exist(self, every):
         values = every["slurm-cluster"].values
-        assert set(_found(values, "volumeSourceName")) <= {one["name"] for one in values["volumeSources"]}
+        assert set(_found(values, "volumeSourceName")) <= {source["name"] for source in values["volumeSources"]}
 
     def test_every_claim_is_one_of_the_storage_chart(self, every):
         volume = every["slurm-cluster-storage"].values["volume"]
         claims = {"jail-pvc", "controller-spool-pvc"}
-        claims |= {f"jail-submount-{one['name']}-pvc" for one in volume["jailSubMounts"]}
-        assert {one for release in every.values() for one in _found(release.values, "claimName")} <= claims
+        claims |= {f"jail-submount-{submount['name']}-pvc" for submount in volume["jailSubMounts"]}
+        assert {claim for release in every.values() for claim in _found(release.values, "claimName")} <= claims
 
 
 class TestNodes:
     def test_filters_select_and_tolerate_the_nodes_of_a_group(self, described_cluster, every):
         cluster = config(described_cluster)
         by_role = {one.role: one for one in groups(cluster)}
-        for one in every["slurm-cluster"].values["k8sNodeFilters"]:
-            (wanted,) = _found(one, "matchExpressions")
-            group = by_role[one["name"]]
+        for node_filter in every["slurm-cluster"].values["k8sNodeFilters"]:
+            (wanted,) = _found(node_filter, "matchExpressions")
+            group = by_role[node_filter["name"]]
             assert all(group.labels[each["key"]] in each["values"] for each in wanted)
-            tolerated = {each["key"]: each.get("value") for each in one.get("tolerations", ())}
+            tolerated = {each["key"]: each.get("value") for each in node_filter.get("tolerations", ())}
             assert all(tolerated.get(key, "no") in (value, None) for key, value in group.taints.items())
 
     def test_nodesets_select_and_tolerate_their_own_nodes(self):
         cluster = config(CASES["large"])
         by_nodeset = {one.nodeset: one for one in groups(cluster) if one.nodeset}
-        for one in releases_of(CASES["large"])["nodesets"].values["nodesets"]:
-            group = by_nodeset[one["name"]]
-            assert one["nodeSelector"].items() <= group.labels.items()
-            assert {each["key"] for each in one["tolerations"]} >= set(group.taints)
+        for nodeset in releases_of(CASES["large"])["nodesets"].values["nodesets"]:
+            group = by_nodeset[nodeset["name"]]
+            assert nodeset["nodeSelector"].items() <= group.labels.items()
+            assert {each["key"] for each in nodeset["tolerations"]} >= set(group.taints)
 
     def test_pods_of_the_jail_run_wherever_it_is_attached(self, described_cluster, every):
         cluster = config(described_cluster)
         jail = every["slurm-cluster-storage"].values["storage"]["jail"]
-        tolerated = {one["key"] for one in jail["tolerations"]}
+        tolerated = {toleration["key"] for toleration in jail["tolerations"]}
         for group in groups(cluster):
-            assert all(group.labels[one["key"]] in one["values"] for one in jail["matchExpressions"])
+            assert all(
+                group.labels[expression["key"]] in expression["values"] for expression in jail["matchExpressions"]
+            )
             assert set(group.taints) <= tolerated
 
 
@@ -123,14 +127,14 @@ class TestSizes:
             "login": [nodes["login"]["sshd"], nodes["login"]["munge"]],
             "accounting": [nodes["accounting"][key] for key in ("slurmdbd", "munge", "mariadbOperator")],
         }
-        for one in every["nodesets"].values["nodesets"]:
-            pods[one["name"]] = [one["slurmd"], one["munge"]]
+        for nodeset in every["nodesets"].values["nodesets"]:
+            pods[nodeset["name"]] = [nodeset["slurmd"], nodeset["munge"]]
         pods["system"] = [nodes["rest"]["rest"]]
         for name, containers in pods.items():
             group = by_name[name]
             preset = preset_of(group.machine_type)
             node = allocatable(preset.vcpus, preset.memory_gib, group.disk_gib)
-            asked = [_amounts(one["resources"]) for one in containers]
+            asked = [_amounts(container["resources"]) for container in containers]
             assert sum(one[0] for one in asked) <= node.cpu, name
             assert sum(one[1] for one in asked) <= node.memory, name
             assert sum(one[2] for one in asked) <= node.disk, name
@@ -156,7 +160,7 @@ def _mib(text):
 
 class TestValues:
     def test_every_placeholder_is_filled(self, every):
-        assert "${" not in str([one.values for one in every.values()])
+        assert "${" not in str([release.values for release in every.values()])
 
     def test_what_only_the_cloud_knows_is_placed_and_not_looked_into(self):
         class Output:

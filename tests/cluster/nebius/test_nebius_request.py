@@ -22,7 +22,7 @@ def test_a_preview_lists_the_requested_quantities(reviewed: Callable[[str, Mappi
         "the guide's cluster": config("nebius"),
         "what exists is not counted": nebius(**{**gpus(capacity={"spot": {}}), "nebius": section}),
     }
-    reviewed("nebius/request", {case: "\n".join(describe_request(one)) for case, one in clusters.items()})
+    reviewed("nebius/request", {case: "\n".join(describe_request(cluster)) for case, cluster in clusters.items()})
 
 
 def test_1000_nodes_take_no_more_lines_than_2() -> None:

@@ -56,7 +56,10 @@ def test_slurm_conf_has_what_the_stack_file_says(reviewed: Callable[[str, Mappin
     for case, changes in CASES.items():
         settings, lines = conf(**changes)
         found = partitions(**changes)
-        rows = [f"{one['name']} of {one.get('nodeSetRefs', 'all')}: {one['config']}" for one in found["partitions"]]
+        rows = [
+            f"{partition['name']} of {partition.get('nodeSetRefs', 'all')}: {partition['config']}"
+            for partition in found["partitions"]
+        ]
         shown[case] = "\n".join([*(f"{key}: {settings[key]}" for key in sorted(settings)), *lines, *rows])
     reviewed("nebius/slurm-conf", shown)
 
@@ -72,8 +75,8 @@ def test_without_gpus_none_are_accounted_or_checked():
 
 def test_checks_have_an_account_where_associations_are_enforced():
     wanted = accounts(config(described(users=[{"name": "alice", "uid": 2001}])))
-    assert [one["name"] for one in wanted["users"]] == ["alice", "soperatorchecks"]
-    (checks,) = [one for one in wanted["accounts"] if one["name"] == "soperatorchecks"]
+    assert [user["name"] for user in wanted["users"]] == ["alice", "soperatorchecks"]
+    (checks,) = [account for account in wanted["accounts"] if account["name"] == "soperatorchecks"]
     assert checks["parent"] == "root"
 
 

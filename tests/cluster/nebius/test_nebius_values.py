@@ -131,7 +131,7 @@ class TestRegistry:
 
     def test_charts_of_a_folder_are_all_there(self):
         every = releases_of(described(nebius={"soperator": {"charts": "/srv/charts"}}))
-        assert {one.repo for one in every.values()} == {"/srv/charts"}
+        assert {release.repo for release in every.values()} == {"/srv/charts"}
 
 
 DISK = {"size_gib": 93}

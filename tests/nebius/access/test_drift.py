@@ -31,7 +31,7 @@ CONFIG = nebius(
     users=[{"name": "alice", "uid": 2001, "account": "research"}],
     accounting={"accounts": [{"name": "research"}], "qos": [{"name": "short", "max_wall": "1:00:00"}]},
 )
-RELEASES = {one.name: one for one in expected_releases(CONFIG, settings(CONFIG))}
+RELEASES = {release.name: release for release in expected_releases(CONFIG, settings(CONFIG))}
 NODE_SET = {
     "apiVersion": "slurm.nebius.ai/v1alpha1",
     "kind": "NodeSet",
@@ -89,7 +89,7 @@ def same() -> World:
     """A cluster as `up` left it."""
     world = World()
     manifests = {"nodesets": yaml.safe_dump_all([NODE_SET], explicit_start=True)}
-    world.secrets = [secret(one, manifest=manifests.get(name, "")) for name, one in RELEASES.items()]
+    world.secrets = [secret(release, manifest=manifests.get(name, "")) for name, release in RELEASES.items()]
     world.live = [LIVE]
     world.hosts = [host(f"host-{index}", labels=labels) for index, labels in enumerate(LABELS)]
     world.database = DATABASE
@@ -108,7 +108,7 @@ def drift(hpc: Hpc, kubectl: Made, up: dict[str, Any]) -> Callable[[World], dict
         document = json.loads(ended.out)
         assert document["unseen"] == []
         assert ended.code == (1 if document["differences"] else 0)
-        return {f"{one['id']} {one['what']}": one for one in document["differences"]}
+        return {f"{difference['id']} {difference['what']}": difference for difference in document["differences"]}
 
     return run
 
@@ -130,7 +130,7 @@ def given_to_helm() -> dict[str, Any]:
 
 def other_releases() -> list[dict[str, Any]]:
     """One of another version, and one less."""
-    found = {name: secret(one) for name, one in RELEASES.items() if name != "soperatorchecks"}
+    found = {name: secret(release) for name, release in RELEASES.items() if name != "soperatorchecks"}
     found["nodesets"] = same().secrets[list(RELEASES).index("nodesets")]
     chart = {"metadata": {"name": "helm-soperator", "version": "4.1.6"}}
     return [*(found | {"soperator": secret(RELEASES["soperator"], chart=chart)}).values()]
@@ -170,9 +170,9 @@ def test_differences_are_shown_with_both_values(
         vars(world).update(changes)
         rows = drift(world).values()
         shown[case] = "\n".join(
-            f"{one['id']} on {','.join(one['where'])}: {one['what']}\n  stack: {one['stack']}\n"
-            f"  there: {one['there']}\n  mends: {one['mends']}"
-            for one in rows
+            f"{row['id']} on {','.join(row['where'])}: {row['what']}\n  stack: {row['stack']}\n"
+            f"  there: {row['there']}\n  mends: {row['mends']}"
+            for row in rows
         )
     reviewed("drift/pods", shown)
 

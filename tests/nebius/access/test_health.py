@@ -59,7 +59,9 @@ def test_the_prefix_of_a_reason_decides_who_acts(reviewed: Callable[[str, Mappin
     shown = {}
     for reason in REASONS_OF_DRAINS:
         found = {when: action(reason, seconds, replacement=may) for when, (seconds, may) in whens.items()}
-        rows = (f"{when}: {one.actor.value}{'' if one.known else ' (unknown reason)'}" for when, one in found.items())
+        rows = (
+            f"{when}: {item.actor.value}{'' if item.known else ' (unknown reason)'}" for when, item in found.items()
+        )
         shown[reason or "no reason"] = "\n".join(rows)
     reviewed("health/actors", shown)
 
@@ -100,7 +102,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize(("number", "text"), [(number, text) for number, texts in TEXTS.items() for text in texts])
 def test_each_is_recognized_in_its_own_text_alone(number: int, text: str) -> None:
-    assert [one.number for one in recognize_problems(["before", text, "after"])] == [number]
+    assert [problem.number for problem in recognize_problems(["before", text, "after"])] == [number]
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -109,11 +111,11 @@ def test_other_texts_show_no_known_problem(text: str) -> None:
 
 
 def test_every_problem_has_a_text_here() -> None:
-    assert {one.number for one in PROBLEMS} == set(TEXTS)
+    assert {problem.number for problem in PROBLEMS} == set(TEXTS)
 
 
 def test_one_is_reported_once() -> None:
-    assert [one.number for one in recognize_problems(TEXTS[9] * 3)] == [9]
+    assert [problem.number for problem in recognize_problems(TEXTS[9] * 3)] == [9]
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ class TestSsh:
         assert hpc("ssh", "nebius", "-u", "carol", "-k", str(key), "--", "id", "-u").code == 7
         options = recorded(log, "option")
         assert "User carol" in options
-        assert [one for one in options if one.startswith("IdentityFile")] == [f'IdentityFile "{key}"']
+        assert [option for option in options if option.startswith("IdentityFile")] == [f'IdentityFile "{key}"']
         assert options.index("User carol") < options.index("User root")
         assert options.index("BatchMode no") < options.index("BatchMode yes")
         assert recorded(log, "word")[-1] == "id -u"
@@ -188,6 +188,6 @@ def test_a_key_of_ones_own_is_for_machines_too(
     key.write_text("mine\n")
     assert hpc("ssh", "dev", "-u", "dave", "-k", str(key), "--", "id").code == 7
     options = recorded(log, "option")
-    assert [one for one in options if one.startswith("IdentityFile")] == [f'IdentityFile "{key}"']
+    assert [option for option in options if option.startswith("IdentityFile")] == [f'IdentityFile "{key}"']
     assert "User dave" in options
     assert recorded(log, "word")[-2:] == ["dev-login-0", "id"]

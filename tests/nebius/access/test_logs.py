@@ -31,8 +31,8 @@ class TestChosen:
     )  # fmt: skip
     def test_a_log_is_that_of_a_container(self, kind: str, pods: list[str]) -> None:
         found = sources_of_log(kind, PODS, "soperator")
-        assert [one.pod for one in found] == pods
-        assert {one.container for one in found} <= {LOGS[kind][0]}
+        assert [item.pod for item in found] == pods
+        assert {item.container for item in found} <= {LOGS[kind][0]}
 
     def test_placeholders_of_the_controller_have_none(self) -> None:
         labels = {"slurm.nebius.ai/controller-type": "placeholder"}

@@ -266,7 +266,7 @@ class TestLookUps:
         assert len(objects.objects_of("Disk", PROJECT_ID, api.endpoint)) == 25
 
     def test_quotas(self, api: NebiusServer) -> None:
-        found = {one.name: one for one in objects.quotas("tenant-e00test", api.endpoint)}
+        found = {quota.name: quota for quota in objects.quotas("tenant-e00test", api.endpoint)}
         assert found["compute.instance.gpu.h100"].free == 64
 
 

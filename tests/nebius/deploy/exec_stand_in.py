@@ -18,7 +18,7 @@ REAL, STATE = os.environ["HPC_TEST_KUBECTL"], Path(os.environ["HPC_TEST_SLURM"])
 def main() -> int:
     arguments = sys.argv[1:]
     command = arguments[arguments.index("--") + 1 :]
-    config = next(one for one in arguments if one.startswith("--kubeconfig"))
+    config = next(argument for argument in arguments if argument.startswith("--kubeconfig"))
     pods = running(config)
     target = arguments[arguments.index("exec") + 1 :]
     if not any(name in target for name in pods):

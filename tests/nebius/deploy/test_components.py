@@ -100,7 +100,7 @@ class TestOrder:
         assert not recorded().all(OPERATOR), "node images with a driver have the network's as well"
         nebius = given()["hpc:cluster"]["nebius"]
         recording = deploy(given(nebius={**nebius, "gpu": {"driver": "operator"}}))
-        found = {one.inputs["spec"]["application_name"]: one for one in recording.all(OPERATOR)}
+        found = {resource.inputs["spec"]["application_name"]: resource for resource in recording.all(OPERATOR)}
         assert set(found) == {"network-operator", "gpu-operator"}
         assert recording.waits_for(found["gpu-operator"], found["network-operator"])
         assert recording.waits_for(release(recording, "nodesets"), found["gpu-operator"])
@@ -116,16 +116,16 @@ class TestOrder:
         recording = recorded()
         first = [recording.one(f"{recording.outputs['cluster']}-{name}") for name in ("leftovers", "chart-versions")]
         kinds = ("Filesystem", "Cluster", "NodeGroup", "Allocation", "Bucket", "GpuCluster", "FirstSubnet")
-        found = [one for kind in kinds for one in recording.all(f"pulumi-python:dynamic/nebius:{kind}")]
+        found = [resource for kind in kinds for resource in recording.all(f"pulumi-python:dynamic/nebius:{kind}")]
         assert found
-        assert all(recording.waits_for(one, earlier) for one in found for earlier in first)
+        assert all(recording.waits_for(item, earlier) for item in found for earlier in first)
 
 
 class TestSecrets:
     def test_none_is_in_clear(self):
         recording = recorded()
-        for one in recording.resources:
-            assert KEY not in str(one.shown), one.name
+        for resource in recording.resources:
+            assert KEY not in str(resource.shown), resource.name
         secret = recording.one(f"{recording.outputs['cluster']}-charts-jail-backup")
         assert secret.secret("stringData")
 
@@ -133,7 +133,7 @@ class TestSecrets:
         access = recorded().outputs["kubernetes"]
         assert set(access) == {"server", "certificate_authority", "command", "context", "namespace"}
         assert access["command"] == [], "this program, wherever it is"
-        assert str(ROOT) not in str([one.shown for one in recorded().resources])
+        assert str(ROOT) not in str([resource.shown for resource in recorded().resources])
 
 
 class TestCharts:
@@ -146,9 +146,9 @@ class TestCharts:
         assert not inputs.get("deleteUnreachable")
 
     def test_hooks_that_are_off_are_off_for_upgrades_too(self):
-        for one in recorded().all(RELEASE):
-            off = one.inputs["name"] == "soperator-activechecks"
-            assert (one.inputs["disableWebhooks"], one.inputs["disableCRDHooks"]) == (off, off), one.name
+        for resource in recorded().all(RELEASE):
+            off = resource.inputs["name"] == "soperator-activechecks"
+            assert (resource.inputs["disableWebhooks"], resource.inputs["disableCRDHooks"]) == (off, off), resource.name
 
 
 class TestBackups:
@@ -158,7 +158,7 @@ class TestBackups:
         cluster = recording.outputs["cluster"]
         owner = recording.one(f"{cluster}-backups-bucket").inputs["owner"]
         names = {one: recording.one(f"{cluster}-backups-{one}").inputs for one in ("bucket", "group", "key")}
-        assert {one["resource_name"] for one in names.values()} == {f"{cluster}-backups-{owner[:8]}"}
+        assert {name["resource_name"] for name in names.values()} == {f"{cluster}-backups-{owner[:8]}"}
         values = release(recording, "soperator-backup-config").inputs["values"]
         assert names["bucket"]["resource_name"] in str(values)
 
@@ -186,7 +186,7 @@ def test_an_existing_file_system_is_only_attached():
     nebius = dict(given()["hpc:cluster"]["nebius"])
     spool = {"controller_spool": {"existing": "computefilesystem-e1"}}
     recording = deploy(given(nebius={**nebius, "filesystems": {**nebius.get("filesystems", {}), **spool}}))
-    names = {one.name for one in recording.all("pulumi-python:dynamic/nebius:Filesystem")}
+    names = {resource.name for resource in recording.all("pulumi-python:dynamic/nebius:Filesystem")}
     assert f"{recording.outputs['cluster']}-fs-controller-spool" not in names
     groups = recording.all("pulumi-python:dynamic/nebius:NodeGroup")
     (group,) = [one for one in groups if one.inputs["resource_name"] == "controller"]
@@ -199,10 +199,10 @@ def test_all_of_it_was_reviewed(update_golden):
     """Values of charts have golden files of their own."""
     recording = recorded()
     lines = []
-    for one in recording.resources:
-        if one.type == RELEASE:
-            after = sorted(urn.rpartition("::")[2] for urn in one.request.dependencies)
-            lines.append(f"{one.name} {one.inputs['version']}  after={', '.join(after)}\n")
+    for resource in recording.resources:
+        if resource.type == RELEASE:
+            after = sorted(urn.rpartition("::")[2] for urn in resource.request.dependencies)
+            lines.append(f"{resource.name} {resource.inputs['version']}  after={', '.join(after)}\n")
     text = graph(recording, lambda one: one.type != RELEASE) + "".join(sorted(lines))
     # A hash of the program that makes users, which changes with every edit of the set-up.
     text = re.sub(r"program=[0-9a-f]{16}", "program=(its hash)", text)

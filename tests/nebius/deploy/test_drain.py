@@ -57,7 +57,7 @@ class Slurm:
             return ""
         assert "squeue" in text
         # One job ends each time that somebody looks.
-        listed = "".join(f"{one}\n" for one in self.jobs)
+        listed = "".join(f"{job}\n" for job in self.jobs)
         self.jobs = self.jobs[1:]
         return listed
 

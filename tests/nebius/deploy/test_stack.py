@@ -122,7 +122,7 @@ def test_changes(lasting):
     # Another user: one resource, on the running cluster.
     site.write(users=[ALICE, {"name": "bob", "uid": 2002}])
     assert site.run("up") == {"soperator-people": "update"}
-    assert [one["name"] for one in slurm(site)["people"]["users"]] == ["alice", "bob"]
+    assert [user["name"] for user in slurm(site)["people"]["users"]] == ["alice", "bob"]
 
     # Metrics, which go again below. One node more, then two fewer: those that leave are drained first, and deleted from
     # Slurm when they are gone.

@@ -41,7 +41,7 @@ class Kube:
     def names(self, kind, namespace):
         """Names of the objects of a kind, without what every namespace has."""
         found = self.kubectl("get", kind, f"--namespace={namespace}", "--output=name", check=False).split()
-        return sorted({one.partition("/")[2] for one in found} - {"kube-root-ca.crt", "default"})
+        return sorted({item.partition("/")[2] for item in found} - {"kube-root-ca.crt", "default"})
 
 
 ROOT = Path(__file__).parents[3]
