@@ -395,11 +395,6 @@ DASHBOARDS = (
 )
 
 
-def expand_query(expression: str, *, nodes: str = ".*", job: str = ".*", seconds: int = 120) -> str:
-    """Return a query with values in place of Grafana's variables."""
-    return expression.replace("$nodes", nodes).replace("$job", job).replace("$__rate_interval", f"{seconds}s")
-
-
 def grafana_files(cluster: str, dashboards: Iterable[Dashboard] = DASHBOARDS) -> dict[str, dict[str, Any]]:
     """Return files for /etc/grafana by their path in it: dashboards for Grafana 10 and later, and the provisioning of
     dashboards and data source."""

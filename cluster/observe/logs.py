@@ -1,8 +1,8 @@
-"""Logs of a cluster: their locations, the script that reads one on its machine, and merging the lines of several."""
+"""Logs of a cluster: their locations, the script that reads one on its machine, and the order of lines of several."""
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -145,14 +145,3 @@ class LineClock:
         self._time = max(self._time, parse_time(text))
         self._place += 1
         return Line(self._time, self._place, self._machine, text)
-
-
-def merge_logs(logs: Mapping[str, Iterable[str]]) -> list[Line]:
-    """Return the lines of several machines by time. The lines of each machine keep their order."""
-
-    def lines() -> Iterator[Line]:
-        for machine, texts in logs.items():
-            clock = LineClock(machine)
-            yield from (clock.line(text) for text in texts)
-
-    return sorted(lines())

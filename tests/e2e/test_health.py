@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from cluster.monitoring.alerts import ALERTS
-from cluster.monitoring.dashboards import DASHBOARDS, expand_query
+from cluster.monitoring.dashboards import DASHBOARDS
 from tests.e2e.alerts import (
     AS_BEFORE,
     AT_ONCE,
@@ -258,6 +258,11 @@ def test_gpus_have_the_job_that_has_them_and_users_see_what_it_makes_of_them(sic
     sick.run("scancel", job, user="alice")
     eventually(lambda: not sick.inside("gpu-0", "cat /run/hpc-gpu-jobs/[0-9]*"), what="a GPU without a job")
     well(sick)
+
+
+def expand_query(expression: str, *, nodes: str = ".*", job: str = ".*", seconds: int = 120) -> str:
+    """Return a query with values in place of Grafana's variables."""
+    return expression.replace("$nodes", nodes).replace("$job", job).replace("$__rate_interval", f"{seconds}s")
 
 
 NOT_HERE = {

@@ -72,7 +72,7 @@ def _config(text: str) -> ClusterConfig:
     cluster: Cluster = json.loads(text)
     place = {f"gcp:{key}": value for key, value in (cluster.get("gcp") or {}).items()}
     return parse(
-        {"hpc:cluster": {key: one for key, one in cluster.items() if key != "gcp" and one is not None}, **place}
+        {"hpc:cluster": {key: value for key, value in cluster.items() if key != "gcp" and value is not None}, **place}
     )
 
 
@@ -85,7 +85,7 @@ def edited(change: Callable[[Cluster], Any], cluster: Cluster = LAB) -> Cluster:
 def test_every_field_has_an_impact_and_every_impact_a_field():
     assert [pattern for pattern in editable_patterns() if not possible_effects(pattern)] == []
     every = editable_patterns(cluster_model())
-    above = {one.rpartition(".")[0] for pattern in every for one in _above(pattern)}
+    above = {section.rpartition(".")[0] for pattern in every for section in _above(pattern)}
     for platform in registry.all_platforms():
         assert not set(platform.impacts()) - every - above, platform.name
     assert not set(declared_impacts()) - every - above
@@ -118,20 +118,20 @@ def test_every_field_has_a_sample():
 
 
 @pytest.mark.parametrize(
-    ("base", "pattern", "change", "effect"), ALL, ids=lambda one: one if isinstance(one, str) else ""
+    ("base", "pattern", "change", "effect"), ALL, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_the_impact_of_an_edit_is_that_of_its_rendered_files(
     base: Cluster, pattern: str, change: Callable[[Cluster], Any], effect: Effect
 ):
     """What the machine needs for the new files is what the table says, where jobs run on."""
     before, after = config(base), config(edited(change, base))
-    found = {edit.pattern: one for edit in edits(before, after) if (one := impact(edit))}
+    found = {edit.pattern: result for edit in edits(before, after) if (result := impact(edit))}
     assert found[pattern].effect is effect, found[pattern].reason
     effect_of_all = worst_effect(effects(before, after, "lab"))
     keep = registry.get(before.platform).keep
     before, after = keep(None, before), keep(before, after)
     need = conf_changes.need(
-        *(render(one, plan(one).of if one.platform == "local" else None) for one in (before, after))
+        *(render(side, plan(side).of if side.platform == "local" else None) for side in (before, after))
     )
     if "scripts" in pattern or pattern.endswith((".prolog", ".epilog")):
         # Only the first or the last script of a place changes slurm.conf, which names the one that runs them all.
@@ -174,12 +174,12 @@ class TestWords:
             gone("users", "bob")(cluster)
             at("partitions", night={"nodesets": ["cpu"]})(cluster)
 
-        shown = [one.shown for one in effects(config(LAB), config(edited(change)), "lab")]
+        shown = [change.shown for change in effects(config(LAB), config(edited(change)), "lab")]
         assert shown == ["partitions.night: added", "users.bob: removed"]
 
     def test_a_nodeset_in_front_of_others_moves_none(self):
         after = edited(lambda c: c.update(nodesets={"a-new-one": {}, **c["nodesets"]}))
-        assert [one.shown for one in effects(config(LAB), config(after), "lab")] == ["nodesets.a-new-one: added"]
+        assert [change.shown for change in effects(config(LAB), config(after), "lab")] == ["nodesets.a-new-one: added"]
 
     def test_a_block_that_another_nodeset_takes_is_refused_with_the_line_to_write(self):
         after = edited(lambda c: c["nodesets"].update(new={"addresses": "10.77.4.0/23"}))
@@ -190,7 +190,7 @@ class TestWords:
     @pytest.mark.parametrize("pattern", sorted(editable_patterns()))
     def test_every_impact_has_a_reason_and_a_command(self, pattern: str):
         effect_of_all = [c for base, p, change, _ in ALL if p == pattern for c in _impacts(base, change, pattern)]
-        assert all(len(one.reason) > 20 and one.command for one in effect_of_all)
+        assert all(len(sample_impact.reason) > 20 and sample_impact.command for sample_impact in effect_of_all)
 
 
 def _impacts(base: Cluster, change: Callable[[Cluster], Any], pattern: str) -> list[Any]:

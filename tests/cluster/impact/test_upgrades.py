@@ -67,7 +67,7 @@ EDITS = {
 def test_impacts_of_another_release(reviewed: Callable[[str, Mapping[str, str]], None]):
     found = {case: effects(old, new, "dev") for case, (old, new) in EDITS.items()}
     rows = {
-        case: [f"{one.path} {one.effect.value}: {one.reason}\n  {one.command}" for one in changes]
+        case: [f"{change.path} {change.effect.value}: {change.reason}\n  {change.command}" for change in changes]
         for case, changes in found.items()
     }
     reviewed("impact/upgrades", {case: "\n".join(lines) for case, lines in rows.items()})
@@ -85,15 +85,15 @@ def test_steps_move_every_machine_once_and_no_node_before_the_controller(
     found = current_boots(outputs, Boot("24.11", "a"))
     runs = {machine.name: found.get(min(machine.roles), found["login"]) for machine in machines(after)}
     for _ in ROLES:
-        one = next_step(found, new)
-        assert bool(one.text) is bool(one.number)
-        for name in runs.keys() - one.held(after):
+        taken = next_step(found, new)
+        assert bool(taken.text) is bool(taken.number)
+        for name in runs.keys() - taken.held(after):
             runs[name] = new
         assert runs["cloud-controller"] == new
-        assert one.nodes <= min(boot.release for boot in runs.values()) or one.number == 3
-        assert one.text.endswith("the next `up` goes on") is (bool(one.number) and not is_complete(one.after))
-        found = current_boots(one.outputs, Boot("", ""))
-        assert found == one.after
+        assert taken.nodes <= min(boot.release for boot in runs.values()) or taken.number == 3
+        assert taken.text.endswith("the next `up` goes on") is (bool(taken.number) and not is_complete(taken.after))
+        found = current_boots(taken.outputs, Boot("", ""))
+        assert found == taken.after
     assert {*runs.values()} == {new}
     assert is_complete(found)
     assert next_step(found, new).number == 0
@@ -105,12 +105,12 @@ def test_going_back_during_an_upgrade_takes_all_steps() -> None:
     old, new = Boot("26.05", "a"), Boot("26.05", "b")
     found = next_step(current_boots({}, old), new).after
     for number in (1, 2, 3, 0):
-        one = next_step(found, old)
-        assert one.number == number
-        found = one.after
+        taken = next_step(found, old)
+        assert taken.number == number
+        found = taken.after
     assert found == current_boots({}, old)
 
 
 def test_a_platform_that_does_not_install_slurm_has_no_steps():
-    one = next_step({}, Boot("25.11", ""))
-    assert (one.text, one.after, one.held(config_of("nebius"))) == ("", {}, frozenset())
+    taken = next_step({}, Boot("25.11", ""))
+    assert (taken.text, taken.after, taken.held(config_of("nebius"))) == ("", {}, frozenset())

@@ -155,7 +155,7 @@ class TestRun:
         measured = log("all_reduce", hosts=("n-0", "n-1"))
         result = check(read_text(done.stdout.replace("measured", measured), "7.log"))
         assert "network that NCCL uses: Socket" in [reason.text for reason in result.reasons]
-        assert "nccl-fabric-inactive" in {one.id for one in result.findings}
+        assert "nccl-fabric-inactive" in {finding.id for finding in result.findings}
 
     def test_a_node_without_all_of_its_gpus_fails(self, node: Node):
         self.gpus(node, 7)
@@ -295,7 +295,7 @@ def test_a_slow_pair_of_two_nodes_stays_undecided():
 def test_a_slow_network_between_two_sound_nodes_is_no_slow_node():
     found = played(8, set(), share=0.5, ways=frozenset({"n-2", "n-3"}))
     assert (found.slow, found.open) == ([], [])
-    assert [one.nodes for one in found.odd] == [("n-2", "n-3")]
+    assert [pair.nodes for pair in found.odd] == [("n-2", "n-3")]
 
 
 @pytest.mark.parametrize(("share", "slow"), [(0.95, []), (0.875, ["n-3"])])

@@ -35,11 +35,11 @@ class TestPartitionFacts:
 
 class TestScripts:
     def test_options_are_before_the_first_command(self):
-        one = JobScript(
+        job_script = JobScript(
             name="a.sh", title="Says\nhello.", options={"nodes": 2, "exclusive": True, "hold": False, "comment": "a b"},
             body="\nhostname\n",
         )  # fmt: skip
-        assert one.text() == (
+        assert job_script.text() == (
             "#!/bin/bash\n# Says hello.\n#SBATCH --nodes=2\n#SBATCH --exclusive\n"
             '#SBATCH "--comment=a b"\n\nset -euo pipefail\n\nhostname\n'
         )

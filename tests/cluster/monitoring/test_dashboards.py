@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.monitoring.dashboards import DASHBOARDS, ELASTIC, FABRIC, IMAGE, expand_query, grafana_files
+from cluster.monitoring.dashboards import DASHBOARDS, ELASTIC, FABRIC, IMAGE, grafana_files
 from tests.architecture.test_sources import ROOT
-from tests.e2e.test_health import NOT_HERE
+from tests.e2e.test_health import NOT_HERE, expand_query
 from tests.pages.chromium import packages
 
 Tool = Callable[..., str]
@@ -78,10 +78,10 @@ def test_queries_give_data_of_synthetic_series(promtool: Tool, tmp_path: Path):
     promtool("test", "rules", tmp_path / "test.yml")
 
 
-@pytest.mark.parametrize(("dashboard", "panel"), PANELS, ids=lambda one: getattr(one, "title", one))
+@pytest.mark.parametrize(("dashboard", "panel"), PANELS, ids=lambda value: getattr(value, "title", value))
 def test_queries_use_existing_metrics_and_legends_their_labels(dashboard: str, panel: object):
     sources = "".join(path.read_text() for path in (ROOT / "scripts/node/monitoring").glob("*.py"))
-    queries = next(one.queries for name, one in PANELS if (name, one) == (dashboard, panel))
+    queries = next(value.queries for name, value in PANELS if (name, value) == (dashboard, panel))
     for query, legend in queries:
         for metric in re.findall(r"\b((?:hpc|slurm)_[a-z_]+)", query):
             words = re.sub(

@@ -48,7 +48,9 @@ class TestReleases:
 
     def test_a_preview_and_the_check_of_quotas_count_both_disks(self):
         plain, kept = config(described()), config(cluster(disk_gb=512))
-        sizes = [request(one, settings(one))["quotas"]["compute.disk.size.network-ssd"] >> 30 for one in (plain, kept)]
+        sizes = [
+            request(stack, settings(stack))["quotas"]["compute.disk.size.network-ssd"] >> 30 for stack in (plain, kept)
+        ]
         assert sizes[1] - sizes[0] == 1024
         assert [line for line in describe_request(plain) if line.startswith("disks")] != [
             line for line in describe_request(kept) if line.startswith("disks")
@@ -71,14 +73,14 @@ class TestMetrics:
         there = set(monitoring.EXPORTED)
         if version == "5.0.0":
             there |= {"slurm_node_gpus", "slurm_node_gpus_alloc"}
-        one = config(cluster(version))
-        for name, expression in monitoring.recording_rules(one, 30).items():
+        stack = config(cluster(version))
+        for name, expression in monitoring.recording_rules(stack, 30).items():
             assert monitoring.metrics_of(expression) <= there | {name}, name
             there.add(name)
-        assert there == monitoring.metrics(one)
-        for alert in monitoring.alerts(one):
+        assert there == monitoring.metrics(stack)
+        for alert in monitoring.alerts(stack):
             assert monitoring.metrics_of(alert.expression) <= there
-        for dashboard in monitoring.dashboards(one):
+        for dashboard in monitoring.dashboards(stack):
             for panel in dashboard.panels:
                 assert all(monitoring.metrics_of(query) <= there for query, _ in panel.queries)
 
@@ -162,14 +164,14 @@ BEGIN, END = "<!-- left out -->\n", "<!-- end of what is left out -->"
 
 
 def test_the_guide_names_what_is_left_out(update_golden: bool):
-    one = config(cluster())
-    kept = {alert.name for alert in monitoring.alerts(one)}
+    stack = config(cluster())
+    kept = {alert.name for alert in monitoring.alerts(stack)}
     alerts = [
         f"`{alert.name}`"
         for alert in ALERTS
         if alert.name not in kept and "hpc_health_check_failed" not in alert.expression
     ]
-    shown = {(kind.name, panel.title) for kind in monitoring.dashboards(one) for panel in kind.panels}
+    shown = {(kind.name, panel.title) for kind in monitoring.dashboards(stack) for panel in kind.panels}
     panels = [
         f"| {kind.title} | {', '.join(lost)} |"
         for kind in DASHBOARDS

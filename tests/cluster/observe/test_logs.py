@@ -11,12 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.logs import LOGS_BY_NAME, Log, merge_logs, parse_time, script
+from cluster.observe.logs import LOGS_BY_NAME, Line, LineClock, Log, parse_time, script
 from tests.waiting import PATIENCE
 
 MACHINE = st.lists(
     st.one_of(st.integers(0, 99).map(lambda s: f"[2026-11-21T05:00:{s % 60:02d}.000] x"), st.just("  at y"))
 )
+
+
+def merge_logs(logs: dict[str, list[str]]) -> list[Line]:
+    clocks = {name: LineClock(name) for name in logs}
+    return sorted(clocks[name].line(text) for name, log in logs.items() for text in log)
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), MACHINE, max_size=3))

@@ -92,8 +92,8 @@ def test_words_and_properties_of_states(
     reviewed(
         "observe/states",
         {
-            states: " ".join([one.word, *(f"({p})" for p in properties if getattr(one, p))])
-            for states, one in nodes.items()
+            states: " ".join([node.word, *(f"({p})" for p in properties if getattr(node, p))])
+            for states, node in nodes.items()
         },
     )
 

@@ -198,7 +198,7 @@ def test_effective_time(year: Year, found: dict[str, Any]) -> None:
 
 
 def test_the_lemon_and_no_other(found: dict[str, Any]) -> None:
-    assert [one["node"] for one in found["lemons"]] == [f"n-{LEMON}"]
+    assert [lemon["node"] for lemon in found["lemons"]] == [f"n-{LEMON}"]
     assert {"out_count", "single_node_node_fails"} <= set(found["lemons"][0]["signals"])
 
 

@@ -100,7 +100,7 @@ class Format:
             wrong = f"{'N/A':>5}" if cell.wrong is None else f"{cell.wrong:5g}"
         beside = "  " + f"{12.5:6.2f}" if self.copies else ""
         gap = " " if self.copies else "  "
-        more = "  ".join(["", *(f"{one:7.2f}" for one in (1.0, 2.0, 1.5, 3.25))]) if self.per_iteration else ""
+        more = "  ".join(["", *(f"{value:7.2f}" for value in (1.0, 2.0, 1.5, 3.25))]) if self.per_iteration else ""
         text = f"  {self.time(cell.time)}  {self.bandwidth(cell.algbw)}  {self.bandwidth(cell.busbw)}"
         return f"{text}{beside}{gap}{wrong}{more}"
 

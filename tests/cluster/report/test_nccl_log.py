@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.findings import Finding
 from cluster.report.nccl_log import NotALogError, read_file, read_text
-from cluster.report.nccl_result import Outcome, check, report_document, report_lines
+from cluster.report.nccl_result import NcclResult, Outcome, check, report_document, report_lines
 from cluster.report.nccl_run import Row, Run, possible_collectives
 from tests.cluster.report.nccl_logs import (
     A3_MEGA,
@@ -31,6 +32,10 @@ NOISE = (
     "srun: job 17 queued and waiting for resources",
     "/usr/share/zoneinfo: using UTC",
 )
+
+
+def find(result: NcclResult, finding_id: str) -> Finding:
+    return next(finding for finding in result.findings if finding.id == finding_id)
 
 
 def rows_of(text: str) -> list[Row]:
@@ -81,7 +86,7 @@ def test_rows_of_every_format_are_read_as_printed(form, collective, rows):
     unique = {row.size: row for row in rows}
     rows = [
         Line(row.size, row.count, row.out, row.inside, row.type, kind.redop, kind.root)
-        for row in sorted(unique.values(), key=lambda one: one.size)
+        for row in sorted(unique.values(), key=lambda row: row.size)
     ]
     run = read_text(log(collective, rows, form=form), "x.log").last
     assert [found(row) for row in run.rows] == [expected(row, form, collective) for row in rows]
@@ -161,9 +166,9 @@ def test_the_json_of_nccl_tests():
         "env": ["SECRET=1", "NCCL_P2P_DISABLE=1"],
         "config": {"iterations": 20, "devices": [{"rank": 0, "hostname": "a3-0", "device_info": "NVIDIA H100"}]},
         "results": [
-            {"size": one.size, "count": one.count, "type": "float", "redop": "none", "root": "    -1",
-             "out_of_place": half(one.out), "in_place": None}
-            for one in rows
+            {"size": row.size, "count": row.count, "type": "float", "redop": "none", "root": "    -1",
+             "out_of_place": half(row.out), "in_place": None}
+            for row in rows
         ],
         "out_of_bounds": {"count": 0, "okay": "true"},
         "average_bus_bandwidth": {"bandwidth": 126.0, "okay": "unchecked"},
@@ -227,8 +232,8 @@ def test_the_echoed_command_names_the_collective(command):
 
 def test_columns_of_old_headers_limit_the_possible_collectives():
     old = {
-        one: possible_collectives(read_text(log(one, form=FORMATS[0]), "x.log").last)
-        for one in ("all_gather", "alltoall")
+        name: possible_collectives(read_text(log(name, form=FORMATS[0]), "x.log").last)
+        for name in ("all_gather", "alltoall")
     }
     assert old == {"all_gather": ("all_gather",), "alltoall": ("alltoall",)}
     two = log("all_reduce", hosts=("a", "b"), per_host=1, form=FORMATS[0])
@@ -259,15 +264,15 @@ def test_a_log_that_is_cut_short_never_passes(data):
     assert check(whole).outcome is Outcome.PASS
     result = check(part)
     assert result.outcome is Outcome.FAIL
-    assert "nccl-truncated" in {one.id for one in result.findings}
+    assert "nccl-truncated" in {finding.id for finding in result.findings}
     full, rest = whole.last.rows, part.last.rows
     assert [row.size for row in rest] == [row.size for row in full][: len(rest)]
     assert rest[:-1] == full[: max(0, len(rest) - 1)]
 
 
-def mixed(one: str, other: str, seed: int) -> str:
+def mixed(first: str, second: str, seed: int) -> str:
     """Two logs line by line, each in its order."""
-    drawn, left = random.Random(seed), [one.split("\n"), other.split("\n")]  # noqa: S311
+    drawn, left = random.Random(seed), [first.split("\n"), second.split("\n")]  # noqa: S311
     order = [0] * len(left[0]) + [1] * len(left[1])
     drawn.shuffle(order)
     return "\n".join(left[which].pop(0) for which in order)
@@ -279,7 +284,7 @@ def test_two_programs_in_one_file_fail():
         result = check(read_text(text, "x.log"))
         assert result.outcome is Outcome.FAIL, seed
     text = mixed(log(), log(), 1)
-    finding = next(one for one in check(read_text(text, "x.log")).findings if one.id == "nccl-mixed")
+    finding = find(check(read_text(text, "x.log")), "nccl-mixed")
     number = int(finding.where.rpartition(":")[2])
     row = text.split("\n")[number - 1].split()
     assert int(row[0]) in SIZES
@@ -291,7 +296,7 @@ def test_labels_separate_the_runs_of_two_tasks():
     text = "\n".join(row for pair in zip(first, second, strict=True) for row in pair)
     found = read_text(text, "x.log")
     assert [(run.task, len(run.rows), run.hosts) for run in found.runs] == [("0", 11, ("a3-0",)), ("1", 11, ("a3-1",))]
-    assert "nccl-runs-by-task" in {one.id for one in check(found).findings}
+    assert "nccl-runs-by-task" in {finding.id for finding in check(found).findings}
 
 
 def test_torn_lines_fail_with_their_line():
@@ -302,7 +307,7 @@ def test_torn_lines_fail_with_their_line():
     del rows[at + 1]
     result = check(read_text("\n".join(rows), "x.log"))
     assert result.outcome is Outcome.FAIL
-    finding = next(one for one in result.findings if one.id == "nccl-torn")
+    finding = find(result, "nccl-torn")
     assert finding.where == f"x.log:{at + 1}"
 
 
@@ -313,7 +318,9 @@ def test_several_runs_are_all_kept_and_the_last_is_compared():
     result = check(found)
     assert result.outcome is Outcome.PASS
     assert result.run is found.runs[1]
-    assert "begin at lines 1, " in next(one.what for one in result.findings if one.id == "nccl-several-runs")
+    assert "begin at lines 1, " in next(
+        finding.what for finding in result.findings if finding.id == "nccl-several-runs"
+    )
 
 
 def test_cycles_and_sizes_of_zero_are_not_mixed():
@@ -329,7 +336,7 @@ def test_a_last_run_without_rows_fails():
     whole, cut = log(facts=A3_MEGA), log().partition("     8388608")[0]
     result = check(read_text(whole + cut, "x.log"))
     assert result.outcome is Outcome.FAIL
-    finding = next(one for one in result.findings if one.id == "nccl-truncated")
+    finding = find(result, "nccl-truncated")
     assert "The last run of the log ends before its first row" in finding.what
     assert check(read_text(cut + whole, "x.log")).outcome is Outcome.PASS
 
@@ -341,7 +348,9 @@ def test_errors_are_quoted_once_with_their_line():
         for n, where in enumerate(["", " (connect)"] * 4)
     ]
     text += ["slurmstepd: error: *** STEP 17.0 ON a3-0 CANCELLED AT 2026-11-22T09:00:00 ***"]
-    finding = next(one for one in check(read_text("\n".join(text), "x.log")).findings if one.id == "nccl-complaints")
+    finding = next(
+        finding for finding in check(read_text("\n".join(text), "x.log")).findings if finding.id == "nccl-complaints"
+    )
     assert "line 4: NCCL WARN Net : Connection refused (8 times)" in finding.what
     assert "slurmstepd: error" in finding.what
 
