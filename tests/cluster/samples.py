@@ -276,10 +276,10 @@ CHECKED_SAMPLES: list[Sample] = [
     ("slurm.health", gone("slurm", "health"), Effect.RECONFIGURE),
     *((_field(key), at("slurm", "health", **{key: value}), Effect.NOTHING) for key, value in _NOTHING.items()),
     *((_field(key), at("slurm", "health", **{key: value}), Effect.RECONFIGURE) for key, value in _RECONFIGURE.items()),
-    *((_field(one), gone("slurm", "health", one), Effect.NOTHING) for one in ("nccl", "diag", "fabric", "network")),
+    *((_field(row), gone("slurm", "health", row), Effect.NOTHING) for row in ("nccl", "diag", "fabric", "network")),
     *(
-        (_field(one, key), at("slurm", "health", one, **{key: {"user": "bob", "level": 3}.get(key, 7)}), Effect.NOTHING)
-        for one, keys in {
+        (_field(row, key), at("slurm", "health", row, **{key: {"user": "bob", "level": 3}.get(key, 7)}), Effect.NOTHING)
+        for row, keys in {
             "nccl": ("every_hours", "min_busbw_gbps", "minutes", "user"),
             "fabric": ("every_hours", "min_busbw_gbps", "minutes", "user"),
             "diag": ("every_hours", "level", "minutes"),

@@ -46,8 +46,12 @@ def test_private_data_with_cloud_or_on_a_later_release_is_allowed(base: str, wor
 def test_a_platform_without_elastic_nodes_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     real = registry.get
     monkeypatch.setattr(elastic.registry, "get", lambda name: replace(real(name), elastic=False))
-    (one,) = elastic.find_errors(unchecked(nodesets={"a3": GROWING | {"capacity": None}}))
-    assert (one.id, one.given, one.todo[:18]) == ("elastic-platform", "{min: 2, max: 16}", "write `count: 16`,")
+    (finding,) = elastic.find_errors(unchecked(nodesets={"a3": GROWING | {"capacity": None}}))
+    assert (finding.id, finding.given, finding.todo[:18]) == (
+        "elastic-platform",
+        "{min: 2, max: 16}",
+        "write `count: 16`,",
+    )
 
 
 class TestGoogleCloud:
@@ -75,7 +79,7 @@ class TestGoogleCloud:
     def test_a_nodeset_without_static_nodes_requests_only_elastic_ones(self) -> None:
         config = unchecked(nodesets={"cpu": {"count": {"min": 0, "max": 4}}})
         assert not any("nodeset cpu" in line for line in describe_request(config))
-        assert [one.count for one in elastic_requests(config)] == [4]
+        assert [row.count for row in elastic_requests(config)] == [4]
 
     def test_the_address_plan_has_room_for_all_elastic_nodes(self) -> None:
         fixed, some = google(nodesets={"a3": A3 | {"count": 16}}), unchecked(nodesets={"a3": GROWING})
@@ -96,7 +100,11 @@ class TestGoogleCloud:
     def test_a_role_is_bound_for_a_limited_number_of_nodesets(self) -> None:
         def found(count: int) -> list[str]:
             nodesets = {f"n{number}": GROWING for number in range(count)}
-            return [one.id for one in checks.find_errors(unchecked(nodesets=nodesets)) if one.id == "elastic-many"]
+            return [
+                finding.id
+                for finding in checks.find_errors(unchecked(nodesets=nodesets))
+                if finding.id == "elastic-many"
+            ]
 
         assert (found(BINDINGS), found(BINDINGS + 1)) == ([], ["elastic-many"])
         condition = reconcile_condition(unchecked(nodesets={"a3": GROWING}), "a3")
@@ -126,7 +134,7 @@ def test_another_machine_type_recreates_static_nodes_at_once_and_elastic_ones_at
             unchecked(nodesets={"cpu": {"count": count, "machine_type": kind}})
             for kind in ("n2-standard-2", "n2-standard-4")
         )
-        return next(one.reason for one in effects(before, after, "x") if one.path.endswith("machine_type"))
+        return next(change.reason for change in effects(before, after, "x") if change.path.endswith("machine_type"))
 
     assert reason(min=2, max=4).startswith("cloud-cpu-[0-1] is recreated, a part of each partition at a time; a node")
     assert reason(min=0, max=4).startswith("elastic nodes have it from their next start on")

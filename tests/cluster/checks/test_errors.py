@@ -99,4 +99,4 @@ def test_ids_of_findings_are_listed_here() -> None:
 
 
 def test_each_id_belongs_to_one_rule() -> None:
-    assert {one: times for one, times in Counter(_ids()).items() if times > 1} == SEVERAL
+    assert {id_: times for id_, times in Counter(_ids()).items() if times > 1} == SEVERAL

@@ -146,16 +146,16 @@ class TestKernel:
     def test_the_newest_kernel_has_a_warning_when_old(self, monkeypatch: pytest.MonkeyPatch, day: str, expected: int):
         monkeypatch.setattr(checks, "today", lambda: datetime.fromisoformat(day))
         found = find_warnings(google(**MEGA, slurm=RXDM, storage={"lustre": MANAGED}, image={"base": "ubuntu-2204"}))
-        assert [one.id for one in found] == ["kernel-old"] * expected
-        assert all("a newer version of this program" in one.todo for one in found)
+        assert [finding.id for finding in found] == ["kernel-old"] * expected
+        assert all("a newer version of this program" in finding.todo for finding in found)
 
 
 class TestSlurmsSupport:
     @staticmethod
     def found(day: str, **changes: Any) -> list[str]:
         return [
-            f"{one.what}; {one.todo}"
-            for one in settings_checks.end_of_support(google(**changes), date.fromisoformat(day))
+            f"{finding.what}; {finding.todo}"
+            for finding in settings_checks.end_of_support(google(**changes), date.fromisoformat(day))
         ]
 
     def test_a_release_has_a_warning_from_two_months_before_its_end(self):
@@ -196,20 +196,20 @@ class TestZones:
         return list(map(str, checks.zone_warnings(parse({**settings(**changes), "gcp:zone": zone}))))
 
     def test_a_zone_without_the_machine_type_is_a_warning(self):
-        (one,) = self.warned("us-west4-b", **MEGA)
-        assert one.startswith(
+        (warning,) = self.warned("us-west4-b", **MEGA)
+        assert warning.startswith(
             "gcp:zone: us-west4-b is not known to have a3-megagpu-8g; zones that have it: us-central1-a, "
         )
-        assert one.endswith(
+        assert warning.endswith(
             " To do: take one of these, unless `gcloud compute machine-types list --filter zone:us-west4-b` shows "
             "a3-megagpu-8g."
         )
 
     def test_a_zone_without_the_gpus_is_a_warning(self):
         nodesets = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}}
-        (one,) = self.warned("us-central1-d", nodesets=nodesets)
-        assert "not known to have t4; zones that have it: us-central1-a" in one
-        assert "accelerator-types list --filter zone:us-central1-d" in one
+        (warning,) = self.warned("us-central1-d", nodesets=nodesets)
+        assert "not known to have t4; zones that have it: us-central1-a" in warning
+        assert "accelerator-types list --filter zone:us-central1-d" in warning
 
     def test_machine_types_without_a_list_of_zones_have_no_warning(self):
         assert self.warned("europe-west12-a") == []

@@ -19,8 +19,8 @@ def rendered(cluster: ClusterConfig) -> dict[str, str]:
     # On a cloud, names resolve, and addresses are not known beforehand.
     addresses = plan(cluster).of if cluster.platform == "local" else {}
     roster = "".join(
-        f"{one.name:24} {addresses.get(one.name, '-'):16} {one.machine_type.name:16} {','.join(one.roles)}\n"
-        for one in machines(cluster)
+        f"{spec.name:24} {addresses.get(spec.name, '-'):16} {spec.machine_type.name:16} {','.join(spec.roles)}\n"
+        for spec in machines(cluster)
     )
     return {
         **render(cluster, addresses),

@@ -68,8 +68,8 @@ class TestResults:
             "c": {"time": NOW - 9999, "checks": {}},
         }
         found = results("abcd", {name: node(name) for name in "abcd"}, stored, now=NOW, interval=300)
-        assert [one.word for one in found] == ["ok", "failed", "old", "no result"]
-        assert [(one.id, one.where) for one in findings("lab", found)] == [
+        assert [result.word for result in found] == ["ok", "failed", "old", "no result"]
+        assert [(finding.id, finding.where) for finding in findings("lab", found)] == [
             ("health-failed", ("b",)), ("health-old", ("c",)), ("health-old", ("d",)),
         ]  # fmt: skip
 

@@ -112,6 +112,6 @@ def test_partitions_with_flex_start_have_a_long_resume_timeout(version: str, wai
 
 def test_a_nodeset_that_becomes_elastic_restarts_only_slurmctld() -> None:
     fixed = elastic(nodesets=NODESETS | {"gpu": {"count": 4, "machine_type": "local-2c-2gpu"}})
-    before, after = (render(one, plan(one).of) for one in (fixed, elastic()))
+    before, after = (render(cluster, plan(cluster).of) for cluster in (fixed, elastic()))
     assert conf_changes.slurmd_epoch(before) == conf_changes.slurmd_epoch(after)
     assert conf_changes.need(before, after) is conf_changes.Need.RESTART

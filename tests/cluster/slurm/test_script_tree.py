@@ -21,7 +21,7 @@ PART = {"nodesets": ["cpu"], "default": True}
 
 
 def lines(config: ClusterConfig) -> list[str]:
-    return [one for one in render(config)["slurm.conf"].splitlines() if one.startswith(("Prolog=", "Epilog="))]
+    return [line for line in render(config)["slurm.conf"].splitlines() if line.startswith(("Prolog=", "Epilog="))]
 
 
 def planned(**changes: object) -> Tree:
@@ -116,7 +116,7 @@ class TestFiles:
         )
         with pytest.raises(ConfigError) as caught:
             tree(config, tmp_path)
-        given = {one.where.removeprefix("hpc:cluster.slurm."): one.given for one in caught.value.findings}
+        given = {finding.where.removeprefix("hpc:cluster.slurm."): finding.given for finding in caught.value.findings}
         assert "first line is '<!DOCTYPE html>'" in given["scripts[0].file"]
         assert "not text" in given["scripts[1].file"]
         assert "which is larger" in given["scripts[2].file"]
@@ -132,26 +132,26 @@ class TestFiles:
 
 class TestCatalog:
     def test_every_version_of_rxdm_has_a_commit_and_a_url(self):
-        commits = [one.commit for one in RXDM_VERSIONS.values()]
+        commits = [version.commit for version in RXDM_VERSIONS.values()]
         assert len(set(commits)) == len(commits) == 17
-        for one in RXDM_VERSIONS.values():
-            assert re.fullmatch(r"[0-9a-f]{40}", one.commit)
-            assert sha256(one.sha256)
-            assert one.url.endswith(f"/{one.commit}/tools/prologs-epilogs/receive-data-path-manager-mega")
+        for version in RXDM_VERSIONS.values():
+            assert re.fullmatch(r"[0-9a-f]{40}", version.commit)
+            assert sha256(version.sha256)
+            assert version.url.endswith(f"/{version.commit}/tools/prologs-epilogs/receive-data-path-manager-mega")
 
     def test_versions_of_rxdm_are_sorted_and_the_default_is_the_newest(self):
-        dates = [one.date for one in RXDM_VERSIONS.values()]
+        dates = [version.date for version in RXDM_VERSIONS.values()]
         assert dates == sorted(dates, reverse=True)
         assert next(iter(RXDM_VERSIONS.values())) is NEWEST
 
     def test_unusable_versions_of_rxdm_are_refused(self):
-        for one in RXDM_VERSIONS.values():
-            assert one.usable == (ACTIONS[one.sha256] != "refuse")
+        for version in RXDM_VERSIONS.values():
+            assert version.usable == (ACTIONS[version.sha256] != "refuse")
         assert sorted(set(ACTIONS.values())) == ["ok", "patch", "refuse"]
 
     def test_the_guides_version_of_rxdm_is_patched(self):
-        """The one that slurm-gcp had when Cluster Toolkit 1.39.0 came out."""
-        guides = next(one for one in RXDM_VERSIONS.values() if one.commit.startswith("23d885b2"))
+        """The version that slurm-gcp had when Cluster Toolkit 1.39.0 came out."""
+        guides = next(version for version in RXDM_VERSIONS.values() if version.commit.startswith("23d885b2"))
         assert (guides.date, guides.system_check, guides.plugin, guides.rxdm) == (
             "2024-08-29",
             "needs-patch",
