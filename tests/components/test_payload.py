@@ -52,7 +52,7 @@ class TestProbes:
             ({"allow_accounts": ["research"], "allow_groups": ["ml"]}, ("", "", "")),
         ],
     )
-    def test_are_made_by_somebody_who_may(self, limits, who):
+    def test_probe_jobs_are_submitted_by_an_allowed_user(self, limits, who):
         (probe,) = payload.probes(config(**limits))
         assert (probe["user"], probe["account"], probe["qos"]) == who
         assert probe["minutes"] == 1
@@ -61,14 +61,14 @@ class TestProbes:
         ("limits", "minutes"),
         [({}, 12), ({"max_time": "5"}, 5), ({"allow_qos": ["urgent"]}, 3), ({"max_time": "0:30"}, 1)],
     )
-    def test_a_job_may_take_as_long_as_its_prolog_and_no_longer_than_allowed(self, limits, minutes):
+    def test_the_time_limit_of_a_probe_job_includes_prologs_within_the_partitions_limit(self, limits, minutes):
         given = config(scripts=[{"name": "slow", "text": "#!/bin/sh\nsleep 150\n"}], **limits)
         (probe,) = payload.probes(given)
         assert (probe["minutes"], probe["rxdm"]) == (minutes, False)
 
 
 class TestConfigure:
-    def test_the_controllers_files_arrive_line_for_line(self):
+    def test_the_controllers_files_are_sent_as_lines(self):
         told = config()
         controller = machines(told)[0]
         text = payload.configure(told, controller, mounts=[], addresses={}, controller=controller.name)
@@ -76,7 +76,7 @@ class TestConfigure:
         assert slurmctld.PASSWORD_MARK in files.pop("slurmdbd.conf")
         assert files == render(told, {})
 
-    def test_qos_that_partitions_name_are_told_apart_for_they_come_first(self):
+    def test_qos_of_partitions_are_listed(self):
         told = config(qos="urgent", allow_qos=["normal", "urgent"])
         controller = machines(told)[0]
         text = payload.configure(told, controller, mounts=[], addresses={}, controller=controller.name)
@@ -103,13 +103,13 @@ class TestSetup:
     def texts(folder: Path) -> dict[str, str]:
         return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
-    def test_the_set_up_arrives_byte_for_byte_in_its_folders(self, tmp_path: Path):
+    def test_the_set_up_is_unpacked_byte_for_byte(self, tmp_path: Path):
         for _ in range(2):
             self.unpack(tmp_path, payload.packed_setup())
             assert self.texts(tmp_path) == payload.setup_files()
         assert "system/host.py" in payload.setup_files()
 
-    def test_what_another_version_left_goes(self, tmp_path: Path):
+    def test_files_of_another_version_are_removed(self, tmp_path: Path):
         """Its modules may have the names of our folders, and would be imported in place of ours."""
         for name in ("system.py", "jobs.py", "accounting.py", "__pycache__/system.pyc", "gone/deeper/x.py", ".half.py"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -123,13 +123,13 @@ class TestSetup:
         done = subprocess.run([sys.executable, str(tmp_path), "help"], capture_output=True, text=True, check=False)
         assert (done.returncode, "python3 FOLDER configure" in done.stderr) == (2, True)
 
-    def test_a_machine_hashes_what_it_has_as_the_stack_does(self, tmp_path: Path):
+    def test_a_machine_and_the_stack_compute_the_same_version(self, tmp_path: Path):
         self.unpack(tmp_path, payload.packed_setup())
         program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import collect; print(collect._setup())"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == payload.setup_version()
 
-    def test_a_secret_is_its_owners_alone_whatever_the_umask(self, tmp_path: Path):
+    def test_a_secret_is_readable_by_its_owner_only_with_any_umask(self, tmp_path: Path):
         kept = tmp_path / "new" / "secret"
         self.run(payload.STORE_SECRETS, json.dumps({str(kept): "word"}))
         assert kept.read_text() == "word\n"
@@ -151,7 +151,7 @@ class TestReconcile:
         given = {"mounts": [], "addresses": {}, "controller": controller.name}
         return json.loads(payload.configure(of, controller, elastic=elastic, **given))["reconcile"]
 
-    def test_elastic_nodesets_alone_and_static_names_beside_elastic_ones(self):
+    def test_reconcile_has_elastic_nodesets_with_their_static_nodes(self):
         assert self.told() == {
             "mode": "act",
             "actions_per_hour": 120,
@@ -170,18 +170,18 @@ class TestReconcile:
             "spares": {},
         }
 
-    def test_settings_are_the_stacks(self):
+    def test_reconcile_has_the_stacks_settings(self):
         told = self.told(mode="advise", actions_per_hour=5, max_unavailable=0.5)
         assert (told["mode"], told["actions_per_hour"], told["max_unavailable"]) == ("advise", 5, 0.5)
 
-    def test_spare_nodes_need_no_cloud(self):
+    def test_spare_nodes_are_reconciled_without_a_cloud(self):
         of = unchecked(nodesets={"cpu": {"count": 3, "spare": 1}})
         text = payload.configure(of, machines(of)[0], mounts=[], addresses={}, controller="cloud-controller")
         told = json.loads(text)["reconcile"]
         assert (told["nodesets"], set(told["cloud"].values())) == ({}, {""})
         assert told["spares"] == {"cpu": {"nodes": ["cloud-cpu-0", "cloud-cpu-1", "cloud-cpu-2"], "count": 1}}
 
-    def test_nothing_where_no_node_is_elastic(self):
+    def test_without_elastic_nodes_there_is_no_reconcile(self):
         controller = machines(config())[0]
         text = payload.configure(config(), controller, mounts=[], addresses={}, controller=controller.name)
         assert "reconcile" not in json.loads(text)

@@ -45,7 +45,7 @@ def test_an_impossible_edit_is_refused_before_anything_is_registered(made: dict[
     assert rest[-1].endswith(": ./hpc destroy test && ./hpc up test")
 
 
-def test_a_preview_warns_and_shows_what_would_be_done(made: dict[str, Any], warned: list[str]) -> None:
+def test_a_preview_warns_and_shows_the_steps(made: dict[str, Any], warned: list[str]) -> None:
     shown = deploy(settings(RENAMED), was=made, preview=True)
     assert shown.one("other-controller")
     (said,) = warned
@@ -54,13 +54,13 @@ def test_a_preview_warns_and_shows_what_would_be_done(made: dict[str, Any], warn
 
 
 @pytest.mark.parametrize("preview", [False, True])
-def test_other_edits_and_new_stacks_go_on(made: dict[str, Any], warned: list[str], *, preview: bool) -> None:
+def test_other_edits_and_new_stacks_are_deployed(made: dict[str, Any], warned: list[str], *, preview: bool) -> None:
     for was in (made, {}, {"login": "dev-login-0"}, {"config": "{}"}, {"config": {"platform": "moon"}}):
         assert deploy(settings(GROWN), was=was, preview=preview).one("dev-cpu-1")
     assert warned == []
 
 
-def test_an_engine_that_does_not_tell_stops_nobody(monkeypatch: pytest.MonkeyPatch, warned: list[str]) -> None:
+def test_without_outputs_of_the_last_run_no_edit_is_refused(monkeypatch: pytest.MonkeyPatch, warned: list[str]) -> None:
     def unknown(*_given: object) -> None:
         raise Exception("invoke of pulumi:pulumi:readStackOutputs failed: unknown stack")
 
@@ -71,7 +71,7 @@ def test_an_engine_that_does_not_tell_stops_nobody(monkeypatch: pytest.MonkeyPat
     assert said.endswith("readStackOutputs failed: unknown stack")
 
 
-def test_the_question_is_no_resource(made: dict[str, Any]) -> None:
+def test_reading_the_last_outputs_registers_no_resource(made: dict[str, Any]) -> None:
     """A StackReference would be one, with a copy of all outputs."""
     types = {resource.type for resource in deploy(settings(GROWN), was=made).resources}
     assert not {type_ for type_ in types if type_.startswith("pulumi:pulumi:")}
@@ -83,21 +83,21 @@ class TestSecretsOfReceivers:
     ALERTED: ClassVar[dict[str, Any]] = {**CLUSTER, "monitoring": {"receivers": {"slack": "#alerts", "webhook": True}}}
 
     @pytest.mark.parametrize("given", [{}, {"hpc:slackUrl": "hooks.slack.com/hush"}])
-    def test_it_is_asked_for(self, given: dict[str, str]) -> None:
+    def test_a_missing_secret_is_an_error(self, given: dict[str, str]) -> None:
         with pytest.raises(pulumi.RunError) as refused:
             deploy({**settings(self.ALERTED), **given, "hpc:webhookUrl": "https://example.org/hush"})
         assert "to do:   ./hpc config set" in str(refused.value)
         assert "hpc:slackUrl" in str(refused.value)
         assert "hush" not in str(refused.value)
 
-    def test_it_reaches_the_controller_alone_and_encrypted(self) -> None:
+    def test_a_secret_is_sent_encrypted_to_the_controller_only(self) -> None:
         urls = {"hpc:slackUrl": "https://hooks.slack.com/hush", "hpc:webhookUrl": "https://example.org/hush"}
         recording = deploy({**settings(self.ALERTED), **urls})
         assert [resource.name for resource in recording.resources if "hush" in str(resource.shown)] == []
         sent = [resource.name for resource in recording.resources if "hush" in str(resource.inputs)]
         assert sent == ["dev-controller-secrets"]
 
-    def test_it_reaches_the_machine_of_alertmanager_alone_where_that_is_another(self) -> None:
+    def test_a_secret_is_sent_to_the_machine_of_alertmanager_only(self) -> None:
         urls = {"hpc:slackUrl": "https://hooks.slack.com/hush", "hpc:webhookUrl": "https://example.org/hush"}
         apart = {**self.ALERTED, "monitoring": {**self.ALERTED["monitoring"], "machine": {}}}
         recording = deploy({**settings(apart), **urls})
@@ -113,11 +113,11 @@ class TestSecretsOfReceivers:
     WEB: ClassVar[dict[str, Any]] = {**CLUSTER, "monitoring": {"web": {"user": "grafana"}}}
 
     @pytest.mark.parametrize("given", [{}, {"hpc:prometheusPassword": "hush"}])
-    def test_prometheus_is_not_opened_without_a_password(self, given: dict[str, str]) -> None:
+    def test_web_access_to_prometheus_requires_a_password(self, given: dict[str, str]) -> None:
         with pytest.raises(pulumi.RunError, match="12 to 72 characters"):
             deploy({**settings(self.WEB), **given})
 
-    def test_the_stack_makes_a_certificate_that_the_controller_alone_has_the_key_of(self) -> None:
+    def test_the_key_of_the_generated_certificate_is_on_the_controller_only(self) -> None:
         recording = deploy({**settings(self.WEB), "hpc:prometheusPassword": "hush-hush-hush"})
         assert [resource.name for resource in recording.resources if "hush" in str(resource.shown)] == []
         (sent,) = [resource for resource in recording.resources if "hush" in str(resource.inputs)]
@@ -129,7 +129,7 @@ class TestSecretsOfReceivers:
         assert set(recording.outputs["prometheus"]) == {"user", "password", "certificate"}
         assert "KEY" not in recording.outputs["prometheus"]["certificate"]
 
-    def test_another_secret_configures_the_controller_again(self) -> None:
+    def test_a_changed_secret_configures_the_controller_again(self) -> None:
         triggers = []
         for password in ("hush-hush-hush", "hush-hush-hush", "hush-hush-shout"):
             recording = deploy({**settings(self.WEB), "hpc:prometheusPassword": password})

@@ -37,7 +37,7 @@ TYPES = (
 
 @pytest.mark.parametrize("old", ["24.11", "26.05"])
 @pytest.mark.parametrize("stack", [local, cloud])
-def test_three_steps_lead_to_the_end(stack: Any, old: str) -> None:
+def test_an_upgrade_takes_three_steps(stack: Any, old: str) -> None:
     """Of another release, and of another image with the same one."""
     made = deploy(stack(old))
     nodes = {resource.name for resource in made.resources if resource.type in TYPES} - {
@@ -62,7 +62,7 @@ def test_three_steps_lead_to_the_end(stack: Any, old: str) -> None:
     assert is_complete(current_boots(made.outputs, Boot("", "")))
 
 
-def test_templates_of_nodes_that_wait_keep_their_image_and_those_of_elastic_ones_do_not() -> None:
+def test_waiting_nodes_keep_their_image_and_elastic_templates_do_not() -> None:
     """Going back after a failed first step would recreate all nodes at once, if their template had been another."""
     elastic = google(
         image={"base": "ubuntu-2204"},
@@ -80,14 +80,14 @@ def test_templates_of_nodes_that_wait_keep_their_image_and_those_of_elastic_ones
         } == held
 
 
-def test_another_edit_that_drains_nodes_is_made_by_itself() -> None:
+def test_another_edit_that_drains_nodes_is_refused_during_an_upgrade() -> None:
     made = deploy(local("24.11")).outputs
     with pytest.raises(pulumi.RunError, match=r"(?s)drains no nodes in the run .*: nodesets.cpu.count: 2 -> 1"):
         deploy(local("26.05", nodesets={"cpu": {"count": 1}}), was=made)
     assert deploy(local("26.05", nodesets={"cpu": {"count": 3}}), was=made).one("dev-cpu-2")
 
 
-def test_the_next_release_waits_for_the_last_machine() -> None:
+def test_the_next_upgrade_is_refused_until_the_last_machine_is_moved() -> None:
     made = deploy(cloud("24.11")).outputs
     made = {**made, "releases": {"controller": "24.11", "node": "23.02", "login": "23.02"}}
     with pytest.raises(pulumi.RunError, match=r"an upgrade has not come to its end: node machines run 23\.02"):

@@ -44,11 +44,11 @@ def _host(monkeypatch: pytest.MonkeyPatch) -> None:
         ("10.77.8.0/24", "interface hpc-dev (10.77.0.1/20)"),
     ],
 )
-def test_who_has_them_is_said(cidr: str, holder: str) -> None:
+def test_the_user_of_addresses_is_named(cidr: str, holder: str) -> None:
     assert bridge.taken_by(ipaddress.IPv4Network(cidr), but="hpc-other") == holder
 
 
-def test_our_own_bridge_and_the_default_route_are_no_conflict() -> None:
+def test_the_stacks_bridge_and_the_default_route_are_no_conflict() -> None:
     assert bridge.taken_by(ipaddress.IPv4Network("10.77.0.0/20"), but="hpc-dev") is None
     assert bridge.taken_by(ipaddress.IPv4Network("10.78.0.0/20"), but="hpc-other") is None
 
@@ -67,7 +67,7 @@ class TestOtherStacks:
         folder.mkdir(parents=True)
         (folder / "network.json").write_text(json.dumps({"owner": owner, "cidr": "10.80.0.0/20"}))
 
-    def test_their_addresses_are_refused_with_their_name(self, tmp_path: Path) -> None:
+    def test_addresses_of_another_stack_are_refused_with_its_name(self, tmp_path: Path) -> None:
         self._record(tmp_path, "theirs", "hpc/prod")
         with pytest.raises(HostError) as caught:
             network.ensure(self._network(tmp_path))
@@ -76,7 +76,7 @@ class TestOtherStacks:
             "hpc/prod); choose another"
         )
 
-    def test_a_cluster_name_belongs_to_who_took_it_first(self, tmp_path: Path) -> None:
+    def test_a_cluster_name_in_use_is_refused(self, tmp_path: Path) -> None:
         self._record(tmp_path, "mine", "hpc/first")
         with pytest.raises(HostError, match="'mine' is already up on this host, made by hpc/first; give this cluster"):
             network.ensure(self._network(tmp_path))
@@ -106,7 +106,7 @@ class TestFirewall:
         monkeypatch.setattr(bridge.shutil, "which", lambda _: "/usr/sbin/iptables")
         return rules
 
-    def test_one_rule_however_often_and_none_at_the_end(self, rules: list[list[str]]) -> None:
+    def test_the_rule_is_added_once_and_removed(self, rules: list[list[str]]) -> None:
         bridge.allow_bridged_traffic("hpc-dev")
         bridge.allow_bridged_traffic("hpc-dev")
         bridge.allow_bridged_traffic("hpc-b")
@@ -115,7 +115,7 @@ class TestFirewall:
         bridge.remove_bridged_rule("hpc-dev")
         assert len(rules) == 1
 
-    def test_nothing_where_bridged_packets_are_not_filtered(self, rules: list[list[str]], tmp_path: Path) -> None:
+    def test_no_rule_is_added_if_bridged_packets_are_not_filtered(self, rules: list[list[str]], tmp_path: Path) -> None:
         (tmp_path / "shown").write_text("0\n")
         bridge.allow_bridged_traffic("hpc-dev")
         bridge.remove_bridged_rule("hpc-dev")
@@ -127,7 +127,7 @@ roots = st.sampled_from([DEFAULT_ROOT, Path("/srv/a"), Path("/srv/b")])
 
 
 @given(roots, labels)
-def test_bridges_have_names_that_the_kernel_takes(root: Path, stack: str) -> None:
+def test_bridge_names_are_valid_interface_names(root: Path, stack: str) -> None:
     name = bridge_name(root, stack)
     assert len(name) <= 15
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -145,9 +145,9 @@ def test_no_two_machines_share_an_interface(machines: list[tuple[Path, str, str]
     assert all(len(name) == 15 for name in names)
 
 
-def test_a_short_stack_is_recognised_by_its_bridge() -> None:
+def test_a_short_stack_name_is_part_of_the_bridges_name() -> None:
     assert bridge_name(DEFAULT_ROOT, "dev") == "hpc-dev"
 
 
-def test_stack_and_machine_do_not_run_into_each_other() -> None:
+def test_digests_separate_stack_and_machine_names() -> None:
     assert machine_id(DEFAULT_ROOT, "a-b", "c") != machine_id(DEFAULT_ROOT, "a", "b-c")

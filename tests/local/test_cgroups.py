@@ -28,7 +28,7 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_hierarchies_are_told_apart(mounts: Path) -> None:
+def test_cgroup_v1_and_v2_hierarchies_are_distinguished(mounts: Path) -> None:
     found = [(h.mount.name, h.unified, h.cpuset) for h in cgroups.hierarchies()]
     assert found == [("cpuset", False, True), ("memory", False, False), ("unified", True, False)]
 
@@ -51,7 +51,7 @@ def test_a_machine_starts_inside_its_group_in_every_hierarchy(real_v1_layout: Pa
     assert cgroups.leftover_groups(Path("/other")) == []
 
 
-def test_its_tasks_are_bounded_where_the_host_can(mounts: Path) -> None:
+def test_the_number_of_tasks_is_limited_if_the_host_can(mounts: Path) -> None:
     list(cgroups._make("h1", Path("/r")))
     group = next(iter((mounts / "memory/hpc").glob("*/h1")))
     assert not (group / "pids.max").exists(), "another hierarchy's controller"
@@ -60,7 +60,7 @@ def test_its_tasks_are_bounded_where_the_host_can(mounts: Path) -> None:
     assert (group / "pids.max").read_text() == str(cgroups.TASKS)
 
 
-def test_with_systemd_it_is_a_delegated_scope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_with_systemd_the_group_is_a_delegated_scope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cgroups, "_BOOTED", tmp_path)
     command = cgroups.prefix("h1", Path("/r"))
     assert command[:2] == ["systemd-run", "--scope"]
@@ -68,7 +68,7 @@ def test_with_systemd_it_is_a_delegated_scope(monkeypatch: pytest.MonkeyPatch, t
     assert command[-1] == "--"
 
 
-def test_a_scope_is_gone_before_its_name_is_used_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_scope_has_ended_before_its_name_is_reused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     states = iter(["active", "deactivating", "inactive"])
     killed: list[str] = []
 
@@ -88,7 +88,7 @@ def test_a_scope_is_gone_before_its_name_is_used_again(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("before", "after", "lines"), [("128\n", "8192", 1), ("8192\n", "8192\n", 0), ("65536\n", "65536\n", 0)]
 )
-def test_watches_are_only_ever_raised_and_that_is_said(tmp_path: Path, before: str, after: str, lines: int) -> None:
+def test_the_inotify_limit_is_only_raised_and_reported(tmp_path: Path, before: str, after: str, lines: int) -> None:
     path = tmp_path / "max_user_instances"
     path.write_text(before)
     said: list[str] = []

@@ -137,7 +137,7 @@ Cloud = tuple[HostCompute, ComputeEngine]
 
 
 class TestInstances:
-    def test_an_instance_is_a_machine_and_goes_with_it(self, cloud: Cloud, host: Host) -> None:
+    def test_an_instance_exists_as_long_as_its_machine(self, cloud: Cloud, host: Host) -> None:
         _, client = cloud
         begun = client.insert(["c-cpu-1"], template=DEMAND, nodeset="cpu", request="r1")
         assert done(client, begun.name) is None
@@ -165,12 +165,12 @@ class TestInstances:
         del host.running["c-cpu-1"]
         assert statuses(client)["c-cpu-1"] == "TERMINATED"
 
-    def test_a_request_that_is_sent_again_begins_nothing(self, cloud: Cloud) -> None:
+    def test_a_repeated_request_has_no_second_effect(self, cloud: Cloud) -> None:
         _, client = cloud
         first, second = (client.insert(NODES[:2], template=DEMAND, nodeset="cpu", request="r") for _ in range(2))
         assert first.name == second.name
 
-    def test_who_has_no_token_is_refused(self, cloud: Cloud, tmp_path: Path) -> None:
+    def test_requests_without_the_token_are_refused(self, cloud: Cloud, tmp_path: Path) -> None:
         (tmp_path / "cloud" / "token").write_text("other\n")
         with pytest.raises(CloudError) as caught:
             cloud[1].instances()
@@ -195,7 +195,7 @@ class TestFaults:
             ({"quota": 2}, ErrorKind.QUOTA),
         ],
     )
-    def test_all_come_or_none(self, cloud: Cloud, faults: dict[str, Any], kind: ErrorKind) -> None:
+    def test_instances_are_created_all_or_none(self, cloud: Cloud, faults: dict[str, Any], kind: ErrorKind) -> None:
         server, client = cloud
         fault(server, **faults)
         error = done(client, client.insert(NODES[:3], template=DEMAND, nodeset="cpu", request="r1").name)
@@ -205,7 +205,7 @@ class TestFaults:
         fault(server)
         assert done(client, client.insert(NODES[:3], template=DEMAND, nodeset="cpu", request="r2").name) is None
 
-    def test_another_way_has_its_own_capacity(self, cloud: Cloud) -> None:
+    def test_each_kind_of_capacity_has_its_own_limit(self, cloud: Cloud) -> None:
         server, client = cloud
         fault(server, stock_out_until={"spot": 4e9})
         error = done(client, client.insert(["c-cpu-1"], template=SPOT, nodeset="cpu", request="r1").name)
@@ -213,7 +213,7 @@ class TestFaults:
         assert error.kind is ErrorKind.STOCK_OUT
         assert done(client, client.insert(["c-cpu-1"], template=DEMAND, nodeset="cpu", request="r2").name) is None
 
-    def test_a_preempted_instance_is_deleted_or_stopped_as_its_template_has_it(self, cloud: Cloud, host: Host) -> None:
+    def test_a_preempted_instance_is_deleted_or_stopped_by_its_template(self, cloud: Cloud, host: Host) -> None:
         server, client = cloud
         done(client, client.insert(["c-cpu-1"], template=SPOT, nodeset="cpu", request="r1").name)
         done(client, client.insert(["c-cpu-2"], template=DEMAND, nodeset="cpu", request="r2").name)
@@ -240,7 +240,7 @@ class TestFaults:
         done(client, client.report_faulty("c-cpu-1", "XID 79", request="r2").name)
         assert host_compute._JOIN_UNIT not in host.running["c-cpu-1"].files
 
-    def test_a_part_of_the_requests_is_not_answered(self, cloud: Cloud) -> None:
+    def test_a_share_of_requests_gets_no_response(self, cloud: Cloud) -> None:
         server, client = cloud
         fault(server, unavailable=1.0)
         with pytest.raises(CloudError) as caught:
@@ -266,7 +266,7 @@ def test_the_next_process_goes_on_with_every_operation(tmp_path: Path, host: Hos
 
 
 @given(st.lists(st.tuples(st.sampled_from(NODES[:3]), st.booleans()), max_size=12), st.integers(0, 11))
-def test_every_running_machine_has_an_instance_whatever_comes_when(
+def test_every_running_machine_has_an_instance_in_any_order_of_events(
     tmp_path_factory: pytest.TempPathFactory, requests: list[tuple[str, bool]], killed_after: int
 ) -> None:
     """Creations and deletions in any order, and a process that ends in between."""

@@ -61,7 +61,7 @@ def test_machines_do_not_wait_for_each_other(recording: Recording) -> None:
             assert not recording.waits_for(recording.one(later), recording.one(earlier))
 
 
-def test_a_machine_goes_before_its_successor_comes_also_where_no_provider_is_asked(recording: Recording) -> None:
+def test_a_machine_is_deleted_before_its_replacement_also_by_force(recording: Recording) -> None:
     """`pulumi up --replace URN` removed the new one, which had the old one's folder, and reported success."""
     assert all(recording.one(name).request.deleteBeforeReplace for name in MACHINES)
     # These are taken over by their successor (components.local.host.owner): what is in them stays.
@@ -86,7 +86,7 @@ def test_secrets_in_boot_files_are_secret(recording: Recording) -> None:
     assert recording.one("lab-controller").inputs["files"] == {}
 
 
-def test_all_know_all_names_through_the_network_only(recording: Recording) -> None:
+def test_the_names_of_machines_are_an_input_of_the_network_only(recording: Recording) -> None:
     """A node more must change the network, and no other machine."""
     assert sorted(recording.one("lab-network").inputs["hosts"]) == sorted(MACHINES)
     more = _deploy(nodesets={**CONFIG["nodesets"], "cpu": {"count": 3}})
@@ -101,7 +101,7 @@ def test_only_data_is_protected() -> None:
     assert protected == {"lab-home", "lab-opt-apps", "lab-var-mail", "lab-hpc--state"}
 
 
-def test_mounts_are_what_fstab_takes(recording: Recording) -> None:
+def test_mounts_are_valid_in_fstab(recording: Recording) -> None:
     assert recording.outputs["mounts"][1] == {
         "source": "10.77.0.1@tcp:/opt-apps",
         "target": "/opt/apps",
@@ -116,7 +116,7 @@ def test_mailboxes_can_be_made_by_the_delivery_agent(recording: Recording) -> No
     assert recording.one("lab-home").inputs["mode"] == "0755"
 
 
-def test_gpus_are_device_files(recording: Recording) -> None:
+def test_gpus_are_character_devices(recording: Recording) -> None:
     specs = {spec.name: spec for spec in machines(parse({"hpc:cluster": CONFIG}))}
     assert devices(specs["lab-cpu-0"]) == []
     assert devices(specs["lab-gpu-0"]) == [
@@ -129,24 +129,24 @@ def test_only_the_database_is_shut_down_in_order(recording: Recording) -> None:
     assert [name for name in MACHINES if recording.one(name).inputs["orderly"]] == ["lab-controller"]
 
 
-def test_folders_are_named_after_where_they_are_mounted() -> None:
+def test_folders_are_named_after_their_mount_points() -> None:
     assert [folder_name(target) for target in ("/home", "/opt/apps", "/var/mail")] == ["home", "opt-apps", "var-mail"]
 
 
-def test_folders_of_different_places_are_different_and_can_be_made() -> None:
+def test_folders_of_different_mount_points_have_different_valid_names() -> None:
     places = ["/opt/apps", "/opt-apps", "/opt.apps", "/Opt/apps", "/my_data", "/my-data", "/___", "/" + "d" * 200]
     names = {folder_name(place) for place in places}
     assert len(names) == len(places)
     assert {checked_name(name, "shared folder") for name in names} == names
 
 
-def test_it_presents_itself_as_another_system() -> None:
+def test_presents_as_sets_os_release() -> None:
     text = _deploy(image={"presents_as": "ubuntu-2204"}).one("lab-cpu-0").inputs["os_release"]
     assert {"ID=ubuntu", "ID_LIKE=debian", 'VERSION_ID="22.04"'} <= set(text.splitlines())
     assert _deploy().one("lab-cpu-0").inputs["os_release"] == ""
 
 
-def test_a_folder_that_can_not_hold_machines_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_can_not_hold_machines_is_refused_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HPC_LOCAL_ROOT", "/srv/my machines")
     with pytest.raises(pulumi.RunError, match="/srv/my machines: the folder of local machines must be"):
         _deploy()

@@ -3,6 +3,7 @@ where no machine stands on it. mmdebstrap is played by small scripts; test_real_
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,10 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from system.login import sshd_settings
 
 from components.local.host import images as base_images
 from components.local.host.images import (
+    BUILD,
     KEPT_SECONDS,
+    ROOTFS,
+    TRIM,
     Recipe,
     host_sources,
     note_root,
@@ -54,7 +59,7 @@ def _nothing(_: str) -> None:
     pass
 
 
-def test_it_is_made_once(build: Build, tmp_path: Path) -> None:
+def test_an_image_is_built_once(build: Build, tmp_path: Path) -> None:
     builds = build(MAKE)
     first = base_images.ensure_image("debian-12", tmp_path, _nothing)
     assert (first / "os").read_text() == "debian\n"
@@ -63,7 +68,7 @@ def test_it_is_made_once(build: Build, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".build.lock", DIGEST]
 
 
-def test_its_steps_are_told(build: Build, tmp_path: Path) -> None:
+def test_the_steps_of_a_build_are_reported(build: Build, tmp_path: Path) -> None:
     build(f"echo 'I: extracting archives...'; echo noise; {MAKE}")
     said: list[str] = []
     base_images.ensure_image("debian-12", tmp_path, said.append)
@@ -71,7 +76,7 @@ def test_its_steps_are_told(build: Build, tmp_path: Path) -> None:
     assert len(said) == 3
 
 
-def test_a_failed_build_leaves_nothing_and_says_its_last_lines(build: Build, tmp_path: Path) -> None:
+def test_a_failed_build_leaves_nothing_and_prints_its_last_lines(build: Build, tmp_path: Path) -> None:
     build('touch "$1/half"; echo "E: unable to fetch" >&2; exit 100')
     with pytest.raises(HostError) as caught:
         base_images.ensure_image("debian-12", tmp_path, _nothing)
@@ -97,7 +102,7 @@ def test_packages_that_do_not_fit_into_memory_are_unpacked_on_the_disk(build: Bu
         base_images.ensure_image("debian-13", tmp_path, said.append)
 
 
-def test_a_small_disk_is_refused_before_anything_is_made(
+def test_a_small_disk_is_refused_before_the_build(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builds = build(MAKE)
@@ -107,12 +112,12 @@ def test_a_small_disk_is_refused_before_anything_is_made(
     assert builds == []
 
 
-def test_an_unknown_base_names_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_base_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"image.base: 'debian-11' .* allowed here: debian-12, debian-13"):
         base_images.ensure_image("debian-11", tmp_path, _nothing)
 
 
-def test_the_second_run_waits_and_takes_what_the_first_made(build: Build, tmp_path: Path) -> None:
+def test_a_second_run_waits_and_uses_the_image_of_the_first(build: Build, tmp_path: Path) -> None:
     builds = build(f"sleep 0.3; {MAKE}")
     said: list[str] = []
     runs = [
@@ -137,7 +142,7 @@ images.ensure_image("debian-12", Path(sys.argv[1]), print)
 """
 
 
-def test_what_a_killed_build_left_is_removed_by_the_next(build: Build, tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_build_is_removed_by_the_next(build: Build, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT, stdout=subprocess.DEVNULL) as run:
         wait_for(lambda: any(tmp_path.glob(".build-*/half")))
         halves = list(tmp_path.glob(".build-*/half"))
@@ -153,7 +158,7 @@ def test_what_a_killed_build_left_is_removed_by_the_next(build: Build, tmp_path:
 class TestDigest:
     """A machine is made anew when its image's name changes: that must not happen for nothing, nor fail to happen."""
 
-    def test_it_is_the_same_wherever_the_checkout_is(self, tmp_path: Path) -> None:
+    def test_the_digest_does_not_depend_on_the_checkouts_path(self, tmp_path: Path) -> None:
         for package in ("components", "hostfiles"):
             (tmp_path / package).symlink_to(ROOT / package)
         code = "from components.local.host.images import recipe; print(recipe('debian-12').digest)"
@@ -161,16 +166,16 @@ class TestDigest:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == DIGEST
 
-    def test_packages_of_a_stack_count_but_not_their_order(self) -> None:
+    def test_the_digest_depends_on_packages_but_not_on_their_order(self) -> None:
         plain, two = recipe("debian-13"), recipe("debian-13", ["podman", "crun"])
         assert two.digest != plain.digest
         assert two == recipe("debian-13", ["crun", "podman", "crun"])
         assert set(two.packages) == {*plain.packages, "podman", "crun"}
 
-    def test_those_that_every_image_has_change_nothing(self) -> None:
+    def test_packages_of_every_image_do_not_change_the_digest(self) -> None:
         assert recipe("debian-13", ["munge", "python3"]) == recipe("debian-13")
 
-    def test_every_ingredient_counts(self) -> None:
+    def test_the_digest_depends_on_every_file_and_field(self) -> None:
         base = recipe("debian-12")
         others = {
             Recipe("debian-12", "trixie", base.packages).digest,
@@ -240,7 +245,7 @@ def test_nothing_is_removed_where_a_machines_record_cannot_be_read(images: Path)
     assert (images / "old").exists()
 
 
-def test_a_root_that_is_gone_uses_nothing(images: Path) -> None:
+def test_a_root_that_does_not_exist_uses_no_image(images: Path) -> None:
     note_root(images, images.parent / "gone")
     assert prune(images, print) == ["old"]
     assert list((images / ".roots").iterdir()) == []
@@ -273,7 +278,7 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 """
 
 
-def test_deb822_keeps_the_release_its_updates_and_its_key() -> None:
+def test_deb822_sources_keep_the_release_its_updates_and_key() -> None:
     first, second = stanzas(DEB822, "bookworm")
     assert first.text == (
         "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm bookworm-updates\nComponents: main\n"
@@ -282,7 +287,7 @@ def test_deb822_keeps_the_release_its_updates_and_its_key() -> None:
     assert second.suites == {"bookworm-security"}
 
 
-def test_one_line_keeps_options() -> None:
+def test_one_line_sources_keep_options() -> None:
     text = (
         "# deb http://mirror.example/debian bookworm main\n"
         "deb [arch=amd64 signed-by=/etc/keys/own.gpg] http://mirror.example/debian bookworm main contrib # ours\n"
@@ -292,7 +297,7 @@ def test_one_line_keeps_options() -> None:
     assert only.text == "deb [arch=amd64 signed-by=/etc/keys/own.gpg] http://mirror.example/debian bookworm main\n"
 
 
-def test_a_key_written_into_the_stanza_is_kept_whole() -> None:
+def test_a_key_in_the_stanza_is_kept() -> None:
     text = (
         "Types: deb\nURIs: https://mirror.example/debian/\nSuites: bookworm\nComponents: main\n"
         "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQINBF\n -----END PGP PUBLIC KEY BLOCK-----\n"
@@ -312,11 +317,11 @@ def test_a_key_written_into_the_stanza_is_kept_whole() -> None:
         "deb cdrom:[Debian 12]/debian bookworm main\n",
     ],
 )
-def test_other_peoples_repositories_and_releases_stay_out(text: str) -> None:
+def test_other_repositories_and_releases_are_skipped(text: str) -> None:
     assert list(one_liners(text, "bookworm")) == []
 
 
-def test_a_stanza_that_is_switched_off_stays_out() -> None:
+def test_a_disabled_stanza_is_skipped() -> None:
     assert list(stanzas("Enabled: no\n" + DEB822.split("\n\n")[1], "bookworm")) == []
 
 
@@ -339,11 +344,11 @@ class TestWholeHost:
         self._write(tmp_path, "sources.list.d/vendor.list.disabled", "deb http://mirror.example/debian bookworm main\n")
         assert [source.suffix for source in host_sources("bookworm", tmp_path)] == [".sources", ".sources", ".list"]
 
-    def test_updates_without_the_release_are_nothing(self, tmp_path: Path) -> None:
+    def test_updates_without_the_release_are_no_source(self, tmp_path: Path) -> None:
         self._write(tmp_path, "sources.list", "deb http://mirror.example/debian bookworm-updates main\n")
         assert host_sources("bookworm", tmp_path, self._system(tmp_path)) == ()
 
-    def test_another_distribution_is_nothing(self, tmp_path: Path) -> None:
+    def test_another_distribution_is_no_source(self, tmp_path: Path) -> None:
         self._write(tmp_path, "sources.list", "deb http://mirror.example/ubuntu noble main universe\n")
         assert host_sources("bookworm", tmp_path, self._system(tmp_path)) == ()
 
@@ -357,3 +362,37 @@ class TestWholeHost:
         assert "Suites: trixie trixie-updates\n" in stanzas_[0].text
         self._write(tmp_path, "os-release", 'ID=ubuntu\nVERSION_CODENAME="bookworm"\n')
         assert host_sources("trixie", tmp_path, tmp_path / "os-release") == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["10.0.0.1@tcp:/home"], 1, "usage: mount.lustre"),
+        (["10.0.0.1:/home", "/home"], 1, "not of the form ADDRESS@tcp:/NAME"),
+        (["10.0.0.1@tcp:/nope", "/"], 2, "this cluster has no shared folder nope"),
+    ],
+)
+def test_mount_lustre_refuses_with_a_reason(arguments: list[str], status: int, said: str) -> None:
+    done = subprocess.run(
+        ["sh", str(ROOTFS / "usr/sbin/mount.lustre"), *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status
+    assert said in done.stderr
+
+
+def test_sshds_settings_in_the_image_are_those_of_the_set_up() -> None:
+    assert (ROOTFS / "etc/ssh/sshd_config.d/hpc.conf").read_text() == sshd_settings(users=False)
+
+
+SCRIPTS = [
+    BUILD, TRIM, BUILD.parent / "start-machine.sh", BUILD.parent / "keep-machine.sh",
+    ROOTFS / "usr/sbin/mount.lustre", ROOTFS / "usr/lib/hpc/machine-setup",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_pass_shellcheck_and_are_executable(script: Path) -> None:
+    checker = shutil.which("shellcheck", path=str(Path(__file__).parents[2] / ".venv/bin")) or "shellcheck"
+    done = subprocess.run([checker, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert script.stat().st_mode & 0o111

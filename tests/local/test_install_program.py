@@ -120,7 +120,7 @@ def until(stack: RealStack, test: str) -> None:
         time.sleep(0.2)
 
 
-def test_steps_run_in_order_and_tell_of_it(machine: RealStack) -> None:
+def test_steps_run_in_order_and_are_logged(machine: RealStack) -> None:
     give(
         machine, step("10-first", "echo of the first"), step("20-second", "echo $KERNEL"), parameters={"KERNEL": "k 1"}
     )
@@ -135,7 +135,7 @@ def test_steps_run_in_order_and_tell_of_it(machine: RealStack) -> None:
     assert "\nk 1\n" in log
 
 
-def test_a_second_run_does_nothing_again(machine: RealStack) -> None:
+def test_a_second_run_runs_no_step(machine: RealStack) -> None:
     give(machine, step("10-first", ""), step("20-second", ""))
     run(machine)
     run(machine)
@@ -171,7 +171,7 @@ def test_a_failed_step_ends_it_with_the_end_of_its_log(machine: RealStack) -> No
     assert ran(machine)[2:] == ["20-bad", "30-last"]
 
 
-def test_a_killed_run_goes_on_when_what_it_left_has_ended(machine: RealStack) -> None:
+def test_after_a_killed_run_the_next_waits_for_its_processes(machine: RealStack) -> None:
     body = textwrap.dedent("""\
         ! [[ -e /root/within ]] || die "two at once"
         touch /root/within
@@ -191,7 +191,7 @@ def test_a_killed_run_goes_on_when_what_it_left_has_ended(machine: RealStack) ->
     assert ran(machine) == ["10-first", "20-slow", "20-slow", "30-last"]
 
 
-def test_a_step_may_have_the_machine_restarted_once(machine: RealStack) -> None:
+def test_a_step_may_restart_the_machine_once(machine: RealStack) -> None:
     body = '[[ -e /root/went ]] || { touch /root/went; exit "$REBOOT"; }'
     give(machine, step("10-first", ""), step("20-driver", body), step("30-last", ""))
     boot = machine.ssh("m0", "rm -f /root/went; cat /proc/sys/kernel/random/boot_id; systemctl start hpc-test-startup")
@@ -200,7 +200,7 @@ def test_a_step_may_have_the_machine_restarted_once(machine: RealStack) -> None:
     assert ran(machine) == ["10-first", "20-driver", "20-driver", "30-last"]
 
 
-def test_a_step_that_asks_for_it_again_fails(machine: RealStack) -> None:
+def test_a_step_that_requests_a_second_restart_fails(machine: RealStack) -> None:
     give(machine, step("10-driver", 'exit "$REBOOT"'))
     machine.ssh("m0", "systemctl start hpc-test-startup")
     until(machine, f"grep -q failed {ROOT}/state")

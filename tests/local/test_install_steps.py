@@ -93,7 +93,7 @@ def give(stack: RealStack, *names: str, **parameters: str) -> None:
     stack.ssh("m0", f"echo {text} | base64 -d >/root/install")
 
 
-def test_all_ran_and_a_second_time_changes_nothing(stack: RealStack) -> None:
+def test_all_steps_run_and_a_second_run_changes_nothing(stack: RealStack) -> None:
     assert stack.ssh("m0", f"cat {ROOT}/state") == "done"
     before = stack.ssh("m0", SEEN)
     stack.ssh("m0", f"rm -r {ROOT}/done {LOG} && bash /root/install")
@@ -102,7 +102,7 @@ def test_all_ran_and_a_second_time_changes_nothing(stack: RealStack) -> None:
     assert stack.ssh("m0", SEEN) == before
 
 
-def test_nothing_is_updated_by_itself(stack: RealStack) -> None:
+def test_automatic_updates_are_disabled(stack: RealStack) -> None:
     assert sorted(stack.ssh("m0", "apt-mark showhold").split()) == sorted(ON_A_NEW_MACHINE)
     assert stack.ssh("m0", "systemctl is-enabled apt-daily.timer apt-daily-upgrade.timer || true").split() == [
         "masked",
@@ -111,7 +111,7 @@ def test_nothing_is_updated_by_itself(stack: RealStack) -> None:
     assert 'Unattended-Upgrade "0"' in stack.ssh("m0", "apt-config dump APT::Periodic")
 
 
-def test_packages_are_upgraded_but_those_that_are_held(stack: RealStack) -> None:
+def test_packages_are_upgraded_except_held_ones(stack: RealStack) -> None:
     newer = MAKE.replace("9:1.0", "9:2.0").replace("_1.0_", "_2.0_")
     release = USE.partition("# A rehearsal")[0]
     stack.ssh("m0", f"{newer}make_package mdadm\nmake_package google-guest-agent\n{release}rm /run/hpc-apt-lists")
@@ -121,12 +121,12 @@ def test_packages_are_upgraded_but_those_that_are_held(stack: RealStack) -> None
     assert seen.split("\n") == ["google-guest-agent 9:1.0", "mdadm 9:2.0"]
 
 
-def test_what_is_on_the_machine_is_known_by_its_recipe_and_day(stack: RealStack) -> None:
+def test_the_image_records_its_recipe_and_snapshot(stack: RealStack) -> None:
     found = json.loads(stack.ssh("m0", "cat /etc/hpc/image.json"))
     assert (found["baked"], found["recipe"]) == (1, "")
 
 
-def test_daemons_of_packages_are_neither_started_nor_left_forbidden(stack: RealStack) -> None:
+def test_daemons_are_not_started_at_installation_and_may_start_later(stack: RealStack) -> None:
     assert stack.ssh("m0", "dpkg-query -W -f '${db:Status-Status}' nfs-kernel-server") == "installed"
     assert stack.ssh("m0", "systemctl is-active nfs-kernel-server; systemctl is-enabled nfs-kernel-server; true") == (
         "inactive\ndisabled"
@@ -134,7 +134,7 @@ def test_daemons_of_packages_are_neither_started_nor_left_forbidden(stack: RealS
     assert stack.ssh("m0", "ls /usr/sbin/policy-rc.d 2>/dev/null || true") == ""
 
 
-def test_what_the_set_up_has_started_is_left_alone(stack: RealStack) -> None:
+def test_services_that_the_set_up_started_keep_running(stack: RealStack) -> None:
     stack.ssh("m0", "mkdir -p /etc/hpc/started; systemctl enable --now --quiet nfs-kernel-server")
     give(stack, "18-nfs")
     stack.ssh("m0", f"rm {ROOT}/done/18-nfs; bash /root/install")
@@ -164,14 +164,14 @@ def test_one_kernel_is_left_and_held(stack: RealStack) -> None:
     assert ours <= set(stack.ssh("m0", "apt-mark showhold").split())
 
 
-def test_a_kernel_that_is_not_to_be_had_is_named(stack: RealStack) -> None:
+def test_an_unavailable_kernel_is_named(stack: RealStack) -> None:
     give(stack, "12-kernel", KERNEL="5.15.0-9999-gcp")
     assert "error: apt-get could not install linux-image-5.15.0-9999-gcp" in stack.ssh(
         "m0", "bash /root/install 2>&1 || true"
     )
 
 
-def test_the_last_checks_name_all_that_is_wrong(stack: RealStack) -> None:
+def test_the_final_checks_report_every_error(stack: RealStack) -> None:
     give(stack, "90-smoke", SLURM_VERSION="25.05.8", LUSTRE="exascaler")
     said = stack.ssh("m0", "bash /root/install 2>&1 || true").splitlines()
     assert "ok: the slurm user has uid 64030" in said
@@ -182,13 +182,13 @@ def test_the_last_checks_name_all_that_is_wrong(stack: RealStack) -> None:
 
 
 class TestLocalSsd:
-    def test_a_machine_without_any_boots_and_points_nowhere(self, stack: RealStack) -> None:
+    def test_a_machine_without_local_disks_boots(self, stack: RealStack) -> None:
         stack.ssh("m0", "mkdir -p /etc/enroot/enroot.conf.d; echo x >/etc/enroot/enroot.conf.d/50-localssd.conf")
         stack.ssh("m0", "systemctl restart hpc-localssd")
         assert stack.ssh("m0", "systemctl is-active hpc-localssd") == "active"
         assert stack.ssh("m0", "cat /etc/enroot/enroot.conf.d/50* /run/hpc/docker.env 2>/dev/null || true") == ""
 
-    def test_disks_are_joined_mounted_for_everybody_and_used(self, stack: RealStack) -> None:
+    def test_local_disks_are_striped_mounted_and_used(self, stack: RealStack) -> None:
         # mdadm, mkfs and mount as they are called: the machine has no disk of its own, but a file system in memory.
         stand_ins = r"""
             mkdir -p /root/bin /dev/md
@@ -223,18 +223,18 @@ class TestApertures:
         export HPC_PCI=/root/pci HPC_APERTURES=/root/shown HPC_SECONDS=0
         /usr/local/lib/hpc/image/wait-for-apertures 2>&1; echo $?"""
 
-    def test_slurmd_starts_at_once_where_there_are_none_and_where_all_are_shown(self, stack: RealStack) -> None:
+    def test_slurmd_starts_if_there_are_no_gpus_or_all_are_visible(self, stack: RealStack) -> None:
         assert stack.ssh("m0", "/usr/local/lib/hpc/image/wait-for-apertures; echo $?") == "0"
         assert stack.ssh("m0", self.DEVICES.format("1 2")) == "0"
 
-    def test_it_fails_in_a_way_that_systemd_tries_again_where_one_is_not(self, stack: RealStack) -> None:
+    def test_a_missing_gpu_is_a_failure_that_systemd_retries(self, stack: RealStack) -> None:
         assert stack.ssh("m0", self.DEVICES.format("1")).splitlines() == [
             "1 of 2 aperture devices are in /root/shown: jobs on several nodes would run slowly over plain TCP",
             "255",
         ]
 
 
-def test_the_clean_up_leaves_nothing_that_clones_would_share(stack: RealStack) -> None:
+def test_the_clean_up_removes_identities_of_the_machine(stack: RealStack) -> None:
     give(stack, "95-clean-up")
     keys = "mkdir -p /root/kept && cp -p /etc/ssh/ssh_host_* /etc/machine-id /root/.ssh/authorized_keys /root/kept"
     back = "cd /root/kept && cp -p ssh_host_* /etc/ssh && cp machine-id /etc && cp -p authorized_keys /root/.ssh"

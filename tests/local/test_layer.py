@@ -67,7 +67,7 @@ def test_links_in_a_circle_end(layer: Layer) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative", "/etc/../../host", "/"])
-def test_paths_that_are_no_place_for_a_file_are_refused(layer: Layer, path: str) -> None:
+def test_invalid_paths_are_refused(layer: Layer, path: str) -> None:
     with pytest.raises(HostError, match="must be an absolute path"):
         layer.write(path, File(owner=ME))
 
@@ -78,7 +78,7 @@ def test_folders_of_the_base_keep_their_mode(layer: Layer, top: Path) -> None:
     assert stat.S_IMODE((top / "private/key").stat().st_mode) == 0o400
 
 
-def test_a_link_in_the_files_own_place_is_replaced_not_followed(layer: Layer, top: Path, base: Path) -> None:
+def test_a_link_at_the_files_path_is_replaced_not_followed(layer: Layer, top: Path, base: Path) -> None:
     layer.write("/etc/a", File(link="/etc/motd"))
     layer.write("/etc/a", File(content="own", owner=ME))
     assert not (top / "etc/a").is_symlink()
@@ -92,7 +92,7 @@ def test_a_folder_is_not_replaced_by_a_file(layer: Layer, top: Path) -> None:
     assert list((top / "etc").iterdir()) == [top / "etc/d"]
 
 
-def test_a_removed_file_of_the_base_is_out_of_sight(layer: Layer, top: Path) -> None:
+def test_a_removed_file_of_the_base_is_hidden(layer: Layer, top: Path) -> None:
     layer.write("/etc/motd", File(content="ours", owner=ME))
     layer.remove("/etc/motd")
     whiteout = (top / "etc/motd").stat()
@@ -102,7 +102,7 @@ def test_a_removed_file_of_the_base_is_out_of_sight(layer: Layer, top: Path) -> 
     assert not (top / "etc/never-was").exists()
 
 
-def test_owners_are_the_machines_not_the_hosts(layer: Layer) -> None:
+def test_owners_are_looked_up_in_the_machine_not_on_the_host(layer: Layer) -> None:
     layer.write("/etc/passwd", File(content=f"munge:x:{os.getuid()}:0::/:\n", owner=ME))
     layer.write("/etc/group", File(content=f"munge:x:{os.getgid()}:\n", owner=ME))
     layer.write("/etc/key", File(content="k", owner="munge"))
@@ -116,7 +116,7 @@ def test_a_links_content_is_not_read(layer: Layer, top: Path) -> None:
     assert layer.read("/etc/passwd") is None
 
 
-def test_a_pipe_is_not_waited_for(layer: Layer, top: Path) -> None:
+def test_reading_a_pipe_does_not_block(layer: Layer, top: Path) -> None:
     (top / "etc").mkdir()
     os.mkfifo(top / "etc/motd")
     assert layer.read("/etc/motd") is None
@@ -128,7 +128,7 @@ def test_a_file_in_the_place_of_a_folder_is_named(layer: Layer, top: Path) -> No
         layer.write("/etc/a/b", File(owner=ME))
 
 
-def test_a_link_swapped_in_between_leads_nowhere(layer: Layer, top: Path, tmp_path: Path) -> None:
+def test_a_folder_replaced_by_a_link_is_not_followed(layer: Layer, top: Path, tmp_path: Path) -> None:
     """Root of the machine swaps a folder on the way and a link to the host's, as fast as it can."""
     host = tmp_path / "host"
     for folder in (host / "deep", top / "etc/deep"):

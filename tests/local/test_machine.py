@@ -33,7 +33,7 @@ def test_no_console_is_no_error(tmp_path: Path) -> None:
     assert console_tail(tmp_path / "none") == []
 
 
-def test_a_machine_takes_nothing_from_the_host_but_what_is_bound_into_it() -> None:
+def test_a_machine_uses_nothing_of_the_host_but_bound_folders() -> None:
     design = Design(
         root=Path("/m"), images=Path("/i"), stack="dev", name="dev-cpu-0", address="10.77.0.9", prefix=20, image="x"
     )
@@ -81,7 +81,9 @@ def _given_up(process: Process, console: Path) -> str:
     return str(caught.value)
 
 
-def test_one_that_accepts_and_never_speaks_is_given_up(me: Process, console: Path, listener: socket.socket) -> None:
+def test_a_machine_that_accepts_connections_without_a_greeting_times_out(
+    me: Process, console: Path, listener: socket.socket
+) -> None:
     assert _given_up(me, console) == (
         "machine dev-cpu-0: its SSH server is up, but does not greet this host at 10.7.0.9 port 22 (timed out); "
         "the last lines of its console:\n  [  OK  ] Started ssh.service\n  sshd: out of entropy"
@@ -91,7 +93,7 @@ def test_one_that_accepts_and_never_speaks_is_given_up(me: Process, console: Pat
 @pytest.mark.parametrize(
     ("words", "problem"), [(b"HTTP/1.1 400", "it sent b'HTTP'"), (b"", "it closed the connection")]
 )
-def test_one_that_says_something_else_is_given_up(
+def test_a_machine_with_another_greeting_times_out(
     me: Process, console: Path, listener: socket.socket, words: bytes, problem: str
 ) -> None:
     def answer() -> None:
@@ -105,7 +107,7 @@ def test_one_that_says_something_else_is_given_up(
     assert f"({problem}); the last lines" in _given_up(me, console)
 
 
-def test_one_that_greets_is_ready(
+def test_a_machine_with_an_ssh_greeting_is_ready(
     me: Process, console: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "SSH_SECONDS", PATIENCE)

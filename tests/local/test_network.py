@@ -13,12 +13,12 @@ from components.local.host.paths import HostError, StackPaths
 from components.local.resources import SharedFolderProvider
 
 
-def test_machines_come_in_the_order_of_their_addresses() -> None:
+def test_hosts_are_sorted_by_address() -> None:
     text = render_hosts({"b": "10.0.0.10", "a": "10.0.0.9"}, "10.0.0.1")
     assert text.splitlines()[-3:] == ["10.0.0.1 gateway", "10.0.0.9 a", "10.0.0.10 b"]
 
 
-def test_new_text_comes_into_the_same_file(tmp_path: Path) -> None:
+def test_the_hosts_file_is_changed_in_place(tmp_path: Path) -> None:
     path = tmp_path / "stack" / "hosts"
     write_in_place(path, "a long first text\n")
     inode = path.stat().st_ino
@@ -73,17 +73,17 @@ def refused(root: Path) -> str:
     return str(told.value)
 
 
-def test_a_comment_of_the_key_makes_no_other_state():
+def test_a_comment_in_the_key_does_not_change_the_state_id():
     assert owner.state_id(f"{OURS} me@here\n") == owner.state_id(OURS) != owner.state_id(THEIRS)
 
 
-def test_the_same_state_makes_it_again(tmp_path: Path, bridges: list[str]):
+def test_the_same_state_can_update_the_network(tmp_path: Path, bridges: list[str]):
     network.ensure(of(tmp_path, OURS))
     network.ensure(of(tmp_path, OURS))
     assert bridges == ["made", "made"]
 
 
-def test_another_one_is_told_whose_it_is_and_changes_nothing(tmp_path: Path, bridges: list[str]):
+def test_another_state_is_refused_with_the_owners_name(tmp_path: Path, bridges: list[str]):
     network.ensure(of(tmp_path, THEIRS))
     before = (tmp_path / "stacks/dev/network.json").read_text()
     said = refused(tmp_path)
@@ -97,7 +97,7 @@ def test_another_one_is_told_whose_it_is_and_changes_nothing(tmp_path: Path, bri
     assert (tmp_path / "stacks/dev/network.json").read_text() == before
 
 
-def test_another_one_removes_nothing(tmp_path: Path, bridges: list[str]):
+def test_another_state_removes_nothing(tmp_path: Path, bridges: list[str]):
     network.ensure(of(tmp_path, THEIRS))
     paths = StackPaths(tmp_path, "dev")
     for folder in (paths.shared / "home", paths.machine("dev-cpu-0").folder):
@@ -113,7 +113,7 @@ def test_another_one_removes_nothing(tmp_path: Path, bridges: list[str]):
     assert not paths.folder.exists()
 
 
-def test_a_state_with_a_new_key_is_the_same_by_what_it_knew(tmp_path: Path):
+def test_a_state_with_a_new_key_is_identified_by_its_earlier_id(tmp_path: Path):
     network.ensure(of(tmp_path, THEIRS))
     network.ensure(of(tmp_path, OURS), before=[owner.state_id(THEIRS)])
     for key in (OURS, THEIRS):
@@ -131,12 +131,12 @@ class TestOfAnEarlierVersion:
         monkeypatch.setattr(network.machine, "any_runs", lambda *_: True)
 
     @pytest.mark.usefixtures("running")
-    def test_a_state_that_knows_it_goes_on(self, tmp_path: Path):
+    def test_the_state_of_an_unrecorded_owner_can_update_the_network(self, tmp_path: Path):
         network.ensure(of(tmp_path, OURS), before=[])
         assert owner.recorded(StackPaths(tmp_path, "dev"))["states"] == [owner.state_id(OURS)]
 
     @pytest.mark.usefixtures("running")
-    def test_a_new_one_does_not_while_its_machines_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_new_state_is_refused_while_machines_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         assert "is up on this host" in refused(tmp_path)
         monkeypatch.setattr(network.machine, "any_runs", lambda *_: False)
         network.ensure(of(tmp_path, OURS))

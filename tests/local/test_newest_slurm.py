@@ -72,12 +72,12 @@ def read(root: Path, text: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_it_knows_every_line(root: Path, stack: str) -> None:
+def test_the_newest_slurm_accepts_every_line(root: Path, stack: str) -> None:
     assert read(root, conf(stack)) == (0, "n1\nn2\n")
 
 
 @pytest.mark.parametrize("line", ["Bogus=1", "NodeName=n1 Bogus=1", "PartitionName=p Nodes=ALL Bogus=1"])
-def test_it_refuses_a_line_that_it_does_not_know(root: Path, line: str) -> None:
+def test_the_newest_slurm_refuses_an_unknown_parameter(root: Path, line: str) -> None:
     code, said = read(root, f"{conf('dev')}{line}\n")
     assert code != 0
     assert "Bogus" in said

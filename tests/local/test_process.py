@@ -23,7 +23,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_it_survives_being_written_down(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_a_process_can_be_recorded_and_loaded(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
     process = Process.of(sleeper.pid)
     assert process is not None
     (tmp_path / "run.json").write_text(json.dumps(dataclasses.asdict(process)))
@@ -32,7 +32,9 @@ def test_it_survives_being_written_down(sleeper: subprocess.Popen[bytes], tmp_pa
 
 
 @pytest.mark.parametrize("change", [{"started": 1}, {"boot": "another"}])
-def test_another_process_of_that_number_is_left_alone(sleeper: subprocess.Popen[bytes], change: dict[str, Any]) -> None:
+def test_another_process_with_the_same_number_is_not_signalled(
+    sleeper: subprocess.Popen[bytes], change: dict[str, Any]
+) -> None:
     process = Process.of(sleeper.pid)
     assert process is not None
     stranger = dataclasses.replace(process, **change)
@@ -48,12 +50,12 @@ def test_a_zombie_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"pid": 1}', '{"pid": "x", "started": 1, "boot": "b"}', "[]"])
-def test_half_a_record_is_no_record(tmp_path: Path, text: str) -> None:
+def test_an_incomplete_record_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
     assert Process.load(tmp_path / "run.json") is None
 
 
-def test_a_failed_command_says_what_it_said() -> None:
+def test_the_error_of_a_failed_command_has_its_output() -> None:
     with pytest.raises(HostError, match=r"sh -c .*: no such luck"):
         run(["sh", "-c", "echo no such luck >&2; exit 3"])
     with pytest.raises(HostError, match="hpc-no-such-command: not found on this machine"):
@@ -61,7 +63,7 @@ def test_a_failed_command_says_what_it_said() -> None:
 
 
 @pytest.mark.e2e
-def test_the_first_process_of_a_namespace_is_known_from_others(sleeper: subprocess.Popen[bytes]) -> None:
+def test_the_first_process_of_a_namespace_is_recognized(sleeper: subprocess.Popen[bytes]) -> None:
     """systemd-nspawn's helpers are its children too, and must not be taken for the machine."""
     helper = Process.of(sleeper.pid)
     assert helper is not None
@@ -89,12 +91,12 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return make
 
 
-def test_what_is_missing_is_named_by_package(host: Callable[..., None]) -> None:
+def test_missing_packages_are_named(host: Callable[..., None]) -> None:
     host("ip", "ssh-keygen", "nft")
     assert process.missing_packages() == ["systemd-container", "mmdebstrap"]
 
 
-def test_without_root_it_says_so_first(host: Callable[..., None]) -> None:
+def test_missing_root_is_reported_first(host: Callable[..., None]) -> None:
     host("apt-get", root=False)
     with pytest.raises(HostError, match=r"run again as root"):
         process.require_host()
@@ -102,13 +104,13 @@ def test_without_root_it_says_so_first(host: Callable[..., None]) -> None:
         process.install_packages(["mmdebstrap"], print)
 
 
-def test_with_apt_it_names_the_command(host: Callable[..., None]) -> None:
+def test_with_apt_the_message_has_the_command(host: Callable[..., None]) -> None:
     host("apt-get", "ip", "ssh-keygen", "systemd-nspawn", "nft")
     with pytest.raises(HostError, match=r"lacks mmdebstrap; run: apt-get install mmdebstrap$"):
         process.require_host()
 
 
-def test_without_apt_it_names_commands_and_packages(host: Callable[..., None]) -> None:
+def test_without_apt_the_message_has_commands_and_packages(host: Callable[..., None]) -> None:
     host("ip", "ssh-keygen", "mmdebstrap", "nft")
     expected = r"lacks systemd-nspawn \(Debian package systemd-container\), and has no apt-get"
     with pytest.raises(HostError, match=expected):
@@ -147,6 +149,6 @@ class TestInstalling:
         process.install_packages(["mmdebstrap"], lambda _: None)
         assert ran == ["install", "update", "install"]
 
-    def test_nothing_missing_is_nothing_done(self, ran: list[str]) -> None:
+    def test_without_missing_packages_nothing_is_installed(self, ran: list[str]) -> None:
         process.install_packages([], print)
         assert ran == []

@@ -61,7 +61,7 @@ def small_disk(real_root: Path) -> Iterator[Path]:
     folder.rmdir()
 
 
-def test_a_disk_that_fills_up_is_named_and_left_as_it_was(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_becomes_full_is_named_and_cleaned(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_images, "DISK_NEEDED", 0)
     monkeypatch.setattr(base_images, "_free_memory", lambda: 0)
     with pytest.raises(HostError) as caught:
@@ -70,7 +70,7 @@ def test_a_disk_that_fills_up_is_named_and_left_as_it_was(small_disk: Path, monk
     assert [path.name for path in small_disk.iterdir()] == [".build.lock"]
 
 
-def test_a_disk_too_small_is_refused_and_left_as_it_was(small_disk: Path) -> None:
+def test_a_disk_that_is_too_small_is_refused_and_not_changed(small_disk: Path) -> None:
     with pytest.raises(HostError, match=r"base image: \S+ has \d+ MB free and making it needs \d+ MB: free some space"):
         base_images.ensure_image("debian-12", small_disk, lambda _: None)
     assert [path.name for path in small_disk.iterdir()] == [".build.lock"]
@@ -101,21 +101,21 @@ def image(real_images: Path, digest: str) -> Path:
 
 
 @pytest.mark.parametrize("table", ["passwd", "group"])
-def test_every_name_of_the_image_is_refused_to_people(image: Path, table: str) -> None:
+def test_names_of_the_image_are_refused_for_users(image: Path, table: str) -> None:
     rows = [line.split(":") for line in (image / "etc" / table).read_text().splitlines()]
     assert len(rows) > 20
     assert [row[0] for row in rows if not is_system_name(row[0])] == []
     assert [row[0] for row in rows if any(low <= int(row[2]) <= high for low, high in REGULAR_UIDS)] == []
 
 
-def test_every_shell_and_interpreter_of_the_catalog_is_there(image: Path) -> None:
+def test_every_shell_and_interpreter_of_the_catalog_is_installed(image: Path) -> None:
     assert [shell for shell in LOGIN_SHELLS if not there(image, Path(shell))] == []
     for name in INTERPRETERS:
         assert there(image, Path("/usr/bin") / name), name
         assert missing_interpreter(f"#!/usr/bin/{name}\n") is None
 
 
-def test_nobody_is_turned_away_whose_shell_the_image_lists(image: Path) -> None:
+def test_shells_of_the_image_allow_logins(image: Path) -> None:
     """sshd and chsh go by /etc/shells."""
     listed = [line for line in (image / "etc/shells").read_text().splitlines() if line.startswith("/")]
     assert [shell for shell in listed if there(image, Path(shell)) and shell not in LOGIN_SHELLS] == []

@@ -1,6 +1,7 @@
 """Machines of a stack, for real: they are reached only by their own key, live on through changes, and leave nothing."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -48,7 +49,7 @@ def _process(stack: RealStack, name: str) -> Process:
 
 
 class TestMade:
-    def test_they_hold_their_image_also_where_their_root_is_not_known(
+    def test_images_of_running_machines_are_in_use_without_a_record(
         self, stack: RealStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert str(stack.root) in [note.read_text() for note in (stack.images / ".roots").iterdir()]
@@ -56,15 +57,15 @@ class TestMade:
         monkeypatch.setenv("HPC_LOCAL_ROOT", "/no/such/root")
         assert stack.digest in images._used(stack.images)
 
-    def test_services_of_roles_are_left_to_the_nodes_set_up(self, stack: RealStack) -> None:
+    def test_services_of_roles_are_not_enabled_in_the_image(self, stack: RealStack) -> None:
         roles = "munge slurmctld slurmd slurmdbd mariadb"
         assert set(stack.ssh("m0", f"systemctl is-enabled {roles} || true").split()) == {"disabled"}
 
-    def test_they_find_each_other_by_name_and_nobody_else(self, stack: RealStack) -> None:
+    def test_machines_resolve_each_others_names_only(self, stack: RealStack) -> None:
         assert stack.ssh("m0", "ping -c1 -W60 m1 >/dev/null && echo found") == "found"
         assert stack.ssh("m0", "ip route show default; ip -6 route show default") == ""
 
-    def test_services_of_the_host_are_out_of_reach(self, stack: RealStack) -> None:
+    def test_machines_can_not_reach_services_of_the_host(self, stack: RealStack) -> None:
         with socket.create_server(("0.0.0.0", 0)) as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:  # noqa: S104
             udp.bind(("0.0.0.0", 0))  # noqa: S104
             udp.settimeout(1)
@@ -91,19 +92,19 @@ class TestChanged:
         assert stack.ssh("m0", "cat /etc/hpc/note; echo; ls /etc/hpc") == "second\naddress\nnote"
         assert (new["boot_id"], stack.ssh("m0", "cut -d' ' -f22 /proc/1/stat")) == (boot, before)
 
-    def test_another_machine_is_a_line_in_everybodys_hosts(self, stack: RealStack) -> None:
+    def test_an_added_machine_is_in_the_hosts_file_of_all(self, stack: RealStack) -> None:
         NetworkProvider().update("id", stack.network(), stack.network(machines=3))
         assert stack.ssh("m0", "getent hosts m2").split() == [stack.address("m2"), "m2"]
         NetworkProvider().update("id", stack.network(machines=3), stack.network())
         assert stack.ssh("m0", "getent hosts m2 || echo gone") == "gone"
 
-    def test_a_network_that_is_replaced_because_somebody_asks_for_it_goes_on(self, stack: RealStack) -> None:
+    def test_a_forced_replacement_keeps_the_network(self, stack: RealStack) -> None:
         old = stack.network()
         stack.lay("network", NetworkProvider().create(old).outs)
         NetworkProvider().delete("id", old)
         assert [stack.ssh(name, "hostname") for name in ("m0", "m1")] == ["m0", "m1"]
 
-    def test_a_restart_in_order_lets_services_end(self, stack: RealStack) -> None:
+    def test_an_orderly_stop_shuts_down_services(self, stack: RealStack) -> None:
         stack.ssh("m1", "systemd-run --unit=last -p ExecStop='/bin/touch /root/ended' sleep 600")
         before = machine.facts(_design(stack, "m1"))
         machine.stop(_design(stack, "m1"), orderly=True)
@@ -130,7 +131,7 @@ class TestDead:
     """A machine that was killed, or whose host was restarted, shows as a difference, and `update` heals it."""
 
     @pytest.mark.parametrize("which", ["nspawn", "first process inside"])
-    def test_a_killed_machine_comes_back_with_its_files(self, stack: RealStack, which: str) -> None:
+    def test_a_killed_machine_is_restarted_with_its_files(self, stack: RealStack, which: str) -> None:
         old = dict(stack.state["m0"])
         stack.ssh("m0", "echo mine > /root/kept")
         process = _process(stack, "m0")
@@ -145,7 +146,7 @@ class TestDead:
         assert stack.ssh("m0", "cat /root/kept") == "mine"
         assert stack.diff("m0").changes is False
 
-    def test_after_a_restart_of_the_host_all_comes_back(self, stack: RealStack) -> None:
+    def test_after_a_restart_of_the_host_machines_are_restarted(self, stack: RealStack) -> None:
         for name in stack.state:
             machine.stop(machine.bare(stack.root, stack.name, name))
             assert machine.running(_design(stack, name).paths) is None
@@ -157,7 +158,7 @@ class TestDead:
             stack.update(name)
         assert stack.ssh("m0", "ping -c1 -W60 m1 >/dev/null && cat /root/kept") == "mine"
 
-    def test_one_that_never_answers_is_given_up_with_its_console(
+    def test_a_machine_that_never_answers_times_out_with_its_console(
         self, stack: RealStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         nonsense = {"content": "Nonsense yes\n", "mode": "0644", "owner": "root:root"}
@@ -188,7 +189,7 @@ CUTS = (
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_cable_that_leads_nowhere_is_plugged_in_by_the_next_up(stack: RealStack, cut: str) -> None:
+def test_a_disconnected_machine_is_reconnected_by_the_next_up(stack: RealStack, cut: str) -> None:
     before = stack.state["m0"]
     names = {
         "bridge": bridge_name(stack.root, stack.name),
@@ -235,7 +236,7 @@ MachineProvider().create(json.load(sys.stdin))
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.1, 0.4])
-def test_a_create_that_was_killed_is_taken_over(stack: RealStack, delay: float) -> None:
+def test_a_machine_of_a_killed_create_is_replaced(stack: RealStack, delay: float) -> None:
     props = stack.machine("m2")
     with subprocess.Popen(
         [sys.executable, "-c", CREATE],
@@ -253,7 +254,7 @@ def test_a_create_that_was_killed_is_taken_over(stack: RealStack, delay: float) 
     MachineProvider().delete("id", stack.state.pop("m2"))
 
 
-def test_a_start_that_was_overtaken_does_not_become_the_machine(tmp_path: Path) -> None:
+def test_a_late_start_of_a_killed_run_does_not_become_the_machine(tmp_path: Path) -> None:
     (tmp_path / "wanted").write_text("newer")
     start = Path(machine.__file__).parent / "start-machine.sh"
     folders = [str(tmp_path)] * 4
@@ -265,9 +266,7 @@ def test_a_start_that_was_overtaken_does_not_become_the_machine(tmp_path: Path) 
     assert {path.name for path in tmp_path.iterdir()} == {"wanted"}
 
 
-def test_destroy_leaves_nothing_not_even_what_nobody_knows_of(
-    stack: RealStack, new_stack: Callable[..., RealStack]
-) -> None:
+def test_destroy_also_removes_machines_without_state(stack: RealStack, new_stack: Callable[..., RealStack]) -> None:
     gone = new_stack("td")
     gone.up(gone.machine("m0"), gone.machine("m1"))
     gone.state.pop("m1")  # as if the run that made it had been killed before it could write that down
@@ -292,3 +291,66 @@ def test_destroy_leaves_nothing_not_even_what_nobody_knows_of(
 
 def _design(stack: RealStack, name: str) -> Design:
     return design(stack.inputs[name])
+
+
+NODE = Path(__file__).parents[2] / "scripts" / "node"
+
+# In a mount namespace of its own: what is mounted ends with it. Its fstab and folders are those of a folder.
+DRIVER = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from system import host as system, mounts, state_disk as state
+root, device = pathlib.Path(sys.argv[2]), sys.argv[3]
+real = system.run
+fstab = mounts.FSTAB = root / "fstab"
+def run(*command, **more):
+    if command[0] == "systemctl":
+        return ""
+    return real(*(("mount", "--fstab", str(fstab), command[1]) if command[0] == "mount" else command), **more)
+system.UNREAD = root / "unread-units"
+system.run = run
+state.run, state.MOUNT_POINT, state.SETUP_FOLDER = run, root / "srv", str(root / "ours")
+state.DAEMONS = {str(root / "db"): ("", "games", 0o700)}
+told = {"source": device, "fs_type": "ext4", "options": "defaults", "folders": [str(root / "db"), str(root / "home")]}
+for turn in range(int(sys.argv[4])):
+    print("--", turn)
+    state.converge(told)
+print("--", sorted(p.name for p in (root / "db").iterdir()), (root / "db").owner())
+(root / "db" / sys.argv[5]).touch()
+"""
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[str]:
+    """A disk of 16 MiB."""
+    with (tmp_path / "disk").open("wb") as file:
+        file.truncate(16 << 20)
+    made = subprocess.run(["losetup", "--find", "--show", tmp_path / "disk"], capture_output=True, check=True)
+    yield made.stdout.decode().strip()
+    subprocess.run(["losetup", "--detach", made.stdout.decode().strip()], check=True)
+
+
+def keep(machine: Path, device: str, *, leaves: str, turns: int = 1) -> list[str]:
+    """Return what the set-up says on a machine that has the disk."""
+    command = ["unshare", "--mount", sys.executable, "-c", DRIVER, NODE, machine, device, str(turns), leaves]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_files_on_the_state_disk_outlive_the_machine(tmp_path, device):
+    machine = tmp_path / "machine"
+    (machine / "db").mkdir(parents=True)
+    (machine / "db" / "packages").touch()
+
+    said = keep(machine, device, leaves="jobs", turns=2)
+    assert said[-1] == "-- ['packages'] games"
+    assert said[-2] == "-- 1", "a second run changed something"
+    assert [p.name for p in (machine / "db").iterdir()] == ["packages"], "the machine's own was written to"
+
+    # Another machine in its place.
+    shutil.rmtree(machine)
+    machine.mkdir()
+    said = keep(machine, device, leaves="more")
+    assert said[-1] == "-- ['jobs', 'packages'] games"
+    assert not any("made an ext4" in line for line in said)

@@ -41,20 +41,20 @@ def made(props: dict[str, Any]) -> dict[str, Any]:
 
 
 class TestMachine:
-    def test_nothing_changed_is_nothing_to_do(self, props: dict[str, Any]) -> None:
+    def test_without_a_changed_input_there_is_no_change(self, props: dict[str, Any]) -> None:
         assert (
             MachineProvider().diff("id", {**made(props), "instance_id": "i"}, {**props, "prefix": 20}).changes is False
         )
 
     @pytest.mark.parametrize("name", REPLACES)
-    def test_what_it_is_made_from_makes_it_anew(self, props: dict[str, Any], name: str) -> None:
+    def test_changed_inputs_of_the_creation_replace_the_machine(self, props: dict[str, Any], name: str) -> None:
         diff = MachineProvider().diff("id", made(props), {**props, name: OTHER[name]})
         assert diff.changes
         assert diff.replaces == [name]
         assert diff.delete_before_replace
 
     @pytest.mark.parametrize("name", IN_PLACE)
-    def test_its_files_change_in_place(self, props: dict[str, Any], name: str) -> None:
+    def test_files_are_changed_in_place(self, props: dict[str, Any], name: str) -> None:
         given = name.removesuffix("_digest")
         diff = MachineProvider().diff("id", made(props), {**props, given: OTHER[given]})
         assert diff.changes
@@ -74,10 +74,10 @@ class TestMachine:
         with pytest.raises(HostError, match="run `up` again"):
             MachineProvider().update("id", made(props), {**props, "setup": "of another checkout"})
 
-    def test_every_input_is_one_or_the_other(self, props: dict[str, Any]) -> None:
+    def test_every_input_replaces_or_updates(self, props: dict[str, Any]) -> None:
         assert set(REPLACES) | set(IN_PLACE) == set(made(props))
 
-    def test_one_that_is_cut_off_is_plugged_in_where_it_runs(
+    def test_a_disconnected_machine_is_reconnected(
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(resources.machine, "is_disconnected", lambda _: True)
@@ -85,7 +85,7 @@ class TestMachine:
         assert (diff.changes, diff.replaces) == (True, [])
         assert "boot_id" in (diff.stables or [])
 
-    def test_a_dead_machine_is_started_again_not_made_anew(
+    def test_a_stopped_machine_is_restarted_not_replaced(
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(resources.machine, "running", lambda _: None)
@@ -94,16 +94,16 @@ class TestMachine:
         assert diff.changes
         assert diff.replaces == []
 
-    def test_a_machine_without_its_files_is_made_anew(
+    def test_a_machine_without_its_files_is_replaced(
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(resources.machine, "running", lambda _: None)
         assert MachineProvider().diff("id", made(props), props).replaces == ["name"]
 
-    def test_a_machine_whose_files_are_gone_is_gone(self, props: dict[str, Any]) -> None:
+    def test_a_machine_without_its_files_is_not_found_by_refresh(self, props: dict[str, Any]) -> None:
         assert MachineProvider().read("dev/dev-cpu-0", props).id == ""
 
-    def test_removing_what_is_gone_is_no_error(self, props: dict[str, Any], tmp_path: Path) -> None:
+    def test_deleting_a_missing_machine_is_no_error(self, props: dict[str, Any], tmp_path: Path) -> None:
         MachineProvider().delete("dev/dev-cpu-0", props)
         assert list(tmp_path.iterdir()) == []
 
@@ -114,7 +114,9 @@ class TestNetwork:
     }  # fmt: skip
 
     @pytest.mark.parametrize("change", [{"hosts": {}}, {"cidr": "10.78.0.0/20"}, {"owner": "hpc/other"}])
-    def test_it_changes_in_place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]) -> None:
+    def test_a_network_is_changed_in_place(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+    ) -> None:
         monkeypatch.setattr(resources.network, "is_up", lambda _: True)
         old = {**self.OLD, "root": str(tmp_path)}
         provider = resources.NetworkProvider()
@@ -122,7 +124,7 @@ class TestNetwork:
         diff = provider.diff("id", old, {**old, **change})
         assert (diff.changes, diff.replaces) == (True, [])
 
-    def test_a_replacement_that_somebody_asks_for_ends_no_machine(
+    def test_a_forced_replacement_of_the_network_ends_no_machine(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What removes the network of old would remove the bridge, and every machine that is found there."""
@@ -139,7 +141,7 @@ class TestNetwork:
         provider.delete("id", new)
         assert len(removed) == 1
 
-    def test_a_bridge_that_is_gone_is_made_again(self, tmp_path: Path) -> None:
+    def test_a_missing_bridge_is_created_again(self, tmp_path: Path) -> None:
         old = {**self.OLD, "root": str(tmp_path), "stack": "no-such-stack"}
         diff = resources.NetworkProvider().diff("id", old, old)
         assert (diff.changes, diff.replaces) == (True, [])
@@ -155,7 +157,9 @@ class TestSharedFolder:
     def props(self, tmp_path: Path) -> dict[str, Any]:
         return {"root": str(tmp_path), "stack": "dev", "folder": "home", "mode": "0750", "gid": 0.0}
 
-    def test_its_content_survives_everything_but_its_removal(self, tmp_path: Path, props: dict[str, Any]) -> None:
+    def test_the_content_of_a_shared_folder_survives_everything_but_deletion(
+        self, tmp_path: Path, props: dict[str, Any]
+    ) -> None:
         provider, folder = resources.SharedFolderProvider(), tmp_path / "stacks/dev/shared/home"
         assert provider.diff("id", props, props).changes is True
         made = provider.create(props).outs or {}
@@ -170,9 +174,7 @@ class TestSharedFolder:
         assert not folder.exists()
         assert provider.read("id", new).id == ""
 
-    def test_a_link_that_a_machine_put_in_its_place_is_not_followed(
-        self, tmp_path: Path, props: dict[str, Any]
-    ) -> None:
+    def test_a_link_in_place_of_a_shared_folder_is_not_followed(self, tmp_path: Path, props: dict[str, Any]) -> None:
         provider = resources.SharedFolderProvider()
         made = provider.create(props).outs or {}
         folder, host = tmp_path / "stacks/dev/shared/home", tmp_path / "host"
@@ -187,7 +189,9 @@ class TestSharedFolder:
         assert not folder.is_symlink()
         assert (host / "data").exists()
 
-    def test_a_replacement_that_somebody_asks_for_loses_nothing(self, tmp_path: Path, props: dict[str, Any]) -> None:
+    def test_a_forced_replacement_of_a_shared_folder_keeps_its_content(
+        self, tmp_path: Path, props: dict[str, Any]
+    ) -> None:
         """The engine makes the new one, then deletes the old one: the same folder."""
         provider = resources.SharedFolderProvider()
         old = provider.create(props).outs or {}
@@ -201,7 +205,7 @@ class TestSharedFolder:
 
 
 class TestImage:
-    def test_another_content_is_another_image_and_a_pruned_one_is_made_again(self, tmp_path: Path) -> None:
+    def test_another_recipe_replaces_the_image_and_a_pruned_one_is_built_again(self, tmp_path: Path) -> None:
         provider = resources.ImageProvider()
         props = {"base": "debian-12", "images": str(tmp_path), "digest": "abc"}
         assert provider.diff("id", props, props).changes is True
@@ -211,7 +215,7 @@ class TestImage:
         assert provider.diff("id", props, props).changes is False
         assert provider.diff("id", props, {**props, "digest": "def"}).replaces == ["digest"]
 
-    def test_destroy_keeps_the_cache(self, tmp_path: Path) -> None:
+    def test_destroy_keeps_images(self, tmp_path: Path) -> None:
         (tmp_path / "abc").mkdir()
         resources.ImageProvider().delete("abc", {"base": "debian-12", "images": str(tmp_path), "digest": "abc"})
         assert (tmp_path / "abc").exists()
@@ -221,7 +225,7 @@ class TestImage:
     "provider",
     [MachineProvider(), resources.NetworkProvider(), resources.SharedFolderProvider(), resources.ImageProvider()],
 )
-def test_providers_travel_by_name(provider: ResourceProvider) -> None:
+def test_providers_are_pickled_by_reference(provider: ResourceProvider) -> None:
     """One that carried its code along would change the state with every edit, and drag its imports with it."""
     pickled = base64.b64decode(dynamic.serialize_provider(provider))
     assert len(pickled) < 200
@@ -230,7 +234,7 @@ def test_providers_travel_by_name(provider: ResourceProvider) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative", "/srv/a b", "/srv/a:b", "/srv/a,b"])
-def test_a_root_that_mount_options_can_not_carry_is_refused(path: str) -> None:
+def test_a_root_with_characters_of_mount_options_is_refused(path: str) -> None:
     with pytest.raises(HostError, match="must be an absolute path of letters"):
         plain(Path(path))
 
@@ -241,5 +245,5 @@ def test_a_name_that_is_no_host_name_is_refused(name: str) -> None:
         checked_name(name, "machine")
 
 
-def test_a_lock_is_beside_what_it_guards() -> None:
+def test_the_lock_of_a_machine_is_beside_its_folder() -> None:
     assert MachinePaths(Path("/r/machines/m")).lock == Path("/r/machines/.m.lock")

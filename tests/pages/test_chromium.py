@@ -10,7 +10,7 @@ PALE = WELL + "<style>h1{color:%23ddd} @media(prefers-color-scheme:dark){h1{colo
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_a_page_is_shown_in_both_themes_and_its_faults_are_found(browser: Browser, dark: bool):
+def test_violations_are_found_in_the_theme_that_has_them(browser: Browser, dark: bool):
     with browser.page(WELL, dark=dark) as page:
         assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") is dark
         assert page.violations() == []
@@ -22,7 +22,7 @@ def test_a_page_is_shown_in_both_themes_and_its_faults_are_found(browser: Browse
         assert [found.partition(":")[0] for found in page.violations()] == ([] if dark else ["color-contrast"])
 
 
-def test_errors_of_a_page_are_seen(browser: Browser):
+def test_errors_of_scripts_are_recorded(browser: Browser):
     with browser.page(WELL) as page:
         page.evaluate("setTimeout(() => { throw new Error('lost') }); 0")
         page.evaluate("new Promise(done => setTimeout(done, 50))")

@@ -132,7 +132,7 @@ def wait_until_read(page: Page) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_people_with_a_keyboard_or_a_screen_reader_can_use_it(browser: Browser, served: Server, dark: bool):
+def test_the_dashboard_is_accessible_with_keyboard_and_screen_reader(browser: Browser, served: Server, dark: bool):
     with browser.page(served.url, dark=dark) as page:
         wait_until_read(page)
         assert page.violations() == []
@@ -156,7 +156,7 @@ def test_people_with_a_keyboard_or_a_screen_reader_can_use_it(browser: Browser, 
         assert page.violations() == []
 
 
-def test_every_dashboard_is_drawn_within_its_axes_and_names_are_text(
+def test_every_dashboard_is_drawn_within_its_axes_and_escapes_names(
     browser: Browser, served: Server, prometheus: Synthetic
 ):
     prometheus.nodes = 24
@@ -188,7 +188,7 @@ def test_every_dashboard_is_drawn_within_its_axes_and_names_are_text(
     } == set()
 
 
-def test_of_a_job_its_nodes_are_shown_over_its_life(browser: Browser, served: Server, prometheus: Synthetic):
+def test_the_page_of_a_job_shows_its_nodes_during_its_run(browser: Browser, served: Server, prometheus: Synthetic):
     with browser.page(f"{served.url}#job=7") as page:
         wait_until_read(page)
         said = page.evaluate("document.querySelector('#status').textContent")
@@ -215,7 +215,7 @@ def test_machines_are_chosen_by_name(browser: Browser, served: Server, prometheu
         assert any('instance=~"(big-)?(gpu-0|cpu-.*|or)"' in query for query in prometheus.asked)
 
 
-def test_prometheus_that_is_away_is_named_with_what_still_works(
+def test_an_unreachable_prometheus_is_reported_and_other_panels_work(
     browser: Browser, served: Server, prometheus: Synthetic
 ):
     with browser.page(served.url) as page:
@@ -243,7 +243,7 @@ def request(server: Server, path: str, *, method: str = "GET", host: str = "") -
     return found
 
 
-def test_only_who_has_the_address_gets_an_answer_and_only_of_what_the_page_asks(served: Server, prometheus: Synthetic):
+def test_only_requests_with_the_token_and_for_known_paths_are_answered(served: Server, prometheus: Synthetic):
     own = f"/{served.token}/"
     query = "api/v1/query?query=max(slurm_jobs_running)&time=1&timeout=9d"
     assert served.server_address[0] == "127.0.0.1"

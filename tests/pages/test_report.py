@@ -18,7 +18,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_nothing_keeps_anybody_from_reading_it(browser: Browser, url: str, dark: bool):
+def test_the_report_has_no_accessibility_violations(browser: Browser, url: str, dark: bool):
     with browser.page(url, dark=dark) as page:
         assert page.violations() == []
         drawn = page.names("image") + page.names("img")
@@ -33,7 +33,7 @@ def test_a_narrow_window_scrolls_tables_and_not_the_page(browser: Browser, url: 
         assert page.violations() == []
 
 
-def test_paper_is_light_and_nothing_is_cut_off(browser: Browser, url: str, tmp_path: Path):
+def test_the_printed_page_is_light_and_complete(browser: Browser, url: str, tmp_path: Path):
     with browser.page(url, dark=True, width=680) as page:
         dark = {"name": "prefers-color-scheme", "value": "dark"}
         page.call("Emulation.setEmulatedMedia", media="print", features=[dark])

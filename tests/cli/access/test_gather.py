@@ -20,7 +20,7 @@ CLUSTER = from_outputs("dev", OUTPUTS)
 ECHO = 'for word; do before=$last; last=$word; done; printf "%s|%s|" "$before" "$last"; cat; echo oops >&2; exit 3'
 
 
-def test_each_machine_is_given_the_line_and_the_input(tool: Callable[[str, str], Path]) -> None:
+def test_every_target_gets_the_line_and_standard_input(tool: Callable[[str, str], Path]) -> None:
     tool("ssh", ECHO)
     answers = gather(CLUSTER.targets.values(), CLUSTER.admin_key, "id -u", stdin="given", seconds=300)
     assert {name: done.out for name, done in answers.items()} == {
@@ -29,7 +29,7 @@ def test_each_machine_is_given_the_line_and_the_input(tool: Callable[[str, str],
     assert {(done.code, done.err, done.reached) for done in answers.values()} == {(3, "oops\n", True)}
 
 
-def test_one_that_hangs_is_given_up_and_the_others_are_heard(tool: Callable[[str, str], Path]) -> None:
+def test_a_target_that_hangs_times_out_and_the_others_return_results(tool: Callable[[str, str], Path]) -> None:
     tool("ssh", 'case "$*" in *dev-cpu-0*) exec sleep 600 ;; *) echo here ;; esac')
     # Nothing listens on port 1.
     targets = [replace(target, address="127.0.0.1", port=1) for target in CLUSTER.targets.values()]
@@ -39,7 +39,7 @@ def test_one_that_hangs_is_given_up_and_the_others_are_heard(tool: Callable[[str
     assert answers["dev-controller"].out == "here\n"
 
 
-def test_machines_of_this_host_are_asked_a_few_at_a_time(
+def test_few_machines_of_this_host_run_the_line_in_parallel(
     tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "_PARALLEL_ON_THIS_HOST", 2)
@@ -49,7 +49,7 @@ def test_machines_of_this_host_are_asked_a_few_at_a_time(
     assert {int(done.out) for done in answers.values()} <= {1, 2}
 
 
-def test_one_of_this_host_that_does_not_answer_keeps_no_other_from_being_asked(
+def test_a_machine_of_this_host_that_hangs_does_not_block_the_others(
     tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "_PARALLEL_ON_THIS_HOST", 1)
@@ -71,7 +71,9 @@ def test_one_of_this_host_that_does_not_answer_keeps_no_other_from_being_asked(
         ("echo 'Connection closed by 127.0.0.1 port 22' >&2; exit 255", ""),
     ],
 )  # fmt: skip
-def test_one_that_is_there_and_late_is_no_dead_one(tool: Callable[[str, str], Path], script: str, why: str) -> None:
+def test_a_target_that_accepts_connections_but_times_out_is_late(
+    tool: Callable[[str, str], Path], script: str, why: str
+) -> None:
     tool("ssh", script)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -81,7 +83,7 @@ def test_one_that_is_there_and_late_is_no_dead_one(tool: Callable[[str, str], Pa
 
 
 @pytest.mark.parametrize(("banner", "seconds"), [(b"", 300), (b"SSH-2.0-OpenSSH_9.2\r\n", 3)])
-def test_ssh_itself_before_a_server_that_stops_half_way(banner: bytes, seconds: int) -> None:
+def test_real_ssh_times_out_on_a_server_that_stops_during_the_handshake(banner: bytes, seconds: int) -> None:
     def serve() -> None:
         connection, _ = server.accept()
         with connection:
@@ -110,6 +112,8 @@ def test_every_host_key_is_pinned(tool: Callable[[str, str], Path], tmp_path: Pa
 
 
 @pytest.mark.parametrize("code", [0, UNREACHED])
-def test_ssh_says_itself_whether_it_got_there(tool: Callable[[str, str], Path], code: int) -> None:
+def test_exit_code_255_of_a_command_is_distinguished_from_one_of_ssh(
+    tool: Callable[[str, str], Path], code: int
+) -> None:
     tool("ssh", f"exit {code}")
     assert capture(CLUSTER.target(None), CLUSTER.admin_key, "true").reached == (code == 0)

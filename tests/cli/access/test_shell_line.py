@@ -36,7 +36,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("user", ["a user", "root"])
 @settings(max_examples=25)
 @given(words=WORDS)
-def test_words_arrive_as_given(machine: Path, user: str, words: list[str]) -> None:
+def test_words_are_quoted_for_both_shells(machine: Path, user: str, words: list[str]) -> None:
     line = shell_line(user, ["words", *words], terminal=False)
     env = {"PATH": f"{machine}:{os.defpath}"}
     done = subprocess.run(["/bin/sh", "-c", line], env=env, capture_output=True, check=True)
@@ -45,7 +45,7 @@ def test_words_arrive_as_given(machine: Path, user: str, words: list[str]) -> No
 
 @pytest.mark.parametrize("user", ["a user", "root"])
 @pytest.mark.parametrize("line", ["words one | cat", "words 'a b'; true", "words $((1 + 1))"])
-def test_one_word_that_is_a_line_goes_to_the_shell(machine: Path, user: str, line: str) -> None:
+def test_one_word_with_shell_characters_is_a_shell_line(machine: Path, user: str, line: str) -> None:
     env = {"PATH": f"{machine}:{os.defpath}"}
     given = shell_line(user, [line], terminal=False)
     done = subprocess.run(["/bin/sh", "-c", given], env=env, capture_output=True, check=True)
@@ -72,11 +72,11 @@ def test_sacct_waits_for_the_newest_job_to_be_recorded(machine: Path, command: l
     assert calls.read_text().splitlines() == ["--noheader --allocations --format=jobid"] * 3 + ["-X"]
 
 
-def test_without_a_command_it_is_a_login_shell() -> None:
+def test_no_command_runs_a_login_shell() -> None:
     assert shell_line("alice", [], terminal=True) == "exec runuser -l alice"
     assert shell_line("root", [], terminal=True) == ""
 
 
-def test_a_terminal_keeps_its_session() -> None:
+def test_a_command_on_a_terminal_stays_in_its_session() -> None:
     words = shlex.split(shell_line("alice", ["top"], terminal=True))
     assert words == ["exec", "runuser", "-l", "alice", "--session-command", "top"]

@@ -87,9 +87,7 @@ class TestUsers:
         assert "small-cpu-0" not in config.read_text(), "the controller, which leads there, is root's"
         assert KEY.split()[4] not in "".join(path.read_text() for path in config.parent.iterdir())
 
-    def test_nodes_that_take_users_are_reached_through_the_login_machine(
-        self, hpc: Hpc, up: dict, tmp_path: Path
-    ) -> None:
+    def test_nodes_are_reached_through_the_login_machine(self, hpc: Hpc, up: dict, tmp_path: Path) -> None:
         up["config"] = {**STACK, "slurm": {"pam_slurm_adopt": True}}
         hpc("ssh-config", "dev", "-u", "alice")
         config = tmp_path / "home/ssh/dev.conf"
@@ -97,18 +95,18 @@ class TestUsers:
         assert resolved(config, "small-cpu-0")["hostname"] == "172.16.0.4"
         assert "small-controller" not in config.read_text()
 
-    def test_hosts_of_others_are_left_alone(self, hpc: Hpc, up: dict, tmp_path: Path) -> None:
+    def test_settings_of_other_hosts_do_not_change(self, hpc: Hpc, up: dict, tmp_path: Path) -> None:
         hpc("ssh-config", "dev")
         other = resolved(tmp_path / "home/ssh/dev.conf", "example.org")
         assert other["stricthostkeychecking"] == "ask"
         assert "hostkeyalias" not in other
 
-    def test_printing_keeps_no_configuration(self, hpc: Hpc, up: dict, tmp_path: Path) -> None:
+    def test_printing_writes_no_ssh_config(self, hpc: Hpc, up: dict, tmp_path: Path) -> None:
         ended = hpc("ssh-config", "dev", "--print")
         assert ended.out.startswith("Host dev small-login-0\n")
         assert files(tmp_path / "home") == {"dev.known_hosts": 0o600}
 
-    def test_one_whom_no_key_lets_in_is_warned(self, hpc: Hpc, up: dict) -> None:
+    def test_a_user_without_a_key_gets_a_warning(self, hpc: Hpc, up: dict) -> None:
         up["config"] = {**STACK, "users": [{"name": "alice", "uid": 2001}]}
         assert "alice has no `keys` in the stack file" in hpc("ssh-config", "dev").err
 
@@ -118,7 +116,7 @@ class TestUsers:
 
 
 class TestAdminKey:
-    def test_it_is_written_when_asked_for_and_goes_when_not(self, hpc: Hpc, up: dict, tmp_path: Path) -> None:
+    def test_the_admin_key_is_written_with_admin_and_removed_without(self, hpc: Hpc, up: dict, tmp_path: Path) -> None:
         hpc("ssh-config", "dev", "--admin-key")
         config = tmp_path / "home/ssh/dev.conf"
         assert files(tmp_path / "home") == {"dev.conf": 0o600, "dev.known_hosts": 0o600, "dev.key": 0o600}
@@ -133,14 +131,16 @@ class TestAdminKey:
         assert not config.with_suffix(".key").exists()
 
     @pytest.mark.parametrize("words", [["--as", "root"], ["--as", "alice", "--admin-key"]], ids=" ".join)
-    def test_it_is_roots_and_nobody_elses(self, hpc: Hpc, up: dict, tmp_path: Path, words: list[str]) -> None:
+    def test_the_admin_key_is_readable_by_its_owner_only(
+        self, hpc: Hpc, up: dict, tmp_path: Path, words: list[str]
+    ) -> None:
         ended = hpc("ssh-config", "dev", *words)
         assert ended.code == 1
         assert "use --admin-key" in ended.err
         assert not (tmp_path / "home/ssh").exists()
 
 
-def test_destroy_removes_what_was_written(hpc: Hpc, up: dict, tmp_path: Path) -> None:
+def test_destroy_removes_the_files(hpc: Hpc, up: dict, tmp_path: Path) -> None:
     hpc("ssh-config", "dev", "--admin-key")
     assert hpc("destroy", "dev", "--engine", "embedded").code == 0
     assert files(tmp_path / "home") == {}
@@ -159,18 +159,20 @@ class TestHostileOutputs:
             ("host_key", "@cert-authority * ssh-ed25519 AAA"),
         ],
     )
-    def test_what_is_no_plain_word_is_refused(self, hpc: Hpc, up: dict, tmp_path: Path, field: str, value: str) -> None:
+    def test_an_address_that_is_not_one_word_is_refused(
+        self, hpc: Hpc, up: dict, tmp_path: Path, field: str, value: str
+    ) -> None:
         up["targets"]["small-login-0"][field] = value
         ended = hpc("ssh-config", "dev")
         assert ended.code == 1
         assert "which is no name or address" in ended.err or "is no public SSH host key" in ended.err
         assert not (tmp_path / "home/ssh/dev.conf").exists()
 
-    def test_so_is_a_name(self) -> None:
+    def test_a_name_that_is_not_one_word_is_refused(self) -> None:
         with pytest.raises(CliError, match="no name"):
             ssh.route_options(Target(name="x\nHost *", method="ssh", address="10.0.0.1"))
 
-    def test_a_state_dir_of_any_name_is_quoted(
+    def test_the_path_of_the_state_dir_is_quoted(
         self, hpc: Hpc, up: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         home = tmp_path / "my state %h #1"
@@ -183,7 +185,7 @@ class TestHostileOutputs:
 
 
 @pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh")
-def test_an_unknown_method_names_those_that_are_known(hpc: Hpc, up: dict) -> None:
+def test_an_unknown_connection_method_lists_the_known_ones(hpc: Hpc, up: dict) -> None:
     up["targets"]["small-login-0"]["method"] = "carrier-pigeon"
     assert (
         "is reached by 'carrier-pigeon', and this version can use ssh, iap, kubectl only"

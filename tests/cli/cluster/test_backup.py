@@ -26,20 +26,20 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "x.sql.gz"
 
 
-def test_a_whole_one_says_whose_it_is(file: Path):
+def test_a_complete_backup_has_the_properties_of_its_header(file: Path):
     file.write_bytes(backup())
     found = read_backup(file)
     assert (found.cluster, found.slurm, found.date, found.jobs) == ("dev", "22.05.8", NOTE["date"], 3)
     assert found.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def test_what_the_controller_writes_is_what_is_read_here():
+def test_a_backup_of_the_controllers_program_can_be_read():
     assert (accounting.backup.FIRST_LINE.encode(), accounting.backup.LAST_LINE.encode()) == (FIRST, LAST)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6))
-def test_one_that_was_cut_off_anywhere_is_refused(file: Path, where: int):
+def test_a_truncated_backup_is_refused(file: Path, where: int):
     whole = backup()
     file.write_bytes(whole[: where % len(whole)])
     with pytest.raises(BackupError):
@@ -48,7 +48,7 @@ def test_one_that_was_cut_off_anywhere_is_refused(file: Path, where: int):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6), st.integers(1, 255))
-def test_one_that_was_changed_anywhere_is_refused_or_reads_the_same(file: Path, where: int, change: int):
+def test_a_changed_backup_is_refused_or_reads_the_same(file: Path, where: int, change: int):
     whole = bytearray(backup())
     # Behind gzip's own header, of which the time and the system mean nothing.
     whole[10 + where % (len(whole) - 10)] ^= change
@@ -69,7 +69,7 @@ def test_one_that_was_changed_anywhere_is_refused_or_reads_the_same(file: Path, 
         (backup(note={**NOTE, "jobs": "many"}), "another version"),
     ],
 )
-def test_what_is_wrong_is_said(file: Path, content: bytes, words: str):
+def test_the_error_names_what_is_wrong_with_the_file(file: Path, content: bytes, words: str):
     file.write_bytes(content)
     with pytest.raises(BackupError, match=words):
         read_backup(file)
@@ -85,5 +85,5 @@ def test_what_is_wrong_is_said(file: Path, content: bytes, words: str):
         ("24.11", "25.05", True),
     ],
 )
-def test_a_backup_is_read_by_releases_that_take_over_from_its_own(made: str, release: str, result: bool):
+def test_only_releases_that_take_over_from_the_backups_can_read_it(made: str, release: str, result: bool):
     assert can_read(release, made) is result

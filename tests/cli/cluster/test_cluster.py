@@ -9,9 +9,12 @@ import pytest
 
 from cli.access import remote
 from cli.access.target import Driver, Target
+from cli.cluster import scheduler as module
 from cli.cluster.cluster import from_outputs
+from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from tests.cli.conftest import OUTPUTS, Hpc, patch_outputs
+from tests.cli.commands.jobs.test_check import NODES
+from tests.cli.conftest import OUTPUTS, Hpc, Tool, patch_outputs
 
 TOY = {
     "cluster": "toy",
@@ -58,25 +61,25 @@ def test_a_command_without_its_capability_is_refused(hpc: Hpc, up: None, words: 
     )
 
 
-def test_a_command_with_its_capability_goes_by_the_targets_driver(hpc: Hpc, up: None) -> None:
+def test_a_command_with_its_capability_runs_with_the_targets_driver(hpc: Hpc, up: None) -> None:
     ended = hpc("run", "dev", "--", "hostname", "-f")
     assert (ended.code, ended.out) == (0, "login-0 alice hostname -f\n"), ended.err
 
 
 class TestNames:
     @pytest.mark.parametrize("given", ["dev-cpu-0", "cpu-0", "cpu"])
-    def test_with_or_without_the_clusters(self, given: str) -> None:
+    def test_a_target_is_found_with_or_without_the_clusters_name(self, given: str) -> None:
         assert from_outputs("dev", OUTPUTS).target(given).name == "dev-cpu-0"
 
     def test_a_stack_that_is_down_says_how_to_bring_it_up(self) -> None:
         with pytest.raises(CliError, match=r"^stack dev is not up\. Bring it up with: \./hpc up dev$"):
             from_outputs("dev", {})
 
-    def test_a_half_made_stack_says_what_is_missing(self) -> None:
+    def test_an_incomplete_stack_names_the_missing_outputs(self) -> None:
         with pytest.raises(CliError, match="no output admin_key"):
             from_outputs("dev", {key: value for key, value in OUTPUTS.items() if key != "admin_key"})
 
-    def test_a_cluster_without_users_can_be_entered_as_root_only(self) -> None:
+    def test_in_a_cluster_without_users_only_root_is_allowed(self) -> None:
         cluster = from_outputs("dev", OUTPUTS | {"users": []})
         assert cluster.user("root") == "root"
         with pytest.raises(CliError, match="use --as root"):
@@ -101,7 +104,7 @@ ELASTIC = {
 }
 
 
-def test_an_elastic_node_of_pods_is_reached_as_its_outputs_say() -> None:
+def test_an_elastic_node_in_the_outputs_has_the_connection_of_its_row() -> None:
     row = {"method": "kubectl", "roles": ["node"], "pod": "gpu-1", "container": "slurmd", "namespace": "soperator"}
     targets = {"controller-0": {**row, "roles": ["controller"], "pod": "controller-0", "container": "slurmctld"}}
     cluster = from_outputs("neb", {**ELASTIC, "targets": targets, "elastic": {"gpu-1": row}, "kubernetes": {"a": "b"}})
@@ -119,3 +122,27 @@ def test_an_elastic_node_is_reached_through_the_controller() -> None:
     with pytest.raises(CliError, match="has no machine 'cpu-3'"):
         cluster.target("cpu-3")
     assert set(cluster.targets) == {"grow-controller", "grow-cpu-0"}
+
+
+@pytest.fixture
+def scheduler(monkeypatch: pytest.MonkeyPatch) -> Scheduler:
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    return Scheduler(from_outputs("dev", OUTPUTS), "dev")
+
+
+def test_a_wait_for_nodes_continues_when_the_controller_answers_again(
+    scheduler: Scheduler, tool: Tool, tmp_path: object, capsys: pytest.CaptureFixture[str]
+):
+    tool("ssh", f"[ -e {tmp_path}/asked ] || {{ touch {tmp_path}/asked; exit 255; }}; echo '{NODES}'")
+    assert scheduler.wait(["dev-cpu-0"], lambda node: node.fine, describe=str, seconds=60) == []
+    assert "does not answer: exit code 255; asking again ..." in capsys.readouterr().err
+
+
+def test_a_wait_for_nodes_ends_when_the_controller_stays_unreachable(
+    scheduler: Scheduler, tool: Tool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    tool("ssh", "exit 255")
+    monkeypatch.setattr(module, "_ABSENT_SECONDS", 0.5)
+    with pytest.raises(CliError, match="does not answer: exit code 255"):
+        scheduler.wait(["dev-cpu-0"], lambda node: node.fine, describe=str, seconds=60)
+    assert capsys.readouterr().err.count("asking again") == 1

@@ -29,7 +29,7 @@ def jobs(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
 
 
 class TestFiles:
-    def test_only_what_differs_is_written_and_scripts_can_be_run(self, jobs: Jobs, tmp_path: Path):
+    def test_only_changed_files_are_written_and_scripts_are_executable(self, jobs: Jobs, tmp_path: Path):
         folder = tmp_path / "apps"
         odd = "a 'b' \"c\" \\n ü\n$HOME `id` \u2028"
         files = {f"{folder}/a/run.sh": "#!/bin/bash\n", f"{folder}/a/b/data": odd}
@@ -63,14 +63,14 @@ class TestFiles:
         assert not (tmp_path / "apps/file").is_symlink()
         assert (tmp_path / "elsewhere/file").read_text() == "mine"
 
-    def test_what_can_not_be_written_is_said_without_a_traceback(self, jobs: Jobs, tmp_path: Path):
+    def test_a_file_that_can_not_be_written_is_an_error_without_a_traceback(self, jobs: Jobs, tmp_path: Path):
         (tmp_path / "apps").write_text("")
         with pytest.raises(CliError) as raised:
             jobs.put({f"{tmp_path}/apps/a/run.sh": ""})
         assert str(raised.value) == f"dev-controller: {tmp_path}/apps/a/run.sh can't be written: File exists"
 
     @pytest.mark.parametrize("path", ["/etc/passwd", "apps/x", "{}/apps/../x"])
-    def test_nothing_is_written_elsewhere(self, jobs: Jobs, tmp_path: Path, path: str):
+    def test_paths_outside_of_the_folder_are_refused(self, jobs: Jobs, tmp_path: Path, path: str):
         with pytest.raises(ValueError, match="not below"):
             jobs.put({path.format(tmp_path): ""})
 
@@ -83,18 +83,18 @@ class TestFiles:
 
 
 class TestSubmission:
-    def test_a_file_with_arguments_and_options(self, jobs: Jobs, tool: Tool, tmp_path: Path):
+    def test_a_script_file_is_submitted_with_arguments_and_options(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         tool("sbatch", f'printf "%s|" "$@" >{tmp_path}/given; echo "some plugin speaks"; echo "17;dev"')
         assert jobs.submit("/x/a.sh", "a b", "$HOME", options={"nodes": 2, "hold": False, "exclusive": True}) == "17"
         assert (tmp_path / "given").read_text() == "--parsable|--nodes=2|--exclusive|/x/a.sh|a b|$HOME|"
         assert (tmp_path / "as").read_text() == "alice\n"
 
-    def test_a_text_goes_in_by_standard_input(self, jobs: Jobs, tool: Tool, tmp_path: Path):
+    def test_the_text_of_a_script_is_submitted_on_standard_input(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         tool("sbatch", f"cat >{tmp_path}/given; echo 18")
         assert jobs.submit('#!/bin/bash\necho "$HOME" \'\n') == "18"
         assert (tmp_path / "given").read_text() == '#!/bin/bash\necho "$HOME" \'\n'
 
-    def test_what_sbatch_says_is_the_error(self, jobs: Jobs, tool: Tool):
+    def test_the_error_has_the_output_of_sbatch(self, jobs: Jobs, tool: Tool):
         tool("sbatch", "echo 'sbatch: error: Invalid partition' >&2; exit 1")
         with pytest.raises(CliError, match="dev-login-0: sbatch: error: Invalid partition"):
             jobs.submit("/x/a.sh")
@@ -102,7 +102,7 @@ class TestSubmission:
         with pytest.raises(CliError, match="printed no job id: hello"):
             jobs.submit("/x/a.sh")
 
-    def test_a_cancel_of_nothing_asks_nobody(self, jobs: Jobs, tool: Tool, tmp_path: Path):
+    def test_cancelling_no_job_runs_no_command(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         tool("scancel", f'echo "$@" >>{tmp_path}/given')
         jobs.cancel([])
         jobs.cancel(["1", "2"])
@@ -120,7 +120,7 @@ class TestWaiting:
             f"cat {folder}/answer-$n",
         )
 
-    def test_every_change_is_shown_once(self, jobs: Jobs, tool: Tool, tmp_path: Path):
+    def test_every_change_of_state_is_reported_once(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         waits = row("7", "PENDING", "0:0", "0:00", "Resources", "")
         runs = row("7", "RUNNING", "0:0", "0:03", "None", "dev-cpu-[0-1]")
         ended = row("7", "COMPLETED", "0:0", "1:00:00", "None", "dev-cpu-[0-1]")
@@ -134,7 +134,7 @@ class TestWaiting:
         assert last["7"].completed
         assert list(last) == ["7"]
 
-    def test_what_slurmctld_forgot_is_in_the_database(self, jobs: Jobs, tool: Tool, tmp_path: Path):
+    def test_jobs_that_slurmctld_has_removed_are_read_from_the_database(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         self.answers(tool, tmp_path, "")
         tool("sacct", f'echo "$@" >{tmp_path}/given; echo "7|CANCELLED by 2001|0:15|00:00:09|dev-cpu-0"')
         assert jobs.wait(["7"])["7"] == JobState(
@@ -142,7 +142,7 @@ class TestWaiting:
         )
         assert "--jobs=7 " in (tmp_path / "given").read_text()
 
-    def test_a_job_that_nobody_knows_is_an_error(
+    def test_a_job_in_neither_slurmctld_nor_the_database_is_an_error(
         self, jobs: Jobs, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         self.answers(tool, tmp_path, "")
@@ -152,7 +152,7 @@ class TestWaiting:
             with pytest.raises(CliError, match="job 99: slurmctld and the accounting database do not know it"):
                 jobs.wait(["99"], seconds=seconds)
 
-    def test_after_the_time_the_last_states_are_returned(self, jobs: Jobs, tool: Tool, tmp_path: Path):
+    def test_after_the_timeout_the_last_states_are_returned(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         self.answers(tool, tmp_path, row("7", "PENDING", "0:0", "0:00", "Resources", ""))
         assert jobs.wait(["7"], seconds=0)["7"].state == "PENDING"
 
@@ -168,7 +168,7 @@ class TestStates:
             (["COMPLETED", "COMPLETED"], "COMPLETED"),
         ],
     )
-    def test_an_array_has_one(self, tasks: list[str], whole: str):
+    def test_a_job_array_has_one_state(self, tasks: list[str], whole: str):
         squeue = "\n".join(row("4", state, "0:0", "0:00", "None", "") for state in tasks)
         sacct = "\n".join(f"4_{number}|{state}|0:0|00:00:01|n" for number, state in enumerate(tasks))
         assert parse_squeue(squeue, ["4"])["4"].state == whole
@@ -178,9 +178,9 @@ class TestStates:
         ("printed", "meant"),
         [("0:0", "0:0"), ("3:0", "3:0"), ("0:9", "0:9"), ("0", "0:0"), ("512", "2:0"), ("9", "0:9")],
     )
-    def test_exit_codes_are_those_of_every_release(self, printed: str, meant: str):
+    def test_exit_codes_of_every_release_are_parsed(self, printed: str, meant: str):
         assert parse_squeue(row("4", "FAILED", printed, "0:01", "None", "n"), ["4"])["4"].exit_code == meant
 
-    def test_lines_that_are_none_are_left_out(self):
+    def test_lines_that_are_no_records_are_skipped(self):
         assert parse_sacct("sacct: something\n\n4|COMPLETED\n", ["4"]) == {}
         assert parse_squeue("\n" + row("4", "RUNNING", "0:0", "0:00", "None", "n"), ["5"]) == {}

@@ -34,7 +34,7 @@ def texts(old: Any, new: Any, kind: Any = "update") -> list[str]:
         (Change("f", "update", "one\n", "one"), ["~ f:", "    the text differs in its line ends only"]),
     ],
 )
-def test_short_values(change: Change, shown: list[str]) -> None:
+def test_short_values_are_on_one_line(change: Change, shown: list[str]) -> None:
     assert [text for text, _ in change_lines(change)] == shown
 
 
@@ -47,7 +47,7 @@ def test_a_document_is_compared_line_by_line() -> None:
     ]
 
 
-def test_long_lines_show_where_they_part() -> None:
+def test_long_lines_are_shown_around_their_first_difference() -> None:
     old = "x" * 200 + "old" + "y" * 200
     head, before, after = texts(old, old.replace("old", "new"))
     assert head == "~ a.b:"
@@ -56,14 +56,14 @@ def test_long_lines_show_where_they_part() -> None:
     assert max(len(before), len(after)) < 100
 
 
-def test_very_long_differences_end() -> None:
+def test_very_long_diffs_are_cut() -> None:
     shown = texts("\n".join("a" * 500), "\n".join("b" * 500))
     assert len(shown) < 70
     assert shown[-1].strip().endswith("more lines")
 
 
 @given(st.lists(st.text("ab =", min_size=1), min_size=1, max_size=40), st.data())
-def test_one_edited_line_is_all_that_is_shown(text: list[str], data: st.DataObject) -> None:
+def test_a_diff_shows_only_the_edited_line(text: list[str], data: st.DataObject) -> None:
     where = data.draw(st.integers(0, len(text) - 1))
     edited = [*text[:where], "edited", *text[where + 1 :]]
     shown = texts("\n".join([*text, ""]), "\n".join([*edited, ""]))

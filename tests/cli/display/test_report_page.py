@@ -56,7 +56,7 @@ class Parsed(HTMLParser):
 
 
 @BOTH
-def test_it_is_one_file_below_a_megabyte_that_fetches_and_runs_nothing(page: str):
+def test_the_page_is_one_file_below_a_megabyte_without_scripts_or_downloads(page: str):
     assert len(page.encode()) < 1_000_000
     found = Parsed(page)
     assert not {"script", "link", "img", "iframe", "object", "form"} & {tag for tag, _ in found.elements}
@@ -69,7 +69,7 @@ def test_it_is_one_file_below_a_megabyte_that_fetches_and_runs_nothing(page: str
 
 
 @BOTH
-def test_everybody_can_read_it(page: str):
+def test_the_page_is_accessible(page: str):
     found = Parsed(page)
     levels = [int(tag[1]) for tag, _ in found.elements if tag in ("h1", "h2", "h3")]
     assert levels[0] == 1
@@ -90,7 +90,7 @@ def test_everybody_can_read_it(page: str):
 
 
 @BOTH
-def test_every_part_is_there_with_units(page: str):
+def test_every_section_exists_and_figures_have_units(page: str):
     found = Parsed(page)
     titles = [words for tag, words in found.texts if tag == "h2"]
     assert titles == [
@@ -106,11 +106,11 @@ def test_every_part_is_there_with_units(page: str):
         assert any(expected in one for one in words), expected
 
 
-def test_it_is_the_same_for_the_same_cluster():
+def test_the_same_report_renders_to_the_same_page():
     assert render(SMALL) == render(report(2)) == PAGES[2]
 
 
-def test_parts_that_can_not_be_read_are_named_and_the_others_are_there():
+def test_unread_parts_are_named_and_the_others_are_rendered():
     lost = Unread("dev-controller: does not answer: Connection refused")
     found = report(
         2, status=lost, health=Unread("The stack has no health checks.", missing=False), usage=lost, nccl=lost
@@ -126,14 +126,14 @@ def test_parts_that_can_not_be_read_are_named_and_the_others_are_there():
     assert [tag for tag, _ in Parsed(render(every)).elements].count("section") == 11
 
 
-def test_alerts_that_prometheus_did_not_give_are_not_taken_for_none():
+def test_missing_alerts_are_not_shown_as_no_alerts():
     seen = without(healthy(), "controller", "no answer within 8 s")
     words = [words for _, words in Parsed(render(report(2, status=replace(status(2), observation=seen)))).texts]
     assert words[words.index("Could not be read: ") + 1] == "no answer within 8 s"
     assert "No alert fires." not in words
 
 
-def test_a_cluster_without_jobs_and_benchmarks():
+def test_a_cluster_without_jobs_and_benchmarks_renders():
     empty = replace(history(2), runs=(), outages=(), troubles=(), capacity=())
     found = report(2, reliability=empty, nccl=[], mlperf=[], usage=("a", "b", UsageRecords(records=[], runaways=0)))
     words = " ".join(words for _, words in Parsed(render(found)).texts)
@@ -171,7 +171,7 @@ BENIGN = elements_and_text("name")[0]
 
 @given(name=HOSTILE)
 @settings(max_examples=60)
-def test_what_others_wrote_is_text(name: str):
+def test_texts_of_users_are_escaped(name: str):
     """Users, jobs, reasons, alerts and findings may hold anything: the page has the same elements, and the text."""
     names, words = elements_and_text(name)
     assert names == BENIGN
@@ -179,7 +179,7 @@ def test_what_others_wrote_is_text(name: str):
 
 
 @given(value=st.text(), attribute=st.text())
-def test_an_element_has_the_text_and_the_attribute_that_it_was_given(value: str, attribute: str):
+def test_an_elements_text_and_attributes_are_escaped(value: str, attribute: str):
     found = Parsed(element("p", value, title=attribute))
     assert [(tag, attributes["title"]) for tag, attributes in found.elements] == [("p", one_line(attribute))]
     assert "".join(words for _, words in found.texts) == one_line(value)
@@ -192,7 +192,7 @@ def test_runs_of_one_day_have_hours_on_their_axis():
     assert [words for words in Parsed(page).texts if words == ("text", "11-21 06:27")]
 
 
-def test_a_long_table_is_cut_and_says_so():
+def test_a_long_table_is_cut_and_shows_the_number_of_other_rows():
     rows: list[tuple[str, ...]] = [("JOB",), *((str(at),) for at in range(1000))]
     found = status(2)
     page = render(report(2, status=replace(found, tables={**found.tables, "queue": rows})))
@@ -203,7 +203,7 @@ def test_a_long_table_is_cut_and_says_so():
     st.lists(st.lists(st.tuples(st.floats(), st.floats()), max_size=5), min_size=1, max_size=9),
     st.booleans(),
 )
-def test_curves_of_any_numbers_are_inside_their_picture(points, x_log):
+def test_curves_of_any_numbers_stay_inside_the_chart(points, x_log):
     curves = [Curve("any", one) for one in points]
     if not any(abs(x) <= 1e30 and abs(y) <= 1e30 and (x > 0 or not x_log) for one in points for x, y in one):
         with pytest.raises(ValueError, match="no curve has a point"):
@@ -229,6 +229,6 @@ def test_a_cluster_of_many_nodesets_and_nodes_is_drawn_in_parts():
     assert table("t", [("A",)]).count("<tr>") == 1
 
 
-def test_elastic_nodes_that_slurm_hides_are_off():
+def test_elastic_nodes_that_slurm_hides_are_shown_as_off():
     assert "1 off" in PAGES[2]
     assert "8 off" in PAGES[64]

@@ -28,7 +28,7 @@ def show(view: View, run: list[Event]) -> None:
 
 
 class TestPipe:
-    def test_reads_as_agreed(self, capsys: pytest.CaptureFixture[str], reviewed: Reviewed) -> None:
+    def test_output_matches_the_golden_files(self, capsys: pytest.CaptureFixture[str], reviewed: Reviewed) -> None:
         shown = {}
         for kind, run in {"preview": events.preview(), "up": events.up(), "failed": events.failed()}.items():
             show(PlainView(), run)
@@ -36,7 +36,7 @@ class TestPipe:
         reviewed("cli/views", shown)
 
     @pytest.mark.parametrize("machines", [1, 30])
-    def test_warnings_of_a_preview_stand_below_the_tree_once(
+    def test_warnings_of_a_preview_are_printed_once_below_the_tree(
         self, machines: int, capsys: pytest.CaptureFixture[str]
     ) -> None:
         started, *rest = events.preview()
@@ -46,14 +46,14 @@ class TestPipe:
         assert [number for number, line in enumerate(lines) if "warning" in line] == [len(lines) - 2]
         assert lines[-2] == "  warning: little memory"
 
-    def test_a_preview_without_a_result_has_its_warnings_too(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_preview_that_fails_prints_its_warnings(self, capsys: pytest.CaptureFixture[str]) -> None:
         with PlainView() as view:
             for event in (events.preview()[0], Log("warning", "little memory")):
                 view.on_event(event)
             view.fail("the program ended")
         assert capsys.readouterr().out.splitlines()[-1] == "  warning: little memory"
 
-    def test_is_chosen_and_never_wraps_nor_colours(
+    def test_plain_view_is_chosen_for_pipes_and_neither_wraps_nor_colours(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
@@ -67,7 +67,7 @@ class TestPipe:
         assert "\x1b" not in out
         assert f"+ created   {'x' * 300}  command:remote:Command\n" in out
 
-    def test_names_what_takes_long(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_running_steps_are_listed_after_a_silence(self, capsys: pytest.CaptureFixture[str]) -> None:
         printed: list[str] = []
         with PlainView(silence=0.02) as view:
             view.on_event(events.NEW)
@@ -92,7 +92,7 @@ class TestTerminal:
         monkeypatch.setattr(console, "stdout", lambda: terminal)
         return screen
 
-    def test_keeps_what_ended_and_drops_what_steps_say(self, terminal: io.StringIO) -> None:
+    def test_finished_steps_are_printed_and_logs_of_steps_are_not(self, terminal: io.StringIO) -> None:
         view = views.choose_view(json=False)
         assert isinstance(view, LiveView)
         show(view, events.up())
@@ -103,7 +103,7 @@ class TestTerminal:
         assert "\n  slurm-conf: copying" not in text
 
     @pytest.mark.parametrize("terminal_too", [True, False])
-    def test_a_message_on_standard_error_is_a_line_of_its_own(
+    def test_a_message_on_standard_error_is_a_separate_line(
         self, terminal_too: bool, terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         errors = io.StringIO()
@@ -115,7 +115,7 @@ class TestTerminal:
         assert ("careful" in lines) is terminal_too
         assert errors.getvalue() == ("" if terminal_too else "careful\n")
 
-    def test_shows_steps_at_work_with_their_last_line_within_the_screen(self, terminal: io.StringIO) -> None:
+    def test_running_steps_are_drawn_with_their_last_line_within_the_screen(self, terminal: io.StringIO) -> None:
         view = LiveView()
         for number in range(20):
             machine = events.planned(f"m-{number}", "create")
@@ -159,7 +159,7 @@ class TestDocument:
 
 
 class TestSummary:
-    def test_says_what_happened(self, reviewed: Reviewed) -> None:
+    def test_summary_names_the_outcome(self, reviewed: Reviewed) -> None:
         results = (
             Result("up", True, {"same": 18}, seconds=0.44), Result("preview", True, {"same": 18}, seconds=1),
             Result("destroy", True, {}, seconds=0.1), Result("destroy", True, {"delete": 7}, seconds=59.96),
@@ -168,7 +168,7 @@ class TestSummary:
         )  # fmt: skip
         reviewed("cli/summaries", {f"{one.kind} {dict(one.counts)}": summary(one, "dev") for one in results})
 
-    def test_tells_interrupted_from_failed(self) -> None:
+    def test_an_interrupted_run_is_distinguished_from_a_failed_one(self) -> None:
         stopped = Result("destroy", False, {"delete": 3}, seconds=2)
         assert is_interrupted(stopped)
         assert not is_interrupted(events.result(events.failed()))

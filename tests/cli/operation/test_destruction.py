@@ -47,7 +47,7 @@ def engine(request: pytest.FixtureRequest, tool: Tool) -> str:
     return request.param
 
 
-def test_what_is_protected_is_refused_before_the_first_step(made: Path, hpc: Hpc, engine: str) -> None:
+def test_protected_resources_are_refused_before_the_first_step(made: Path, hpc: Hpc, engine: str) -> None:
     before = made.read_text()
     ended = hpc("destroy", "dev", "--yes", "--engine", engine)
     assert ended.code == 1
@@ -59,7 +59,7 @@ def test_what_is_protected_is_refused_before_the_first_step(made: Path, hpc: Hpc
     assert made.read_text() == before
 
 
-def test_it_goes_once_the_clusters_name_was_given(made: Path, hpc: Hpc, engine: str) -> None:
+def test_a_protected_stack_is_destroyed_after_the_clusters_name_is_confirmed(made: Path, hpc: Hpc, engine: str) -> None:
     ended = hpc("destroy", "dev", "--unprotect", "--confirm", "mine", "--engine", engine)
     assert ended.code == 0
     assert ended.out.splitlines()[:3] == [
@@ -85,14 +85,16 @@ def test_it_goes_once_the_clusters_name_was_given(made: Path, hpc: Hpc, engine: 
         (["--unprotect", "--confirm", "mine", "--target", DATA], "leave out --target and --exclude"),
     ],
 )
-def test_another_name_or_none_destroys_nothing(made: Path, hpc: Hpc, engine: str, given: list[str], said: str) -> None:
+def test_a_wrong_or_missing_name_destroys_nothing(
+    made: Path, hpc: Hpc, engine: str, given: list[str], said: str
+) -> None:
     before = made.read_text()
     ended = hpc("destroy", "dev", *given, "--engine", engine)
     assert (ended.code, said in ended.err) == (1, True), ended.err
     assert made.read_text() == before
 
 
-def test_nothing_is_unprotected_for_an_engine_that_can_not_destroy_it(made: Path, root: Path, hpc: Hpc) -> None:
+def test_nothing_is_unprotected_if_the_engine_can_not_destroy_the_stack(made: Path, root: Path, hpc: Hpc) -> None:
     (root / "Pulumi.dev.yaml").write_text(STACK.replace("local", "gcp"))
     before = made.read_text()
     ended = hpc("destroy", "dev", "--unprotect", "--confirm", "mine", "--engine", "embedded")
@@ -100,7 +102,7 @@ def test_nothing_is_unprotected_for_an_engine_that_can_not_destroy_it(made: Path
     assert made.read_text() == before
 
 
-def test_on_a_terminal_the_name_is_typed(made: Path, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_user_types_the_name(made: Path, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(console, "interactive", lambda: True)
     monkeypatch.setattr(console, "answer", lambda question: asked.append(question) or "mine")
@@ -109,7 +111,7 @@ def test_on_a_terminal_the_name_is_typed(made: Path, hpc: Hpc, monkeypatch: pyte
     assert left(made) == []
 
 
-def test_state_elsewhere_is_unprotected_by_the_cli(
+def test_state_outside_of_files_is_unprotected_with_the_cli(
     made: Path, hpc: Hpc, tool: Tool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     rows = json.dumps({"deployment": {"resources": left(made)}})

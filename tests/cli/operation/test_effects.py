@@ -49,7 +49,7 @@ def told(root: Path, text: str) -> impact.Effects | None:
 
 
 class TestOf:
-    def test_nothing_is_said_of_a_new_stack_or_an_old_programs(self, root: Path, made: Callable[..., None]) -> None:
+    def test_a_new_stack_and_one_of_an_old_version_have_no_effects(self, root: Path, made: Callable[..., None]) -> None:
         assert told(root, EDITED) is None
         made(login="dev-login-0")
         assert told(root, EDITED) is None
@@ -67,7 +67,7 @@ class TestOf:
 
 
 class TestShown:
-    def test_a_preview_closes_with_it(
+    def test_a_preview_ends_with_the_effects(
         self, root: Path, made: Callable[..., None], capfd: pytest.CaptureFixture[str], reviewed: Reviewed
     ) -> None:
         made(config=MADE_WITH)
@@ -87,14 +87,14 @@ class TestShown:
         out = capfd.readouterr().out
         assert out.endswith(f"1 to create, 1 to update, 3 unchanged, in 1.2 s\n{texts['an edit']}\n")
 
-    def test_steps_without_an_edit_are_explained(self, root: Path, made: Callable[..., None]) -> None:
+    def test_steps_without_an_edit_get_an_explanation(self, root: Path, made: Callable[..., None]) -> None:
         made(config=MADE_WITH)
         same = told(root, STACK)
         assert same
         assert same.lines(steps=False) == []
         assert "another version of this program" in same.lines(steps=True)[0][0]
 
-    def test_programs_get_it_as_a_document(
+    def test_effects_are_in_the_json_document(
         self, root: Path, made: Callable[..., None], capfd: pytest.CaptureFixture[str]
     ) -> None:
         made(config=MADE_WITH)
@@ -111,7 +111,7 @@ class TestShown:
 
 
 class TestRefused:
-    def test_up_stops_before_the_first_step_and_names_the_way_out(
+    def test_up_stops_before_the_first_step_and_prints_what_to_do(
         self,
         hpc: Hpc,
         made: Callable[..., None],
@@ -135,7 +135,7 @@ class TestRefused:
 class TestPulumiCli:
     """The same with the Pulumi CLI as engine."""
 
-    def test_its_preview_is_followed_by_it(
+    def test_a_preview_by_the_cli_is_followed_by_the_effects(
         self,
         hpc: Hpc,
         root: Path,

@@ -23,7 +23,7 @@ def stack(root: Path, platform: str) -> stackfile.StackFile:
 
 
 class TestChoice:
-    def test_the_cli_on_path_unless_told_otherwise(self, root: Path, tool: Tool) -> None:
+    def test_the_cli_on_path_is_chosen_by_default(self, root: Path, tool: Tool) -> None:
         pulumi = str(tool("pulumi", "exit 0"))
         assert operation.choose_engine(None, stack(root, "local"), "up") == pulumi
         assert operation.choose_engine(EngineName.PULUMI, stack(root, "local"), "up") == pulumi
@@ -33,11 +33,13 @@ class TestChoice:
         assert operation.choose_engine(EngineName.EMBEDDED, stack(root, "gcp"), "up") is None
 
     @pytest.mark.parametrize(("platform", "kind"), [("local", "up"), ("local", "destroy"), ("gcp", "preview")])
-    def test_without_the_cli_the_embedded_engine_as_far_as_it_goes(self, root: Path, platform: str, kind: str) -> None:
+    def test_without_the_cli_the_embedded_engine_is_chosen_if_it_can_run_the_stack(
+        self, root: Path, platform: str, kind: str
+    ) -> None:
         assert operation.choose_engine(None, stack(root, platform), kind) is None
 
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
-    def test_where_the_cli_is_needed_and_missing_it_says_how_to_get_it(self, root: Path, kind: str) -> None:
+    def test_a_missing_cli_is_an_error_that_says_how_to_install_it(self, root: Path, kind: str) -> None:
         write_state("x", NETWORK)
         version = pulumi_program.pulumi_version()
         with pytest.raises(CliError) as error:
@@ -49,7 +51,7 @@ class TestChoice:
         )
 
     @pytest.mark.parametrize("kind", ["destroy", "refresh"])
-    def test_where_nothing_was_made_no_cli_is_needed(self, root: Path, kind: str) -> None:
+    def test_a_stack_without_resources_needs_no_cli(self, root: Path, kind: str) -> None:
         assert operation.choose_engine(None, stack(root, "gcp"), kind) is None
 
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
@@ -68,7 +70,7 @@ class TestChoice:
         assert "./hpc install-pulumi" in said
         assert file.read_text() == before
 
-    def test_one_that_the_sdk_installed_is_found(self, root: Path, tmp_path: Path) -> None:
+    def test_a_cli_installed_by_the_sdk_is_found(self, root: Path, tmp_path: Path) -> None:
         pulumi = tmp_path / ".pulumi/versions" / pulumi_program.pulumi_version() / "bin/pulumi"
         pulumi.parent.mkdir(parents=True)
         pulumi.write_text("#!/bin/sh\n")
@@ -78,7 +80,7 @@ class TestChoice:
         assert operation.choose_engine(None, stack(root, "local"), "up") is None
 
 
-def test_installing_tells_what_the_installer_said(hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_installation_prints_the_installers_output(hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
     def install() -> None:
         raise OSError("no route")
 

@@ -1,12 +1,14 @@
 """What is on this host of a stack whose state is lost is named by `destroy`, and removed where that is asked for."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cli.operation import drain_recovery
 from components.local.host import network
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import OUTPUTS, Hpc
 
 RECORD = {"owner": "hpc/dev", "states": ["abc"], "home": "file:///elsewhere", "since": "2026-01-01"}
 
@@ -27,7 +29,7 @@ def here(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("here")
 class TestWithoutItsState:
-    def test_destroy_names_it(self, hpc: Hpc):
+    def test_destroy_names_the_cluster_without_state(self, hpc: Hpc):
         ended = hpc("destroy", "dev")
         assert ended.code == 0
         assert "But cluster dev of it is on this host" in ended.err
@@ -38,7 +40,7 @@ class TestWithoutItsState:
         assert ended.code == 1
         assert "'dev' is up on this host, made by hpc/dev with the state in file:///elsewhere" in ended.err
 
-    def test_it_is_removed_where_somebody_says_yes(self, hpc: Hpc, here: Path):
+    def test_leftovers_are_removed_only_with_yes(self, hpc: Hpc, here: Path):
         refused = hpc("destroy", "dev", "--leftovers")
         assert (refused.code, (here / "dev").exists()) == (1, True)
         assert "without a terminal needs --yes" in refused.err
@@ -48,8 +50,23 @@ class TestWithoutItsState:
         assert "Nothing of it is on this host" in hpc("destroy", "dev", "--leftovers", "--yes").err
 
 
-def test_a_state_that_is_here_knows_better(hpc: Hpc, here: Path, monkeypatch: pytest.MonkeyPatch):
+def test_leftovers_of_a_stack_with_state_are_refused(hpc: Hpc, here: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("cli.operation.localhost._has_state", lambda _: True)
     ended = hpc("destroy", "dev", "--leftovers", "--yes")
     assert (ended.code, (here / "dev").exists()) == (1, True)
     assert "--leftovers is for a state that is lost" in ended.err
+
+
+def test_drain_recovery_runs_once_on_a_machine_of_two_roles(
+    tool: Callable[[str, str], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    tool("ssh", f"cat >/dev/null; echo asked >>{log}; echo resumed dev-cpu-0")
+    assert not drain_recovery.begin("dev")
+    assert drain_recovery.begin("dev"), "the one before has not ended"
+    controller = {**OUTPUTS["targets"]["dev-controller"], "roles": ["controller", "login"]}
+    outputs = {**OUTPUTS, "targets": {"dev-controller": controller}, "login": "dev-controller"}
+    drain_recovery.recover("dev", outputs, quiet=False)
+    assert log.read_text() == "asked\n"
+    assert capfd.readouterr().out == "  dev-controller: resumed dev-cpu-0\n"
+    assert not drain_recovery.begin("dev")

@@ -36,7 +36,7 @@ def log(tool: Tool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 class TestStackFile:
-    def test_gets_its_salt_and_keeps_all_else(self, hpc: Hpc, root: Path, log: Path) -> None:
+    def test_a_new_stacks_file_gets_the_salt_and_keeps_its_text(self, hpc: Hpc, root: Path, log: Path) -> None:
         (root / "Pulumi.dev.yaml").write_text(COMMENTED)
         ended = hpc("preview", "dev")
         assert (root / "Pulumi.dev.yaml").read_text() == f"{COMMENTED}\nencryptionsalt: v1:made\n"
@@ -45,7 +45,7 @@ class TestStackFile:
         assert init.startswith("stack init dev --no-select --secrets-provider passphrase --cwd ")
         assert preview == "preview --stack dev"
 
-    def test_of_a_state_without_one_gets_the_states(self, hpc: Hpc, root: Path, log: Path) -> None:
+    def test_a_stack_file_without_a_salt_gets_that_of_the_state(self, hpc: Hpc, root: Path, log: Path) -> None:
         file = write_state()
         (root / "Pulumi.dev.yaml").write_text(COMMENTED)
         kept = json.loads(file.read_text())["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
@@ -57,9 +57,7 @@ class TestStackFile:
         hpc("destroy", "dev")  # the CLI would write the file for that, too
         assert stackfile.encryption_keys(root / "Pulumi.dev.yaml") == {"encryptionsalt": kept}
 
-    def test_named_for_a_new_stack_is_the_one_that_gets_it(
-        self, hpc: Hpc, root: Path, tmp_path: Path, log: Path
-    ) -> None:
+    def test_config_file_of_a_new_stack_gets_the_salt(self, hpc: Hpc, root: Path, tmp_path: Path, log: Path) -> None:
         other = tmp_path / "other.yaml"
         other.write_text(STACK)
         assert hpc("preview", "new", "--config-file", str(other)).code == 0
@@ -67,14 +65,14 @@ class TestStackFile:
         assert not (root / "Pulumi.new.yaml").exists()
         assert log.read_text().splitlines()[-1] == f"preview --stack new --config-file {other}"
 
-    def test_that_names_its_own_way_keeps_it(self, hpc: Hpc, root: Path, log: Path) -> None:
+    def test_a_stack_file_with_a_secrets_provider_keeps_it(self, hpc: Hpc, root: Path, log: Path) -> None:
         (root / "Pulumi.dev.yaml").write_text(f"secretsprovider: gcpkms://key\nencryptedkey: abc\n{STACK}")
         hpc("preview", "dev")
         assert "--secrets-provider gcpkms://key" in log.read_text()
 
 
 class TestRun:
-    def test_is_with_the_project_and_the_state_of_the_embedded_engine(
+    def test_the_cli_runs_in_the_project_with_the_state_of_the_embedded_engine(
         self, hpc: Hpc, log: Path, root: Path, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
@@ -86,7 +84,7 @@ class TestRun:
         assert log.read_text() == f"{root} file://{home} {home}/passphrase\n"
 
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
-    def test_is_not_begun_with_a_passphrase_that_does_not_fit(self, hpc: Hpc, log: Path, root: Path, kind: str) -> None:
+    def test_the_cli_does_not_run_with_a_wrong_passphrase(self, hpc: Hpc, log: Path, root: Path, kind: str) -> None:
         salt = Crypter(lambda: "another").salt
         (root / "Pulumi.dev.yaml").write_text(f"encryptionsalt: {salt}\n{STACK}")
         write_state()
@@ -96,7 +94,7 @@ class TestRun:
         assert "the variable PULUMI_CONFIG_PASSPHRASE. Nothing was changed" in ended.err
         assert not log.exists()
 
-    def test_does_not_find_the_lock_of_a_dead_run_of_ours(self, hpc: Hpc, log: Path) -> None:
+    def test_the_lock_of_a_dead_run_is_removed_before_the_cli_runs(self, hpc: Hpc, log: Path) -> None:
         lock = write_state().parents[2] / "locks/organization/hpc/dev/left.json"
         lock.parent.mkdir(parents=True)
         row = {"pid": 2**22 + 1, "username": "u", "hostname": socket.gethostname(), "timestamp": "2026-01-01T00:00:00Z"}
@@ -105,13 +103,13 @@ class TestRun:
         assert not lock.exists()
         assert log.read_text().splitlines()[-1].startswith("refresh --stack dev")
 
-    def test_says_yes_for_nothing_that_is_protected(self, hpc: Hpc, log: Path, root: Path) -> None:
+    def test_yes_is_passed_only_for_stacks_that_need_no_confirmation(self, hpc: Hpc, log: Path, root: Path) -> None:
         with (root / "Pulumi.dev.yaml").open("a") as file:
             file.write("    deletion_protection: true\n")
         hpc("up", "dev", "--engine", "pulumi")
         assert log.read_text().splitlines()[-1] == "up --stack dev"
 
-    def test_asks_other_backends_for_stacks_and_outputs(
+    def test_stacks_and_outputs_of_other_backends_are_read_with_the_cli(
         self, hpc: Hpc, log: Path, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         answers = """[ "$1 $2" != 'stack ls' ] || echo '[{"name": "organization/hpc/other"}]'
@@ -129,7 +127,7 @@ class TestRun:
             "stack output",  # whether that was a step of an upgrade
         ]
 
-    def test_that_fails_without_an_event_shows_the_clis_reason(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+    def test_a_failure_without_events_shows_the_clis_error(self, hpc: Hpc, log: Path, tool: Tool) -> None:
         tool("pulumi", "echo 'error: no such bucket' >&2; exit 255")
         ended = hpc("up", "dev")
         assert (ended.code, ended.err.splitlines()[-1]) == (1, "error: stack init failed: no such bucket")
@@ -138,7 +136,7 @@ class TestRun:
         document = json.loads(ended.out)
         assert (ended.code, document["ok"], document["error"]) == (255, False, "no such bucket")
 
-    def test_nobody_is_asked_and_nothing_worked_out_to_be_asked_about(self, hpc: Hpc, log: Path) -> None:
+    def test_with_yes_the_cli_neither_asks_nor_previews(self, hpc: Hpc, log: Path) -> None:
         write_state()
         hpc("up", "dev")
         hpc("refresh", "dev")
@@ -149,7 +147,7 @@ class TestRun:
             "destroy --stack dev --yes --skip-preview",
         ]
 
-    def test_options_are_the_clis_own(self, hpc: Hpc, log: Path) -> None:
+    def test_options_are_passed_as_flags_of_the_cli(self, hpc: Hpc, log: Path) -> None:
         write_state()
         given = ["--target=urn:a", "--target=urn:b", "--replace=urn:c", "--refresh", "--diff", "--expect-no-changes"]
         hpc("up", "dev", *given, "--target-dependents", "-m", "why not")
@@ -167,14 +165,14 @@ class TestRun:
 
     @pytest.mark.parametrize("kind", ["destroy", "refresh"])
     @pytest.mark.parametrize("engine", ["pulumi", "embedded"])
-    def test_a_stack_that_never_was_needs_nothing(self, hpc: Hpc, log: Path, kind: str, engine: str) -> None:
+    def test_destroying_a_stack_without_state_runs_no_step(self, hpc: Hpc, log: Path, kind: str, engine: str) -> None:
         ended = hpc(kind, "dev", "--engine", engine)
         assert (ended.code, ended.err) == (0, "Nothing to do: stack dev has not been brought up.\n")
         assert not log.exists()
         assert json.loads(hpc(kind, "dev", "--engine", engine, "--json").out)["ok"] is True
         assert "there is no stack 'nowhere'" in hpc(kind, "nowhere", "--engine", engine).err
 
-    def test_ctrl_c_is_130_whatever_the_cli_makes_of_it(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+    def test_ctrl_c_exits_with_130(self, hpc: Hpc, log: Path, tool: Tool) -> None:
         write_state()
         tool("pulumi", "kill -INT $PPID; sleep 0.1; echo stopped; exit 255")
         assert hpc("up", "dev").code == 130
@@ -184,7 +182,7 @@ class TestRun:
         assert hpc("refresh", "dev").code == 0
 
 
-def test_an_import_is_the_clis(hpc: Hpc, log: Path) -> None:
+def test_a_state_outside_of_files_is_imported_with_the_cli(hpc: Hpc, log: Path) -> None:
     write_state()
     assert hpc("import", "dev", "--", "a:b:C", "name", "id", "--parent", "p=urn").code == 0
     told = "import --stack dev --generate-code=false --protect=false a:b:C name id --parent p=urn"
@@ -194,7 +192,7 @@ def test_an_import_is_the_clis(hpc: Hpc, log: Path) -> None:
 class TestJson:
     """The events are what the CLI 3.260 printed for a small program of command and random, less the SDK's debugging."""
 
-    def test_is_the_document_of_the_embedded_engine(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+    def test_events_convert_to_the_document_of_the_embedded_engine(self, hpc: Hpc, log: Path, tool: Tool) -> None:
         write_state()
         tool("pulumi", f'echo "$PULUMI_ENABLE_STREAMING_JSON_PREVIEW" >&2; cat {HERE}/pulumi/preview.ndjson')
         ended = hpc("preview", "dev", "--json")
@@ -214,7 +212,7 @@ class TestJson:
             {"severity": "warning", "message": "careful", "urn": "urn:pulumi:t::ref::command:local:Command::ok"}
         ]
 
-    def test_names_what_failed(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+    def test_failed_resources_are_in_the_document(self, hpc: Hpc, log: Path, tool: Tool) -> None:
         write_state()
         tool("pulumi", f"cat {HERE}/pulumi/up.ndjson; exit 1")
         ended = hpc("up", "dev", "--json")
@@ -227,7 +225,7 @@ class TestJson:
         assert [step["name"] for step in document["steps"]] == ["pet", "pw", "sec", "ok", "bad"]
         assert "[secret]" not in json.dumps(document["steps"])  # an `up` tells no inputs
 
-    def test_secrets_that_differ_are_named_and_not_shown(self) -> None:
+    def test_changed_secrets_are_listed_without_their_values(self) -> None:
         secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "[secret]"}
         step = {
             "op": "update", "urn": "urn:pulumi:t::ref::a:b:C::c", "type": "a:b:C", "old": {"inputs": {"key": secret}},

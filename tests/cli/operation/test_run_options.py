@@ -28,7 +28,7 @@ def program(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_preview_shows_programs_all_of_what_will_be_made(hpc: Hpc) -> None:
+def test_a_preview_as_json_has_all_inputs_of_new_resources(hpc: Hpc) -> None:
     document = json.loads(hpc("preview", "dev", "--json").out)
     inputs = {step["name"]: step.get("inputs") for step in document["steps"]}
     assert inputs["pet"] == {"length": 2}
@@ -38,7 +38,7 @@ def test_a_preview_shows_programs_all_of_what_will_be_made(hpc: Hpc) -> None:
     assert "inputs" not in json.dumps(json.loads(hpc("up", "dev", "--json").out)["steps"])
 
 
-def test_with_diff_people_see_it_too(hpc: Hpc, program: Path) -> None:
+def test_diff_shows_the_inputs_of_new_resources(hpc: Hpc, program: Path) -> None:
     assert "length: 2" not in hpc("preview", "dev").out
     out = hpc("preview", "dev", "--diff").out
     assert "+ length: 2" in out
@@ -49,7 +49,7 @@ def test_with_diff_people_see_it_too(hpc: Hpc, program: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["preview", "up"])
-def test_changes_that_were_not_expected_are_an_error(hpc: Hpc, program: Path, kind: str) -> None:
+def test_unexpected_changes_are_an_error(hpc: Hpc, program: Path, kind: str) -> None:
     hpc("up", "dev")
     assert hpc(kind, "dev", "--expect-no-changes").code == 0
     program.write_text(PROGRAM.replace("LENGTH", "3"))
@@ -58,7 +58,7 @@ def test_changes_that_were_not_expected_are_an_error(hpc: Hpc, program: Path, ki
     assert ended.err == "error: no changes were expected (--expect-no-changes), and there are 2.\n"
 
 
-def test_a_run_may_be_about_some_resources_only(hpc: Hpc, root: Path) -> None:
+def test_a_run_can_be_limited_to_targets(hpc: Hpc, root: Path) -> None:
     hpc("up", "dev", "--target", f"{URN}pet")
     made = {
         row["urn"].rpartition("::")[2]

@@ -21,7 +21,7 @@ FILE = (
 
 
 class TestText:
-    def test_a_new_one_comes_first_and_an_old_one_stays_in_its_place(self) -> None:
+    def test_a_new_setting_is_inserted_first_and_an_old_one_keeps_its_place(self) -> None:
         assert with_setting(FILE, "gcp:project", "p") == FILE.replace("gcp:zone", "gcp:project: p\n  gcp:zone")
         assert with_setting(FILE, "gcp:zone", "eu") == FILE.replace("us-a", "eu")
         assert with_setting(FILE, "gcp:credentials", {"secure": "v1:new"}) == FILE.replace(
@@ -29,16 +29,16 @@ class TestText:
         )
 
     @pytest.mark.parametrize("text", ["", "# nothing\n", "config:\n", "config:", "config: # below\n", "a: 1"])
-    def test_files_without_settings_get_one(self, text: str) -> None:
+    def test_a_setting_is_added_to_files_without_settings(self, text: str) -> None:
         assert yaml.safe_load(with_setting(text, "gcp:zone", "eu"))["config"] == {"gcp:zone": "eu"}
 
     @pytest.mark.parametrize("text", ["config: {a: 1}\n", "config: [1]\n", "config: &x\n  a: 1\nb: *x\n"])
-    def test_what_has_no_lines_of_its_own_is_left_to_its_author(self, text: str) -> None:
+    def test_settings_without_lines_of_their_own_are_refused(self, text: str) -> None:
         with pytest.raises(CliError, match="edit the file"):
             with_setting(text, "gcp:zone", "eu")
 
     @given(st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1))
-    def test_any_value_comes_back(self, value: str) -> None:
+    def test_any_value_is_read_back(self, value: str) -> None:
         after = with_setting(FILE, "gcp:zone", value)
         assert yaml.safe_load(after)["config"]["gcp:zone"] == value
         assert with_setting(after, "gcp:zone", "us-a") == FILE
@@ -66,7 +66,9 @@ class TestCommand:
         assert "leave VALUE out" in hpc("config", "set", "dev", "gcp:credentials", "hush", "--secret").err
         assert (root / "Pulumi.dev.yaml").read_text() == STACK
 
-    def test_it_is_kept_under_the_states_salt(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_secret_is_encrypted_with_the_states_salt(
+        self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         made = stackfile.encryption_keys(root / "nowhere")
         monkeypatch.setattr(sys, "stdin", io.StringIO("hush"))
         hpc("config", "set", "dev", "gcp:credentials", "--secret")
@@ -80,7 +82,7 @@ class TestCommand:
         hpc("config", "set", "dev", "gcp:credentials", "--secret")
         assert stackfile.encryption_keys(root / "Pulumi.dev.yaml") == first
 
-    def test_what_it_is_not_for_is_said(self, hpc: Hpc, root: Path) -> None:
+    def test_settings_that_can_not_be_set_are_refused_with_the_reason(self, hpc: Hpc, root: Path) -> None:
         assert "hpc:slackUrl is a secret" in hpc("config", "set", "dev", "hpc:slackUrl", "https://x").err
         for key in ("zone", "hpc:cluster"):
             assert "give a provider's setting" in hpc("config", "set", "dev", key, "x").err

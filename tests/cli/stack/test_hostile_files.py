@@ -101,12 +101,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("crafted", CRAFTED)
-def test_a_crafted_file_is_refused_in_words(folder: Path, crafted: str) -> None:
+def test_a_malicious_file_is_refused_with_a_message(folder: Path, crafted: str) -> None:
     assert load(folder, CRAFTED[crafted])
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_stacks_of_the_project_are_read_as_any_yaml_is(folder: Path, stack: str) -> None:
+def test_the_projects_stack_files_read_as_with_pyyaml(folder: Path, stack: str) -> None:
     assert load(folder, STACKS[stack]) == ""
     read = stackfile.read(folder, "x").settings
     assert as_json(read) == as_json(TREES[stack]["config"])
@@ -119,7 +119,7 @@ def as_json(value: Any) -> Any:
     return [as_json(one) for one in value] if isinstance(value, list) else value
 
 
-def test_a_key_given_again_is_refused_with_both_lines(folder: Path) -> None:
+def test_a_duplicate_key_is_refused_with_both_lines(folder: Path) -> None:
     text = STACKS["Pulumi.dev.yaml"].replace("    name: dev", "    name: other\n    name: dev")
     lines = text.splitlines()
     first = next(number for number, line in enumerate(lines, 1) if "name: other" in line)
@@ -146,13 +146,13 @@ def test_values_are_read_as_the_pulumi_cli_reads_them(written: str, value: Any) 
 
 
 @pytest.mark.parametrize("date", ["2026-11-22", "2026-1-2", "2026-11-22T10:00:00Z", "2026-11-22 10:00:00"])
-def test_a_date_is_refused_since_the_cli_makes_a_time_of_it(date: str) -> None:
+def test_a_date_is_refused_since_the_cli_reads_a_time(date: str) -> None:
     with pytest.raises(yamlfile.YamlError, match="Put it in quotes"):
         yamlfile.parse(f"a: {date}\n")
 
 
 @pytest.mark.parametrize("pair", ["on: 1\n'on': 2", "1: a\n'1': b", "true: a\n'true': b", "~: a\n'null': b"])
-def test_keys_that_a_program_would_get_as_one_are_one(folder: Path, pair: str) -> None:
+def test_keys_that_become_equal_count_as_duplicates(folder: Path, pair: str) -> None:
     assert "is given again" in load(folder, pair)
 
 
@@ -206,19 +206,19 @@ def mutated(draw: st.DrawFn) -> str:
 
 @QUIET
 @given(text=mutated())
-def test_a_mutated_stack_is_read_or_refused_in_words(folder: Path, text: str) -> None:
+def test_a_mutated_stack_file_is_read_or_refused_with_a_message(folder: Path, text: str) -> None:
     load(folder, text)
 
 
 @QUIET
 @given(text=st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join) | st.text(max_size=200))
-def test_any_text_is_refused_in_words(folder: Path, text: str) -> None:
+def test_any_text_is_refused_with_a_message(folder: Path, text: str) -> None:
     load(folder, text.encode("utf-8", "surrogateescape" if text.isascii() else "replace").decode())
 
 
 @QUIET
 @given(stack=st.sampled_from(sorted(STACKS)), data=st.data())
-def test_a_damaged_text_is_read_or_refused_in_words(folder: Path, stack: str, data: st.DataObject) -> None:
+def test_a_damaged_text_is_read_or_refused_with_a_message(folder: Path, stack: str, data: st.DataObject) -> None:
     text = STACKS[stack]
     for _ in range(data.draw(st.integers(1, 5))):
         start = data.draw(st.integers(0, len(text)))

@@ -87,7 +87,7 @@ def comments(text: str) -> list[str]:
 
 
 @given(stack_files(), ITEM)
-def test_an_item_that_is_added_and_removed_leaves_the_same_bytes(text: str, item: dict) -> None:
+def test_adding_and_removing_an_item_restores_the_bytes(text: str, item: dict) -> None:
     there = users(text)
     after = with_item(text, PATH, item)
     assert users(after) == [*there, item]
@@ -129,24 +129,24 @@ class TestStyle:
             ("    # login:\n", "    users:\n      - {name: carol, uid: 2003}\n    # login:\n"),
         ],
     )
-    def test_is_that_of_the_items_there(self, before: str, after: str) -> None:
+    def test_a_new_item_has_the_style_of_the_others(self, before: str, after: str) -> None:
         assert with_item(HEAD + before, PATH, CAROL) == HEAD + after
         assert without_item(HEAD + after, PATH, after.count("name:") - 1) == HEAD + before
 
-    def test_a_long_item_gets_a_line_of_its_own(self) -> None:
+    def test_a_long_item_is_on_a_separate_line(self) -> None:
         after = with_item(HEAD + "    users: []\n", PATH, {**CAROL, "keys": [KEY]})
         lines = after.removeprefix(HEAD).splitlines()
         assert (lines[0], lines[2]) == ("    users: [", "    ]")
         assert with_item(after, PATH, CAROL).splitlines()[-2] == "      {name: carol, uid: 2003},"
 
-    def test_a_new_list_comes_after_the_key_that_it_belongs_to(self) -> None:
+    def test_a_new_list_is_inserted_after_the_named_key(self) -> None:
         text = HEAD + "    users: [{name: a}] # x\n    login: {}\n"
         path = (*PATH[:-1], "former_users")
         after = with_item(text, path, CAROL, after="users")
         assert after.index("users:") < after.index("former_users:") < after.index("login:")
         assert without_item(after, path, 0) == text
 
-    def test_the_key_of_an_empty_list_stays_where_a_comment_is_about_it(self) -> None:
+    def test_the_key_of_an_empty_list_stays_if_it_has_a_comment(self) -> None:
         text = HEAD + "    # People.\n    users:\n      - {name: a}\n    login: {}\n"
         assert without_item(text, PATH, 0) == HEAD + "    # People.\n    users: []\n    login: {}\n"
 
@@ -169,12 +169,12 @@ class TestStyle:
         ("config: {}\n", "there is no hpc:cluster"),
     ],
 )
-def test_what_is_written_otherwise_is_left_to_its_author(text: str, why: str) -> None:
+def test_unusual_notations_are_refused(text: str, why: str) -> None:
     with pytest.raises(CliError, match=f"{re.escape(why)}.*Edit the file instead"):
         with_item(text, PATH, CAROL)
 
 
-def test_an_item_that_others_refer_to_stays() -> None:
+def test_an_item_with_an_anchor_in_use_is_not_removed() -> None:
     text = HEAD + "    users: [&a {name: a}, {name: b}]\n    other: *a\n"
     with pytest.raises(CliError, match="Edit the file instead"):
         without_item(text, PATH, 0)

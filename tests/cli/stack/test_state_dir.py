@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.errors import CliError
-from cli.stack import project, rehearsals, state_dir
+from cli.stack import outputs, project, rehearsals, state_dir
 from cluster.platforms.gcp import platform as google_platform
 from engine.state.crypter import Crypter, derive
 from tests.cli.conftest import CLOUD, Hpc, write_state
@@ -37,7 +37,9 @@ def login(folder: Path, url: str) -> None:
 
 
 class TestLocated:
-    def test_each_says_it_before_the_next(self, newcomer: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_settings_of_the_backend_have_their_order(
+        self, newcomer: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         own = f"file://{newcomer}/.hpc"
         assert state_dir.located("dev") == (own, "the default")
         login(newcomer / ".pulumi", "https://api.pulumi.com")
@@ -71,7 +73,7 @@ class TestLocated:
             assert project.workspace("dev").folder == wanted / ".pulumi"
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"current": null}'])
-    def test_a_login_that_is_none_leads_nowhere(self, newcomer: Path, text: str) -> None:
+    def test_damaged_credentials_count_as_no_login(self, newcomer: Path, text: str) -> None:
         (newcomer / ".pulumi").mkdir()
         (newcomer / ".pulumi/credentials.json").write_text(text)
         assert state_dir.backend() == f"file://{newcomer}/.hpc"
@@ -89,13 +91,15 @@ class TestElsewhere:
         login(newcomer / ".pulumi", "https://api.pulumi.com")
 
     @pytest.mark.parametrize("given", [[], ["--engine", "embedded"]])
-    def test_the_embedded_engine_says_what_to_do(self, hpc: Hpc, newcomer: Path, given: list[str]) -> None:
+    def test_the_embedded_engine_refuses_state_outside_of_files_with_advice(
+        self, hpc: Hpc, newcomer: Path, given: list[str]
+    ) -> None:
         ended = hpc("up", "dev", *given)
         assert "state" in ended.error
         assert "at https://api.pulumi.com (`pulumi login`" in ended.err
         assert f"PULUMI_BACKEND_URL=file://{newcomer}/.hpc" in ended.err
 
-    def test_stacks_of_both_places_are_listed(self, hpc: Hpc, newcomer: Path) -> None:
+    def test_stacks_of_the_backend_and_the_state_dir_are_listed(self, hpc: Hpc, newcomer: Path) -> None:
         state = newcomer / ".hpc/.pulumi/stacks/hpc/old.json"
         state.parent.mkdir(parents=True)
         state.write_text('{"version": 3, "checkpoint": {"stack": "organization/hpc/old", "latest": {}}}')
@@ -114,7 +118,9 @@ class TestPreviewWithoutCredentials:
         tool("pulumi", f"""echo $1 >>{newcomer}/told; [ "$1 $2" != 'stack init' ] || {{ {init}; }}""")
         return newcomer / "told"
 
-    def test_creates_the_stack_that_pulumi_alone_is_run_with_then(self, hpc: Hpc, log: Path, newcomer: Path) -> None:
+    def test_a_preview_without_credentials_creates_the_stack_for_the_cli(
+        self, hpc: Hpc, log: Path, newcomer: Path
+    ) -> None:
         ended = hpc("preview", "cloud")
         assert (ended.code, log.exists()) == (0, False)  # nobody has logged in anywhere
         assert ended.err.startswith("No Google credentials are here, so the embedded engine shows this preview. ")
@@ -127,7 +133,9 @@ class TestPreviewWithoutCredentials:
         hpc("preview", "cloud", "--engine", "embedded")
         assert log.read_text() == "stack\n"
 
-    def test_of_a_stack_elsewhere_is_one_of_a_new_stack(self, hpc: Hpc, log: Path, newcomer: Path) -> None:
+    def test_a_preview_of_a_stack_in_another_backend_shows_a_new_stack(
+        self, hpc: Hpc, log: Path, newcomer: Path
+    ) -> None:
         login(newcomer / ".pulumi", "https://api.pulumi.com")
         ended = hpc("preview", "cloud")
         assert (ended.code, log.exists()) == (0, False)
@@ -154,7 +162,9 @@ class TestPreviewWithoutCredentials:
 
 
 class TestPassphrase:
-    def test_is_made_once_for_its_owner_alone(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_passphrase_is_created_once_and_only_its_owner_can_read_it(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         first = state_dir.passphrase()
         assert len(first) >= 32
         assert state_dir.passphrase() == first
@@ -162,19 +172,21 @@ class TestPassphrase:
         assert stat.S_IMODE(state_dir.directory().stat().st_mode) == 0o700
         assert capsys.readouterr().err.count("Generated the passphrase") == 1
 
-    def test_is_one_when_two_ask_first(self) -> None:
+    def test_two_first_runs_at_once_share_one_passphrase(self) -> None:
         with ThreadPoolExecutor(8) as pool:
             assert len(set(pool.map(lambda _: state_dir.passphrase(), range(8)))) == 1
         assert [path.name for path in state_dir.directory().iterdir()] == ["passphrase"]
 
-    def test_that_is_lost_is_not_replaced(self) -> None:
+    def test_a_lost_passphrase_is_not_replaced(self) -> None:
         state = state_dir.directory() / ".pulumi/stacks/hpc/dev.json"
         state.parent.mkdir(parents=True)
         state.touch()
         with pytest.raises(CliError, match="passphrase: gone, but there is state"):
             state_dir.passphrase()
 
-    def test_of_the_environment_wins(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_the_passphrase_in_the_environment_has_precedence(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         file = tmp_path / "mine"
         file.write_text("from a file\n")
         monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", str(file))
@@ -183,19 +195,19 @@ class TestPassphrase:
         assert state_dir.passphrase() == "from a variable"
         assert not state_dir.directory().exists()
 
-    def test_file_that_is_missing_is_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_a_missing_passphrase_file_is_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", str(tmp_path / "nowhere"))
         with pytest.raises(CliError, match=r"nowhere: the passphrase can't be read.*PULUMI_CONFIG_PASSPHRASE_FILE"):
             state_dir.passphrase()
 
 
 class TestEnvironment:
-    def test_of_the_cli_is_the_embedded_engines(self) -> None:
+    def test_the_environment_of_the_cli_has_the_embedded_engines_state(self) -> None:
         env = state_dir.environment()
         assert env["PULUMI_BACKEND_URL"] == f"file://{state_dir.directory()}"
         assert Path(env["PULUMI_CONFIG_PASSPHRASE_FILE"]).read_text().strip() == state_dir.passphrase()
 
-    def test_keeps_what_is_set(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_variables_that_are_set_are_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PULUMI_BACKEND_URL", "gs://bucket")
         monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
         env = state_dir.environment()
@@ -211,14 +223,16 @@ class TestKeyOfSecrets:
         derive.cache_clear()
         return file
 
-    def test_is_derived_once_where_it_was_begun(self, state: Path) -> None:
+    def test_the_key_is_derived_once(self, state: Path) -> None:
         project.begin_unlock("dev")
         assert derive.cache_info().misses == 1
         latest = json.loads(state.read_text())["checkpoint"]["latest"]
         Crypter(state_dir.passphrase, latest["secrets_providers"]["state"]["salt"]).unlock()
         assert derive.cache_info()[:2] == (1, 1)
 
-    def test_is_begun_before_the_commands_module_is_imported(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_deriving_the_key_starts_before_the_commands_module_is_imported(
+        self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         begun = []
         monkeypatch.setattr(project, "begin_unlock", begun.append)
         hpc("outputs", "dev")
@@ -226,6 +240,24 @@ class TestKeyOfSecrets:
         assert begun == ["dev"]
 
     @pytest.mark.parametrize("name", ["other", "../dev", "*", "d ev"])
-    def test_is_not_begun_for_a_name_without_state(self, name: str) -> None:
+    def test_no_key_is_derived_for_a_stack_without_state(self, name: str) -> None:
         project.begin_unlock(name)
         assert derive.cache_info().misses == 0
+
+
+def test_outputs_have_the_host_keys_of_the_present_machines():
+    """An `up` that replaced machines and was cut off has exported nothing; what was replaced is on its way out."""
+    values = {"machines": {"hc-a": {"host_key": "old"}, "hc-b": {"host_key": "same"}}}
+    kind = "pulumi-python:dynamic/local:Machine"
+    outputs.renew_host_keys(
+        values,
+        [
+            {"type": kind, "outputs": {"name": "hc-a", "host_key": "new"}},
+            {"type": kind, "outputs": {"name": "hc-a", "host_key": "old"}, "delete": True},
+            {"type": kind, "outputs": {"name": "hc-c", "host_key": "other"}},
+            {"type": "pulumi:pulumi:Stack", "outputs": {"name": "hc-b"}},
+            {"type": kind},
+        ],
+    )
+    assert values == {"machines": {"hc-a": {"host_key": "new"}, "hc-b": {"host_key": "same"}}}
+    outputs.renew_host_keys({}, [{"type": kind, "outputs": {"name": "x", "host_key": "k"}}])

@@ -1,6 +1,10 @@
 """`./hpc user add`: the stack file is edited, checked as a whole before it is written, and applied by `up`."""
 
 import io
+import json
+import os
+import pwd
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from cli import users
 from cli.errors import CliError
 from cli.operation import operation
 from cli.operation.run_options import RunOptions
 from cli.users import ClusterUsers
+from components.slurm.payload import run_sent
 from tests.cli.conftest import Hpc
 from tests.cli.users.conftest import FILE, LINE, item
 
@@ -26,7 +32,7 @@ class TestAdd:
         assert ended.code == 0
         assert [one.yes for one in ups] == [True]
 
-    def test_twice_has_nothing_to_do(self, hpc: Hpc, file: Path, key: Path, ups: list[RunOptions]) -> None:
+    def test_adding_a_user_twice_changes_nothing(self, hpc: Hpc, file: Path, key: Path, ups: list[RunOptions]) -> None:
         words = ("user", "add", "dev", "carol", "--key", str(key), "--account", "research")
         hpc(*words)
         text = file.read_text()
@@ -35,14 +41,14 @@ class TestAdd:
         assert "in the stack file already" in ended.err
         assert len(ups) == 2, "the cluster is not up with her: the first run may have been stopped"
 
-    def test_somebody_who_is_there_is_not_applied_again(
+    def test_a_user_on_the_cluster_is_not_applied_again(
         self, hpc: Hpc, ups: list[RunOptions], running: Callable[..., None]
     ) -> None:
         running()
         ended = hpc("user", "add", "dev", "alice", "--account", "research")
         assert (ended.code, ups) == (0, [])
 
-    def test_other_values_are_named_with_the_line_to_edit(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
+    def test_other_values_are_refused_with_the_line_to_edit(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
         ended = hpc("user", "add", "dev", "alice", "--account", "teaching", "--uid", "2009")
         assert ended.code == 1
         assert "users[0].account of alice" in ended.err
@@ -50,7 +56,7 @@ class TestAdd:
         assert f"edit line 9 of {file}" in ended.err
         assert (file.read_text(), ups) == (FILE, [])
 
-    def test_everything_that_is_wrong_comes_at_once(self, hpc: Hpc, file: Path, key: Path) -> None:
+    def test_all_errors_are_reported_at_once(self, hpc: Hpc, file: Path, key: Path) -> None:
         private = str(key.with_suffix(""))
         ended = hpc(
             "user", "add", "dev", "Carol", "--key", private, "--key", "missing", "--account", "reserch",
@@ -64,13 +70,13 @@ class TestAdd:
         assert file.read_text() == FILE
         assert ended.code == 1
 
-    def test_an_account_is_declared_if_asked_for(self, hpc: Hpc, file: Path) -> None:
+    def test_an_account_is_added_on_request(self, hpc: Hpc, file: Path) -> None:
         words = ("user", "add", "dev", "carol", "--account", "lab", "--no-apply")
         assert "define lab under `accounting.accounts`, or give --create-account" in hpc(*words).err
         assert hpc(*words, "--create-account").code == 0
         assert "accounts: [{name: research}, {name: teaching}, {name: lab}]" in file.read_text()
 
-    def test_keys_of_standard_input_count_once(
+    def test_duplicate_keys_on_standard_input_are_added_once(
         self, hpc: Hpc, file: Path, key: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         line = key.read_text().strip()
@@ -80,19 +86,23 @@ class TestAdd:
         assert file.read_text().count(line) == 1
         assert item(account="research", keys=f"[{line}]") in file.read_text()
 
-    def test_no_apply_says_how_to(self, hpc: Hpc, ups: list[RunOptions], file: Path) -> None:
+    def test_no_apply_prints_the_command_to_apply(self, hpc: Hpc, ups: list[RunOptions], file: Path) -> None:
         ended = hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert "./hpc up dev" in ended.err
         assert ups == []
         assert item(account="research") in file.read_text()
 
-    def test_a_cluster_that_is_not_up_stays_so(self, hpc: Hpc, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_cluster_that_is_not_up_is_not_brought_up(
+        self, hpc: Hpc, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(operation, "run", lambda *_: pytest.fail("up"))
         ended = hpc("user", "add", "dev", "carol", "--account", "research")
         assert (ended.code, item(account="research") in file.read_text()) == (0, True)
         assert "Not applied: stack 'dev' has not been brought up. Do so with: ./hpc up dev" in ended.err
 
-    def test_edits_of_others_are_not_applied_unasked(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
+    def test_other_edits_of_the_file_are_applied_only_after_confirmation(
+        self, hpc: Hpc, file: Path, ups: list[RunOptions]
+    ) -> None:
         edited = FILE.replace("{count: 1}", "{count: 2}")
         file.write_text(edited)
         words = ("user", "add", "dev", "carol", "--account", "research")
@@ -102,7 +112,7 @@ class TestAdd:
         assert (hpc(*words, "--yes").code, len(ups)) == (0, 1)
 
     @pytest.mark.parametrize("how", [3, CliError("stack dev is in use"), KeyboardInterrupt()])
-    def test_an_up_that_fails_leaves_the_edit_and_says_how_to_go_on(
+    def test_a_failed_up_keeps_the_edit_and_prints_what_to_do(
         self, hpc: Hpc, file: Path, running: Callable[..., None], monkeypatch: pytest.MonkeyPatch, how: Any
     ) -> None:
         running()
@@ -120,25 +130,27 @@ class TestAdd:
 
 
 class TestNumbers:
-    def test_are_the_lowest_that_nobody_has(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
+    def test_a_new_uid_is_the_lowest_free_one(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
         """2002 is a group's, 2004 of a user whom the file does not name any more, 2005 of one who left long ago."""
         running(gone=True)
         hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert item(uid=2006, account="research") in file.read_text()
 
-    def test_come_back_to_whose_home_is_there(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
+    def test_a_user_with_a_home_gets_its_uid_again(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
         running()
         ended = hpc("user", "add", "dev", "erin", "--account", "research", "--no-apply")
         assert "{name: erin, uid: 2044, account: research}" in file.read_text()
         assert "had uid 2044 before" in ended.err
 
-    def test_of_files_that_somebody_left_are_refused(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
+    def test_a_uid_with_files_of_a_removed_user_is_refused(
+        self, hpc: Hpc, file: Path, running: Callable[..., None]
+    ) -> None:
         running()
         ended = hpc("user", "add", "dev", "carol", "--account", "research", "--uid", "2005")
         assert "/home/left on the cluster has this one" in ended.err
         assert file.read_text() == FILE
 
-    def test_are_found_without_a_cluster_that_answers(
+    def test_a_uid_is_chosen_without_an_answer_of_the_cluster(
         self, hpc: Hpc, file: Path, running: Callable[..., None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         running(gone=True)
@@ -150,3 +162,35 @@ class TestNumbers:
         ended = hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert "The cluster was not asked" in ended.err
         assert item(uid=2005, account="research") in file.read_text()
+
+
+ME = pwd.getpwuid(os.geteuid())
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl carol@laptop"
+
+
+def look(*names: str, start: str = "") -> users.ClusterUsers:
+    asked = json.dumps({"files": dict(users._files()), "payload": {"users": list(names)}})
+    _, option, code, program = run_sent("users_in_effect.py")
+    command = [sys.executable, option, start + code, program]
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+    return users.parse_in_effect(json.loads(done.stdout))
+
+
+def test_users_of_a_machine_without_slurm_are_read() -> None:
+    seen = look(ME.pw_name, "nobody-of-this-name")
+    assert set(seen.users) == {ME.pw_name}
+    one = seen.users[ME.pw_name]
+    assert (one.uid, one.shell, one.account, one.qos) == (ME.pw_uid, ME.pw_shell, "", [])
+    assert not any(link in seen.homes for link in ("", ".", ".."))
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (KEY, "SHA256:"),
+        (f'from="10.0.0.1" {KEY}', "(another line)"),
+        ("\x1b[2J", "(another line)"),
+    ],
+)
+def test_lines_of_authorized_keys_are_shown_as_fingerprints_only(line: str, shown: str) -> None:
+    assert users.fingerprint(line).startswith(shown)

@@ -19,7 +19,7 @@ from tests.cli.users.conftest import FILE, LINE
 
 
 class TestRemove:
-    def test_keeps_the_number_and_says_what_stays(
+    def test_the_uid_stays_reserved_and_remaining_data_is_listed(
         self, hpc: Hpc, file: Path, ups: list[RunOptions], running: Callable[..., None]
     ) -> None:
         running()
@@ -31,18 +31,20 @@ class TestRemove:
         assert "had uid 2003 before" in hpc("user", "add", "dev", "bob", "--account", "teaching").err
         assert LINE in file.read_text()
 
-    def test_that_was_stopped_is_completed_by_the_next(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
+    def test_an_interrupted_removal_is_completed_by_the_next_one(
+        self, hpc: Hpc, file: Path, ups: list[RunOptions]
+    ) -> None:
         hpc("user", "remove", "dev", "bob", "--yes")
         text = file.read_text()
         assert hpc("user", "remove", "dev", "bob", "--yes").code == 0
         assert (file.read_text(), len(ups)) == (text, 2)
 
-    def test_of_somebody_who_never_was_on_the_cluster_restores_the_file(self, hpc: Hpc, file: Path) -> None:
+    def test_removing_a_user_who_was_never_applied_restores_the_file(self, hpc: Hpc, file: Path) -> None:
         hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert hpc("user", "remove", "dev", "carol", "--no-apply").code == 0
         assert file.read_text() == FILE
 
-    def test_keeps_the_number_where_it_can_not_be_known_who_was_there(
+    def test_the_uid_stays_reserved_if_the_cluster_can_not_be_read(
         self, hpc: Hpc, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def unreadable(*_: Any, **__: Any) -> dict[str, Any]:
@@ -53,7 +55,7 @@ class TestRemove:
         assert hpc("user", "remove", "dev", "bob", "--no-apply").code == 0
         assert "- {name: bob, uid: 2003}" in file.read_text()
 
-    def test_of_somebody_with_jobs_is_refused(
+    def test_removing_a_user_with_jobs_is_refused(
         self, hpc: Hpc, file: Path, ups: list[RunOptions], running: Callable[..., None]
     ) -> None:
         running(jobs="7 cpu RUNNING 1:02 dev-cpu-0\n")
@@ -62,16 +64,16 @@ class TestRemove:
         assert "7 cpu RUNNING" in ended.err
         assert "scancel --user=bob" in ended.err
 
-    def test_asks_for_what_has_no_way_back(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
+    def test_irreversible_removals_are_confirmed(self, hpc: Hpc, file: Path, ups: list[RunOptions]) -> None:
         ended = hpc("user", "remove", "dev", "bob")
         assert "needs --yes" in ended.err
         assert (file.read_text(), ups) == (FILE, [])
 
-    def test_names_the_nearest_of_those_there(self, hpc: Hpc, file: Path) -> None:
+    def test_an_unknown_user_gets_the_nearest_name(self, hpc: Hpc, file: Path) -> None:
         assert "Did you mean bob? There are: alice, bob." in hpc("user", "remove", "dev", "bobb", "--yes").err
         assert file.read_text() == FILE
 
-    def test_what_still_names_the_user_is_an_error(self, hpc: Hpc, file: Path) -> None:
+    def test_a_user_who_is_still_referenced_is_not_removed(self, hpc: Hpc, file: Path) -> None:
         """Accounts that follow from users: a partition for one of them."""
         text = STACK.replace("default: true}", "default: true, allow_accounts: [lab]}")
         text += "    users: [{name: alice, uid: 2001, account: lab}, {name: bob, uid: 2002}]\n"
@@ -93,7 +95,7 @@ class TestList:
         "defaults": [["root", "root"], ["alice", "teaching"]],
     }
 
-    def test_is_of_the_file_where_the_cluster_is_not_up(self, hpc: Hpc, file: Path) -> None:
+    def test_the_list_is_of_the_stack_file_if_the_cluster_is_not_up(self, hpc: Hpc, file: Path) -> None:
         ended = hpc("user", "list", "dev")
         assert ended.out.splitlines()[1].split() == ["alice", "2001", "research", "normal", "-", "0", "-", "-"]
         assert "Shown is the stack file alone" in ended.err
@@ -101,7 +103,9 @@ class TestList:
         assert document["asked"] is False
         assert [one["in_effect"] for one in document["users"]] == [None, None]
 
-    def test_has_what_is_in_effect_beside_it(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
+    def test_the_list_shows_differences_from_the_cluster(
+        self, hpc: Hpc, file: Path, running: Callable[..., None]
+    ) -> None:
         seen = users.parse_in_effect(self.SAID)
         running(users=seen.users)
         lines = [line.split("  ") for line in hpc("user", "list", "dev").out.splitlines()]
@@ -115,12 +119,12 @@ class TestList:
         assert one["in_effect"]["keys"] == ["(another line)"]
         assert two["in_effect"] is None
 
-    def test_a_database_that_does_not_answer_is_no_difference(self) -> None:
+    def test_an_unreachable_database_is_not_a_difference(self) -> None:
         seen = users.parse_in_effect({**self.SAID, "associations": None, "defaults": None})
         assert (seen.users["alice"].account, seen.users["alice"].qos) == ("", [])
 
 
-def test_two_edits_at_once_come_one_after_the_other(file: Path) -> None:
+def test_simultaneous_edits_are_serialized(file: Path) -> None:
     """Without the lock, both would read the same text, and one edit would be lost."""
 
     def append(line: str) -> None:
@@ -136,14 +140,14 @@ def test_two_edits_at_once_come_one_after_the_other(file: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to somebody else")
-def test_an_edit_by_root_leaves_the_file_to_its_owner(file: Path) -> None:
+def test_an_edit_by_root_keeps_the_files_owner(file: Path) -> None:
     """`sudo ./hpc user add`, which a rehearsal needs."""
     os.chown(file, 12345, 54321)
     text_file.write(file, FILE + "# more\n")
     assert (file.stat().st_uid, file.stat().st_gid) == (12345, 54321)
 
 
-def test_a_link_and_a_mode_are_kept(file: Path, tmp_path: Path) -> None:
+def test_an_edit_keeps_links_and_modes(file: Path, tmp_path: Path) -> None:
     target = tmp_path / "real.yaml"
     target.write_text(FILE)
     target.chmod(0o640)

@@ -23,7 +23,7 @@ def with_counts(counts, *, logins=1, cidr="10.64.0.0/16"):
     )
 
 
-def test_the_plan_of_the_default_network():
+def test_addresses_in_the_default_network():
     found = plan(config("example-smallest"))
     assert (found.gateway, found.prefix) == ("10.77.0.1", 20)
     assert found.of == {"tiny-controller": "10.77.0.2", "tiny-login-0": "10.77.0.3", "tiny-cpu-0": "10.77.2.1"}
@@ -31,7 +31,7 @@ def test_the_plan_of_the_default_network():
 
 @settings(max_examples=20)
 @given(COUNTS, st.integers(0, 20), st.sampled_from(["10.64.0.0/16", "10.0.0.0/12", "192.168.0.0/16"]))
-def test_every_machine_has_an_address_of_its_own_that_a_host_may_have(counts, logins, cidr):
+def test_every_machine_has_a_unique_host_address(counts, logins, cidr):
     cluster = with_counts(counts, logins=logins, cidr=cidr)
     found = plan(cluster)
     network = ipaddress.IPv4Network(cidr)
@@ -43,14 +43,14 @@ def test_every_machine_has_an_address_of_its_own_that_a_host_may_have(counts, lo
 
 @settings(max_examples=20)
 @given(COUNTS.filter(lambda counts: len(counts) < 7), st.data())
-def test_more_of_anything_moves_nobody(counts, data):
+def test_added_machines_change_no_other_address(counts, data):
     before = plan(with_counts(counts)).of
     grown = [count + data.draw(st.integers(0, 20)) for count in counts] + [data.draw(st.integers(1, 20))]
     after = plan(with_counts(grown, logins=3)).of
     assert before.items() <= after.items()
 
 
-def test_a_nodeset_can_have_addresses_of_its_own_without_moving_the_others():
+def test_addresses_of_one_nodeset_change_no_other():
     free = plan(with_counts([2, 2, 2])).of
     named = plan(
         cluster(

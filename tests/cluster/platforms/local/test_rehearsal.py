@@ -113,12 +113,12 @@ def check(production: ClusterConfig, rehearsal: ClusterConfig) -> None:
 @pytest.mark.parametrize("elastic", [False, True])
 @pytest.mark.parametrize("nodes", [None, 1, 16, 160])
 @pytest.mark.parametrize("name", CLOUD)
-def test_of_every_stack_here_nothing_of_slurm_is_lost(name: str, nodes: int | None, elastic: bool):
+def test_rehearsals_of_all_stacks_keep_slurms_configuration(name: str, nodes: int | None, elastic: bool):
     production = stacks.config(name)
     check(production, local(production, nodes=nodes, elastic=elastic))
 
 
-def test_elastic_nodesets_stay_so_where_that_is_asked_for():
+def test_elastic_nodesets_stay_elastic_on_request():
     count = {"min": 6, "max": 9}
     nodesets = {"cpu": {"machine_type": "n2-standard-2", "count": count, "idle": "5m", "capacity": [{"spot": {}}]}}
     production = cloud(nodesets=nodesets, partitions={"cpu": {"nodesets": ["cpu"], "default": True}})
@@ -136,7 +136,7 @@ def test_elastic_nodesets_stay_so_where_that_is_asked_for():
     assert names[2] - names[1] == {"ResumeTimeout"}
 
 
-def test_host_names_are_productions():
+def test_host_names_are_those_of_production():
     production = cloud(login={"count": 2})
     names = [one.name for one in machines(local(production, nodes=9))]
     assert names == [
@@ -145,7 +145,7 @@ def test_host_names_are_productions():
     ]  # fmt: skip
 
 
-def test_without_a_number_a_large_nodeset_is_cut_and_that_is_reported():
+def test_a_large_nodeset_is_reduced_by_default_and_reported():
     production = cloud()
     rehearsal = local(production)
     assert {name: one.count for name, one in rehearsal.nodesets.items()} == {"a3mega": AT_MOST, "cpu": 1}
@@ -156,13 +156,13 @@ def test_without_a_number_a_large_nodeset_is_cut_and_that_is_reported():
     ]
 
 
-def test_a_partition_asks_for_no_more_nodes_than_there_are():
+def test_limits_of_partitions_are_at_most_their_nodes():
     partitions = {"a3mega": {"nodesets": ["a3mega", "cpu"], "default": True, "min_nodes": 8, "max_nodes": 10}}
     part = local(cloud(partitions=partitions), nodes=2).partitions["a3mega"]
     assert (part.min_nodes, part.max_nodes) == (4, 4)
 
 
-def test_differences_name_both_sides_and_the_reason():
+def test_differences_have_both_values_and_the_reason():
     production = cloud()
     found = [str(one) for one in differences(production, local(production, cidr="10.99.0.0/20"))]
     assert found[0] == (
@@ -195,7 +195,7 @@ def test_a_parameter_of_a_newer_slurm_is_left_out_and_reported():
     )
 
 
-def test_rxdm_is_its_stand_in_unless_its_own_file_is_asked_for():
+def test_rxdm_is_a_stand_in_unless_the_real_prolog_is_requested():
     production = cloud(slurm={"rxdm": {"partitions": ["a3mega"], "file": "mine.sh"}})
     stand_in, real = local(production).slurm.rxdm, local(production, real_prolog=True).slurm.rxdm
     assert stand_in
@@ -209,7 +209,7 @@ def test_rxdm_is_its_stand_in_unless_its_own_file_is_asked_for():
     assert local(production).slurm.scripts == ()
 
 
-def test_a_bucket_that_can_only_be_read_is_so_here():
+def test_a_read_only_bucket_is_rehearsed_read_only():
     read_only = {"name": "my-datasets", "mount": "/gcs", "read_only": True}
     storage = {"buckets": [read_only, {"name": "my-results", "mount": "/results"}]}
     rehearsal = local(cloud(storage=storage))
@@ -218,7 +218,7 @@ def test_a_bucket_that_can_only_be_read_is_so_here():
     assert (options["/gcs"], options["/results"]) == ("ro,_netdev", "defaults,_netdev")
 
 
-def test_metrics_are_rehearsed_and_nobody_gets_alerts():
+def test_metrics_are_rehearsed_without_receivers_of_alerts():
     wanted = {"retention_days": 3, "receivers": {"slack": "#alerts", "webhook": True}}
     config = parse({"hpc:cluster": {**SMALL, "monitoring": wanted}, **PLACE})
     assert rehearsed(config)["monitoring"] == {"retention_days": 3}
@@ -226,7 +226,7 @@ def test_metrics_are_rehearsed_and_nobody_gets_alerts():
     assert "monitoring" not in rehearsed(parse({"hpc:cluster": SMALL, **PLACE}))
 
 
-def test_what_an_image_of_ones_own_brings_is_stood_in_for():
+def test_programs_of_a_custom_image_have_stand_ins():
     zsh = {"name": "site", "text": "#!/usr/bin/zsh\n"}
     users = [{"name": "alice", "uid": 2001, "shell": "/usr/bin/zsh"}, {"name": "bob", "uid": 2002, "shell": "/bin/sh"}]
     with pytest.raises(ConfigError):
@@ -258,13 +258,13 @@ def test_a_script_by_url_does_nothing_and_keeps_its_place():
 
 
 class TestNetwork:
-    def test_candidates_are_apart_and_leave_dev_alone(self):
+    def test_candidate_networks_overlap_neither_each_other_nor_dev(self):
         found = [ipaddress.IPv4Network(one) for one, _ in zip(candidates(20), range(300), strict=False)]
         assert found[0] == ipaddress.IPv4Network("10.78.0.0/20")
         assert len(set(found)) == 300
         assert not any(one.overlaps(ipaddress.IPv4Network("10.77.0.0/20")) for one in found)
 
-    def test_none_is_larger_than_the_private_ones(self):
+    def test_there_is_no_candidate_for_more_than_the_private_range(self):
         assert list(candidates(8)) == ["10.0.0.0/8"]
         assert list(candidates(7)) == []
 
@@ -272,7 +272,7 @@ class TestNetwork:
         ("nodes", "logins", "wanted"),
         [(None, 1, 26), (6, 1, 26), (7, 1, 25), (510, 1, 20), (511, 1, 19), (1, 508, 20), (1, 509, 19), (5000, 1, 16)],
     )
-    def test_it_is_as_large_as_it_must_be(self, nodes: int | None, logins: int, wanted: int):
+    def test_the_network_is_as_large_as_needed(self, nodes: int | None, logins: int, wanted: int):
         production = cloud(login={"count": logins}, network={"cidr": "172.16.0.0/12"})
         assert room(production, nodes=nodes) == wanted
         if nodes is None or nodes <= 510:  # more than a bridge takes are refused
@@ -343,7 +343,7 @@ def clusters(draw: st.DrawFn) -> Mapping[str, Any]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(clusters(), st.one_of(st.none(), st.integers(1, 80)))
-def test_of_any_stack_nothing_of_slurm_is_lost(section: Mapping[str, Any], nodes: int | None):
+def test_rehearsals_of_generated_stacks_keep_slurms_configuration(section: Mapping[str, Any], nodes: int | None):
     try:
         production = parse({**PLACE, "hpc:cluster": section})
     except ConfigError:
