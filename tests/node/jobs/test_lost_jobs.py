@@ -17,7 +17,7 @@ class Cluster:
         self.alive: dict[str, str | None] = {"n0": "8 .", "n1": "9 ."}
         self.ended, self.slept = [], []
         self.meanwhile = lambda: None
-        """What happens between the first look and the second."""
+        """A change between the first check and the second."""
 
     def run(self, *words, **_):
         if words[:2] == ("env", "TZ=UTC"):

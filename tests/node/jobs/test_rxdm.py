@@ -310,7 +310,7 @@ class TestClassify:
         assert classify(script(DEBIAN, before="# os-release says debian\n\t# lsb_release too\n"))[0] == PATCH
 
     def test_a_check_that_runs_other_programs_is_never_tried(self, tmp_path):
-        """What is not understood is never given to bash."""
+        """bash never runs a check that is not understood."""
         mark = tmp_path / "mark"
         for inside in (
             f"$(touch {mark})",

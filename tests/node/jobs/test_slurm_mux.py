@@ -158,7 +158,7 @@ class TestRxdm:
 
     @pytest.fixture
     def profile(self, tree):
-        """Where it is written: the node's own folder stands in the script, so that one is put in its place."""
+        """The profile, in a temporary folder: its path in the script is replaced."""
         profile = tree.path / "nccl-env-profile.sh"
         mux = tree.path / "slurm_mux"
         mux.write_text(mux.read_text().replace("profile=/var/lib/tcpxo/lib64/", f"profile={tree.path}/"))

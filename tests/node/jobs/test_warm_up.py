@@ -90,7 +90,7 @@ class TestRun:
 
     @pytest.mark.parametrize("code", [0, 1])
     def test_one_node_downloads_images_and_sends_them_to_others(self, monkeypatch: pytest.MonkeyPatch, code: int):
-        """Where sending fails again, the others download too."""
+        """If sending fails twice, the others download the images."""
         run = warm_up.Run({"images": ["alpine"], "partitions": [{**PART, "rxdm": False}], "seconds": 60})
         there: set[str] = {"n-0"} if code == 0 else set()
         downloads: list[str] = []

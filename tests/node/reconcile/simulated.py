@@ -234,7 +234,7 @@ class SimSlurm(Slurm):
                     self._suspend(node)
 
     def _suspend(self, node: SimNode) -> None:
-        """With idle_on_node_suspend."""
+        """Begin to power a node down, as with idle_on_node_suspend."""
         self._power(node, "POWERING_DOWN")
         node.states = (node.states - {"DOWN", "DRAIN", "NOT_RESPONDING"}) | {"IDLE"}
         node.reason = node.by = ""

@@ -83,7 +83,7 @@ class TestMachines:
 
     @pytest.mark.parametrize(("status", "why"), [("TERMINATED", "its machine stops"), ("", "its machine is gone")])
     def test_the_job_of_a_lost_machine_begins_on_a_free_node_within_90_s(self, cluster, status, why):
-        """With the loop's pace at rest, and a slurmctld that holds requeued jobs back for 121 s."""
+        """The loop makes a pass every 10 s, and slurmctld holds requeued jobs back for 121 s."""
         cluster.slurm.submit("1", 1, 600)
         cluster.slurm.submit("2", 1, 5)
         cluster.run(120)

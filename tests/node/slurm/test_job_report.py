@@ -39,7 +39,7 @@ def asked(
     around: tuple[str, str, str, str] = ("", "", "", ""),
     records: str | None = None,
 ) -> Callable[[str], str]:
-    """What the controller answers to both scripts."""
+    """Return a function that answers both scripts as the controller does."""
 
     def ask(script: str) -> str:
         (mark,) = set(re.findall(r"echo ([0-9a-f]{24})-", script))

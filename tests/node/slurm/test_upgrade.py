@@ -35,7 +35,7 @@ class Machine:
             raise Killed
 
     def set_up(self, allowed: object = ALLOWED) -> None:
-        """What phase `configure` does of it: daemons convert what an older release left, and can't read a newer one."""
+        """Run phase `configure`: daemons convert files of an older release, and can't read those of a newer one."""
         self.answers = False
         with upgrade.take_over(allowed) as before_slurmdbd:  # type: ignore[arg-type]
             self.operate()
