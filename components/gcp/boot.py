@@ -28,7 +28,7 @@ VIEWER = "roles/storage.objectViewer"
 def archive() -> tuple[bytes, str]:
     """Return the set-up, {name: [lines]} as JSON, and its SHA-256.
 
-    It is not compressed: the bytes of a gzip differ between versions of zlib, so that every machine's metadata would.
+    It is not compressed: the bytes of a gzip differ between versions of zlib, and would change the machines' metadata.
     """
     content = payload.packed_setup().encode()
     return content, hashlib.sha256(content).hexdigest()
@@ -149,7 +149,7 @@ def metadata(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> dict[s
 
 
 def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> pulumi.Output[str]:
-    """The attribute `hpc-boot`, as scripts/gcp/start.py reads it."""
+    """Return the attribute `hpc-boot`, as scripts/gcp/start.py reads it."""
     node = spec.roles == ("node",)
     keys = [args.admin_key, args.cluster_key] if node else [args.admin_key]
     boot: dict[str, Any] = {
