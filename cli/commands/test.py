@@ -192,9 +192,7 @@ def run(folder: Path, checks: Mapping[str, Sequence[str]], tests: Mapping[str, S
                 if not ok:
                     running.show()
                     failed.append(running.name)
-            for running in started[: len(tests)]:
-                if running.show(heading=True):
-                    failed.append(running.name)
+            failed += [running.name for running in started[: len(tests)] if running.show(heading=True)]
         except BaseException:
             for running in started:
                 if running.process.poll() is None:
