@@ -107,8 +107,8 @@ def _beside_upgrade(changes: list[FieldChange]) -> str:
 
     The controller that would drain nodes for it is recreated by the same run.
     """
-    others = [one for one in changes if not one.by_image and one.effect.harm >= Effect.DRAIN.harm]
-    if not (others and any(one.by_image for one in changes)):
+    others = [change for change in changes if not change.by_image and change.effect.harm >= Effect.DRAIN.harm]
+    if not (others and any(change.by_image for change in changes)):
         return ""
     fields = "; ".join(change.shown for change in others)
     return (

@@ -16,7 +16,7 @@ function make(name, attributes = {}, ...children) {
 // A name as its reader sees it: what turns text around or has no width is written out.
 function visible(name) {
   const hidden = /[\0-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
-  return String(name).replace(hidden, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return String(name).replace(hidden, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 // ---- values and units
@@ -78,25 +78,25 @@ async function series(panel, when) {
       points: (values ?? [value]).map(([time, text]) => [time, Number(text)]).filter((point) => Number.isFinite(point[1])),
     }));
   }));
-  return found.flat().filter((one) => one.points.length);
+  return found.flat().filter((curve) => curve.points.length);
 }
 
 // ---- panels
 
-function drawValue(panel, [one]) {
-  const scale = scaled(panel.unit, one.points[0][1]);
-  return [make("p", { class: "value" }, scale.text(one.points[0][1]), make("small", {}, ` ${scale.name}`))];
+function drawValue(panel, [curve]) {
+  const scale = scaled(panel.unit, curve.points[0][1]);
+  return [make("p", { class: "value" }, scale.text(curve.points[0][1]), make("small", {}, ` ${scale.name}`))];
 }
 
 function drawBars(panel, all) {
-  all.sort((one, other) => other.points[0][1] - one.points[0][1]);
-  const most = panel.unit === "share" ? 1 : Math.max(...all.map((one) => one.points[0][1]), 0), scale = scaled(panel.unit, most);
+  all.sort((curve, other) => other.points[0][1] - curve.points[0][1]);
+  const most = panel.unit === "share" ? 1 : Math.max(...all.map((curve) => curve.points[0][1]), 0), scale = scaled(panel.unit, most);
   const table = (rows) => make("table", { class: "bars" },
     make("thead", {}, make("tr", {}, ...["name", "", panel.unit === "share" ? "%" : scale.name].map((text) => make(text ? "th" : "td", text ? { scope: "col" } : {}, text)))),
-    make("tbody", {}, ...rows.map((one) => {
-      const bar = make("div", one.points[0][1] > 0 ? { class: "bar" } : {});
-      bar.style.width = `${Math.max(0, Math.min(100, (100 * one.points[0][1]) / (most || 1)))}%`;
-      return make("tr", {}, make("th", { scope: "row" }, one.name), make("td", {}, bar), make("td", {}, scale.text(one.points[0][1])));
+    make("tbody", {}, ...rows.map((curve) => {
+      const bar = make("div", curve.points[0][1] > 0 ? { class: "bar" } : {});
+      bar.style.width = `${Math.max(0, Math.min(100, (100 * curve.points[0][1]) / (most || 1)))}%`;
+      return make("tr", {}, make("th", { scope: "row" }, curve.name), make("td", {}, bar), make("td", {}, scale.text(curve.points[0][1])));
     })));
   const rest = all.slice(BARS);
   return [table(all.slice(0, BARS)), ...(rest.length ? [folded(`${rest.length} more`, panel, () => table(rest))] : [])];
@@ -120,10 +120,10 @@ function stroke(at) {
 }
 
 function drawLines(panel, all, { start, end, step }) {
-  const last = (one) => one.points.at(-1)[1];
+  const last = (curve) => curve.points.at(-1)[1];
   const named = panel.queries.length > 1 || !panel.queries[0][1].includes("{{");
-  if (!named) all.sort((one, other) => last(other) - last(one) || one.name.localeCompare(other.name));
-  const shown = all.slice(0, colours), values = shown.flatMap((one) => one.points.map((point) => point[1]));
+  if (!named) all.sort((curve, other) => last(other) - last(curve) || curve.name.localeCompare(other.name));
+  const shown = all.slice(0, colours), values = shown.flatMap((curve) => curve.points.map((point) => point[1]));
   const scale = scaled(panel.unit, Math.max(...values, 0)), whole = !SCALES[panel.unit] && values.every(Number.isInteger);
   const rows = ticks(Math.max(...values, 0) / scale.factor, whole), top = rows.at(-1) * scale.factor || 1;
   const low = Math.min(...values, 0);
@@ -131,7 +131,7 @@ function drawLines(panel, all, { start, end, step }) {
   const y = (value) => HEIGHT - BOTTOM - ((value - low) / (top - low)) * (HEIGHT - BOTTOM - TOP);
   const svg = make("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
   svg.setAttribute("aria-label", `${panel.title}, ${scale.name}, from ${clock(start, true)} to ${clock(end, true)}: ` +
-    shown.map((one) => `${one.name} ${scale.text(last(one))}`).join(", "));
+    shown.map((curve) => `${curve.name} ${scale.text(last(curve))}`).join(", "));
   const text = (at, to, words, anchor) => svg.append(make("text", { x: at, y: to, "text-anchor": anchor }, words));
   for (const row of rows) {
     const to = y(row * scale.factor);
@@ -139,17 +139,17 @@ function drawLines(panel, all, { start, end, step }) {
     text(LEFT - 6, to + 4, number(row), "end");
   }
   text(2, 11, scale.name, "start");
-  const every = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000].find((one) => (end - start) / one <= 7) ?? 864000;
+  const every = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000].find((seconds) => (end - start) / seconds <= 7) ?? 864000;
   const offset = new Date(start * 1000).getTimezoneOffset() * 60;
   for (let time = Math.ceil((start - offset) / every) * every + offset; time <= end; time += every) {
     svg.append(make("line", { class: "axis", x1: x(time), x2: x(time), y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 5 }));
     text(x(time), HEIGHT - BOTTOM + 18, every < 86400 ? clock(time) : clock(time, true).slice(5, 10), x(time) > WIDTH - 30 ? "end" : "middle");
   }
   text((LEFT + WIDTH) / 2, HEIGHT - 5, every < 86400 ? "local time" : "day (month-day)", "middle");
-  shown.forEach((one, at) => {
+  shown.forEach((curve, at) => {
     let path = "", before = -Infinity;
-    one.points.forEach(([time, value], place) => {
-      const apart = time - before > 1.5 * step, alone = apart && !(one.points[place + 1]?.[0] - time <= 1.5 * step);
+    curve.points.forEach(([time, value], place) => {
+      const apart = time - before > 1.5 * step, alone = apart && !(curve.points[place + 1]?.[0] - time <= 1.5 * step);
       if (alone) svg.append(make("circle", { cx: x(time), cy: y(value), r: 2.5, fill: stroke(at).stroke }));
       path += `${apart ? "M" : "L"}${x(time).toFixed(1)} ${y(value).toFixed(1)}`;
       before = time;
@@ -159,21 +159,21 @@ function drawLines(panel, all, { start, end, step }) {
   return [svg, ...legend(panel, shown, scale, svg, x, { start, end, step }), ...more(panel, all, shown, scale)];
 }
 
-// The values at one moment, which the pointer or the arrow keys choose.
+// The values at curve moment, which the pointer or the arrow keys choose.
 function legend(panel, shown, scale, svg, x, { start, end, step }) {
   const times = Math.round((end - start) / step), figures = shown.map(() => make("b"));
   const slider = make("input", { type: "range", class: "moment", min: 0, max: times, value: times, "aria-label": `Moment in ${panel.title}` });
   const when = make("li", { class: "when" }), cursor = make("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   svg.append(cursor);
-  const at = (one, time) => one.points.findLast((point) => point[0] <= time + step / 2 && point[0] > time - 1.5 * step)?.[1];
+  const at = (curve, time) => curve.points.findLast((point) => point[0] <= time + step / 2 && point[0] > time - 1.5 * step)?.[1];
   const show = (chosen) => {
     const place = Number(slider.value), time = start + place * step;
-    const values = shown.map((one) => (chosen ? at(one, time) : one.points.at(-1)[1]));
+    const values = shown.map((curve) => (chosen ? at(curve, time) : curve.points.at(-1)[1]));
     values.forEach((value, row) => (figures[row].textContent = value === undefined ? "–" : scale.text(value)));
     when.textContent = chosen ? `at ${clock(time, end - start > 86400)}, ${scale.name}:` : `last, ${scale.name}:`;
     for (const side of ["x1", "x2"]) cursor.setAttribute(side, x(time));
     cursor.setAttribute("visibility", chosen ? "visible" : "hidden");
-    slider.setAttribute("aria-valuetext", `${clock(time, true)}: ${shown.map((one, row) => `${one.name} ${figures[row].textContent}`).join(", ")} ${scale.name}`);
+    slider.setAttribute("aria-valuetext", `${clock(time, true)}: ${shown.map((curve, row) => `${curve.name} ${figures[row].textContent}`).join(", ")} ${scale.name}`);
   };
   slider.addEventListener("input", () => show(true));
   svg.addEventListener("pointermove", (event) => {
@@ -184,18 +184,18 @@ function legend(panel, shown, scale, svg, x, { start, end, step }) {
   svg.addEventListener("pointerleave", () => show(false));
   show(false);
   const sample = (row) => make("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" }, make("line", { x1: 0, x2: 28, y1: 5, y2: 5, "stroke-width": 2.5, ...stroke(row) }));
-  return [slider, make("ul", { class: "legend" }, when, ...shown.map((one, row) => make("li", {}, sample(row), ` ${one.name} `, figures[row])))];
+  return [slider, make("ul", { class: "legend" }, when, ...shown.map((curve, row) => make("li", {}, sample(row), ` ${curve.name} `, figures[row])))];
 }
 
 function more(panel, all, shown, scale) {
   const table = () => {
-    const times = [...new Set(all.flatMap((one) => one.points.map((point) => point[0])))].sort((one, other) => other - one);
-    const known = all.map((one) => new Map(one.points));
+    const times = [...new Set(all.flatMap((curve) => curve.points.map((point) => point[0])))].sort((time, later) => later - time);
+    const known = all.map((curve) => new Map(curve.points));
     return make("table", { class: "data" },
       make("caption", {}, `${panel.title}, ${scale.name}`),
-      make("thead", {}, make("tr", {}, ...["time", ...all.map((one) => one.name)].map((name) => make("th", { scope: "col" }, name)))),
+      make("thead", {}, make("tr", {}, ...["time", ...all.map((curve) => curve.name)].map((name) => make("th", { scope: "col" }, name)))),
       make("tbody", {}, ...times.map((time) => make("tr", {}, make("th", { scope: "row" }, clock(time, true)),
-        ...known.map((one) => make("td", {}, one.has(time) ? scale.text(one.get(time)) : "–"))))));
+        ...known.map((curve) => make("td", {}, curve.has(time) ? scale.text(curve.get(time)) : "–"))))));
   };
   const rest = all.length - shown.length;
   const note = rest ? [make("p", { class: "note" }, `The ${shown.length} greatest are drawn; ${rest} more are in the table.`)] : [];
@@ -244,7 +244,7 @@ function build() {
   $("h1").textContent = cluster;
   $("h2").textContent = title;
   $("#machines").hidden = !of_nodes;
-  $("nav ul").replaceChildren(...dashboards.map((one) => make("li", {}, make("a", { href: `#${one.name}`, ...(one === state.dashboard ? { "aria-current": "page" } : {}) }, one.title))));
+  $("nav ul").replaceChildren(...dashboards.map((dashboard) => make("li", {}, make("a", { href: `#${dashboard.name}`, ...(dashboard === state.dashboard ? { "aria-current": "page" } : {}) }, dashboard.title))));
   const sections = panels.map((panel) => make("section", { class: "panel", "aria-label": panel.title }, make("h3", {}, panel.title)));
   const values = sections.filter((_, at) => panels[at].kind === "value");
   const others = sections.filter((_, at) => panels[at].kind !== "value");
@@ -256,12 +256,12 @@ async function choose() {
   let wanted = location.hash.slice(1);
   try { wanted = decodeURIComponent(wanted); } catch { /* a % of its own */ }
   const [name, number] = wanted.split("=");
-  const found = dashboards.find((one) => one.name === name);
+  const found = dashboards.find((dashboard) => dashboard.name === name);
   if (!found && name) return; // the link that skips to the panels
   state.dashboard = found ?? dashboards[0];
   state.job = null;
-  const names = $("#nodes").value.split(/[\s,]+/).filter((one) => /^[\w.*-]+$/.test(one));
-  const any = (one) => one.replaceAll(".", "[.]").replaceAll("*", ".*");
+  const names = $("#nodes").value.split(/[\s,]+/).filter((name) => /^[\w.*-]+$/.test(name));
+  const any = (name) => name.replaceAll(".", "[.]").replaceAll("*", ".*");
   state.nodes = names.length ? `(${any(cluster)}-)?(${names.map(any).join("|")})` : ".*";
   build();
   say("Reading ...");

@@ -60,8 +60,8 @@ def _value(field: Any, old: Any, given: Any, mask: Any) -> Any:  # noqa: ANN401
         before = old if isinstance(old, list) else []
         each = part(mask, "*") if mask is not None and mask.any is None else getattr(mask, "any", None)
         return [
-            updated(cls, before[index], one, each) if index < len(before) and isinstance(one, dict) else one
-            for index, one in enumerate(given)
+            updated(cls, before[index], item, each) if index < len(before) and isinstance(item, dict) else item
+            for index, item in enumerate(given)
         ]
     if isinstance(given, dict):
         return updated(cls, old if isinstance(old, dict) else {}, given, mask)

@@ -89,7 +89,7 @@ class TestRunner:
             Case(name="two", title="Two", run=lambda _here: ([*UP.series], [*UP.claims])),
         ]
         found = cases.run(asked, quick=True, say=lambda _text: None)
-        assert [(one.case, one.ok) for one in found.results] == [("one", False), ("two", True)]
+        assert [(result.case, result.ok) for result in found.results] == [("one", False), ("two", True)]
         assert "no disk" in found.results[0].problem
         assert not (tmp_path / "place").exists()
 

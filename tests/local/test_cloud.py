@@ -121,7 +121,7 @@ def done(client: ComputeEngine, name: str) -> CloudError | None:
 
 
 def statuses(client: ComputeEngine) -> dict[str, str]:
-    return {one.name: one.status for one in client.instances().instances}
+    return {instance.name: instance.status for instance in client.instances().instances}
 
 
 def fault(server: HostCompute, path: str = "faults", **body: object) -> None:
@@ -143,7 +143,7 @@ class TestInstances:
         assert done(client, begun.name) is None
         design = host.running["c-cpu-1"]
         assert (design.address, INSTANCE in design.files) == ("10.77.2.2", True)
-        found = {one.name: one for one in client.instances().instances}
+        found = {instance.name: instance for instance in client.instances().instances}
         assert found["c-cpu-1"].status == "RUNNING"
         assert found["c-cpu-1"].labels["hpc-made-by"] == "reconcile"
         gone = client.delete("c-cpu-1", request="r2")
@@ -292,6 +292,6 @@ def test_every_running_machine_has_an_instance_in_any_order_of_events(
                     except CloudError as error:
                         assert error.kind in (ErrorKind.EXISTS, ErrorKind.TRANSIENT)  # noqa: PT017
         with served(folder) as (server, client):
-            settled(client, lambda: all(one.done for one in server.operations.values()))
+            settled(client, lambda: all(operation.done for operation in server.operations.values()))
             there = {name for name, status in statuses(client).items() if status == "RUNNING"}
     assert there == set(host.running)

@@ -150,4 +150,4 @@ def test_a_folder_replaced_by_a_link_is_not_followed(layer: Layer, top: Path, tm
     finally:
         ended.set()
         attacker.join()
-    assert [one.name for one in host.rglob("*")] == ["deep"]
+    assert [path.name for path in host.rglob("*")] == ["deep"]

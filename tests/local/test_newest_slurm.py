@@ -34,7 +34,7 @@ def root(real_root: Path) -> Path:
     """A folder with the release's programs and what they link to."""
     made = real_root / "sid"
     files: list[str] = []
-    for number, source in enumerate(one for one in host_sources("sid") if "sid" in one.suites):
+    for number, source in enumerate(host_source for host_source in host_sources("sid") if "sid" in host_source.suites):
         path = real_root / f"sid-{number}{source.suffix}"
         path.write_text(re.sub(r" sid-\w+", "", source.text))  # it has no updates beside it
         files.append(str(path))

@@ -230,14 +230,14 @@ class Page:
             self.evaluate((packages() / AXE).read_text(encoding="utf-8") + ";0")
         found = self.evaluate("axe.run(document, {resultTypes: ['violations']}).then(done => done.violations)")
         return [
-            f"{one['id']}: {node['html'][:200]}: {node['failureSummary']}" for one in found for node in one["nodes"]
+            f"{item['id']}: {node['html'][:200]}: {node['failureSummary']}" for item in found for node in item["nodes"]
         ]
 
     def names(self, role: str) -> list[str]:
         """Return the names that a screen reader gives to all elements of a role."""
         nodes = self.call("Accessibility.getFullAXTree")["nodes"]
-        there = [one for one in nodes if not one["ignored"] and one.get("role", {}).get("value") == role]
-        return [one.get("name", {}).get("value", "") for one in there]
+        there = [node for node in nodes if not node["ignored"] and node.get("role", {}).get("value") == role]
+        return [item.get("name", {}).get("value", "") for item in there]
 
     def picture(self, path: Path) -> None:
         """Write a picture of the whole page."""

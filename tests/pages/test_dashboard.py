@@ -250,7 +250,7 @@ def test_only_requests_with_the_token_and_for_known_paths_are_answered(served: S
     assert request(served, own + query)[0] == 200
     assert [request(served, path)[0] for path in ("/", "/" + query, f"/{'x' * 32}/" + query)] == [404] * 3
     assert request(served, own + query, host="evil.example")[0] == 404
-    assert [request(served, own + query, method=one)[0] for one in ("POST", "PUT", "DELETE", "OPTIONS")] == [501] * 4
+    assert [request(served, own + query, method=item)[0] for item in ("POST", "PUT", "DELETE", "OPTIONS")] == [501] * 4
     for path in ("api/v1/admin/tsdb/delete_series", "api/v1/../../-/quit", "metrics", "api/v1/status/config", "../"):
         assert request(served, own + path)[0] == 404
     assert len(prometheus.asked) == 1

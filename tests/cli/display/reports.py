@@ -91,9 +91,9 @@ def history(nodes: int, seed: int = 1) -> Facts:
         for _ in range(nodes)
     ]  # fmt: skip
     out = [
-        Outage(node=one.node, start=one.time, end=one.time + 7200, kind=one.kind, units=8)
-        for one in troubles
-        if one.failed
+        Outage(node=trouble.node, start=trouble.time, end=trouble.time + 7200, kind=trouble.kind, units=8)
+        for trouble in troubles
+        if trouble.failed
     ]
     whole = [(SINCE, NOW, tuple(names), 8 * nodes)]
     return Facts(since=SINCE, until=NOW, runs=runs, outages=out, troubles=troubles, capacity=whole)

@@ -61,7 +61,7 @@ def test_the_page_is_one_file_below_a_megabyte_without_scripts_or_downloads(page
     found = Parsed(page)
     assert not {"script", "link", "img", "iframe", "object", "form"} & {tag for tag, _ in found.elements}
     assert {key for _, attributes in found.elements for key in attributes if key.startswith("on")} == set()
-    links = [one["href"] or "" for one in found.of("a")]
+    links = [item["href"] or "" for item in found.of("a")]
     anchors = {attributes.get("id") for _, attributes in found.elements}
     assert all(link.startswith("#") and link[1:] in anchors for link in links)
     assert "url(" not in page
@@ -79,12 +79,12 @@ def test_the_page_is_accessible(page: str):
     assert len(ids) == len(set(ids))
     pictures = found.of("svg")
     assert len(pictures) >= 6
-    for one in pictures:
-        assert one["role"] == "img"
-        assert {one["aria-labelledby"], one["aria-describedby"]} <= set(ids)
+    for picture in pictures:
+        assert picture["role"] == "img"
+        assert {picture["aria-labelledby"], picture["aria-describedby"]} <= set(ids)
     counts = found.inside["table"]
     assert counts["caption"] == len(found.of("table"))
-    assert all(one.get("scope") in ("col", "row") for one in found.of("th"))
+    assert all(item.get("scope") in ("col", "row") for item in found.of("th"))
     described = [words for tag, words in found.texts if tag == "desc"]
     assert len(described) == len(pictures)
 
@@ -103,7 +103,7 @@ def test_every_section_exists_and_figures_have_units(page: str):
         "HpcNodeDrained", "bus bandwidth (busbw), GB/s", "message size", "seconds for 100 steps", "date (UTC)",
         "slurm", "22.05.8",
     ):  # fmt: skip
-        assert any(expected in one for one in words), expected
+        assert any(expected in word for word in words), expected
 
 
 def test_the_same_report_renders_to_the_same_page():
@@ -204,8 +204,8 @@ def test_a_long_table_is_cut_and_shows_the_number_of_other_rows():
     st.booleans(),
 )
 def test_curves_of_any_numbers_stay_inside_the_chart(points, x_log):
-    curves = [Curve("any", one) for one in points]
-    if not any(abs(x) <= 1e30 and abs(y) <= 1e30 and (x > 0 or not x_log) for one in points for x, y in one):
+    curves = [Curve("any", point) for point in points]
+    if not any(abs(x) <= 1e30 and abs(y) <= 1e30 and (x > 0 or not x_log) for point in points for x, y in point):
         with pytest.raises(ValueError, match="no curve has a point"):
             svg.chart("c", "title", curves, x_label="x", y_label="y", x_log=x_log)
         return

@@ -166,7 +166,9 @@ class TestSummary:
             Result("refresh", True, {"same": 3}, seconds=1),
             Result("preview", True, {"delete": 1, "create": 2, "replace": 1, "same": 0}, seconds=1),
         )  # fmt: skip
-        reviewed("cli/summaries", {f"{one.kind} {dict(one.counts)}": summary(one, "dev") for one in results})
+        reviewed(
+            "cli/summaries", {f"{result.kind} {dict(result.counts)}": summary(result, "dev") for result in results}
+        )
 
     def test_an_interrupted_run_is_distinguished_from_a_failed_one(self) -> None:
         stopped = Result("destroy", False, {"delete": 3}, seconds=2)

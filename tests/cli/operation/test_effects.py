@@ -60,7 +60,7 @@ class TestOf:
         made(config=MADE_WITH)
         found = told(root, EDITED)
         assert found
-        assert [(one.path, one.effect.value) for one in found.changes] == [
+        assert [(change.path, change.effect.value) for change in found.changes] == [
             ("nodesets.cpu.count", "restart"),
             ("partitions.cpu.max_time", "reconfigure"),
         ]
@@ -74,7 +74,7 @@ class TestShown:
         found, refused = told(root, EDITED), told(root, REFUSED)
         assert found
         assert refused
-        texts = {kind: "\n".join(line for line, _ in one.lines(steps=True)) for kind, one in
+        texts = {kind: "\n".join(line for line, _ in item.lines(steps=True)) for kind, item in
                  {"an edit": found, "an edit that is refused": refused}.items()}  # fmt: skip
         reviewed("cli/effects", texts)
         console.stdout.cache_clear()

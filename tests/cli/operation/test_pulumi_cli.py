@@ -153,7 +153,7 @@ class TestRun:
         hpc("up", "dev", *given, "--target-dependents", "-m", "why not")
         told = log.read_text().splitlines()[-1].split("--")
         wanted = [*given, "--target-dependents", "--message=why not", "--yes", "--skip-preview", "--suppress-outputs"]
-        assert sorted(f"--{one.strip()}" for one in told[2:]) == sorted(wanted)
+        assert sorted(f"--{item.strip()}" for item in told[2:]) == sorted(wanted)
         hpc("preview", "dev", "--exclude", "urn:a", "--exclude-dependents")
         assert log.read_text().splitlines()[-1] == "preview --stack dev --exclude=urn:a --exclude-dependents"
         hpc("up", "dev", "--parallel", "8")

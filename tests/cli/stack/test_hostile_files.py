@@ -115,8 +115,8 @@ def test_the_projects_stack_files_read_as_with_pyyaml(folder: Path, stack: str) 
 def as_json(value: Any) -> Any:
     """As a program gets it: every key is text."""
     if isinstance(value, dict):
-        return {str(key).lower() if isinstance(key, bool) else str(key): as_json(one) for key, one in value.items()}
-    return [as_json(one) for one in value] if isinstance(value, list) else value
+        return {str(key).lower() if isinstance(key, bool) else str(key): as_json(item) for key, item in value.items()}
+    return [as_json(item) for item in value] if isinstance(value, list) else value
 
 
 def test_a_duplicate_key_is_refused_with_both_lines(folder: Path) -> None:

@@ -91,7 +91,7 @@ def test_adding_and_removing_an_item_restores_the_bytes(text: str, item: dict) -
     there = users(text)
     after = with_item(text, PATH, item)
     assert users(after) == [*there, item]
-    assert [one for one in comments(after) if one in comments(text)] == comments(text)
+    assert [comment for comment in comments(after) if comment in comments(text)] == comments(text)
     assert ("\r\n" in after) == ("\r\n" in text)
     assert "\n" not in after.replace("\r\n", "") or "\r\n" not in text
     assert without_item(after, PATH, len(there)) == text

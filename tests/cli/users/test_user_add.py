@@ -30,7 +30,7 @@ class TestAdd:
         assert file.read_text() == FILE.replace(LINE, LINE + line)
         assert f"+{line.rstrip()}" in ended.out
         assert ended.code == 0
-        assert [one.yes for one in ups] == [True]
+        assert [item.yes for item in ups] == [True]
 
     def test_adding_a_user_twice_changes_nothing(self, hpc: Hpc, file: Path, key: Path, ups: list[RunOptions]) -> None:
         words = ("user", "add", "dev", "carol", "--key", str(key), "--account", "research")

@@ -101,7 +101,7 @@ class TestList:
         assert "Shown is the stack file alone" in ended.err
         document = json.loads(hpc("user", "list", "dev", "--json").out)
         assert document["asked"] is False
-        assert [one["in_effect"] for one in document["users"]] == [None, None]
+        assert [user["in_effect"] for user in document["users"]] == [None, None]
 
     def test_the_list_shows_differences_from_the_cluster(
         self, hpc: Hpc, file: Path, running: Callable[..., None]
@@ -132,10 +132,10 @@ def test_simultaneous_edits_are_serialized(file: Path) -> None:
             text_file.write(file, text_file.read(file) + line)
 
     threads = [threading.Thread(target=append, args=(f"# {number}\n",)) for number in range(20)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert sorted(file.read_text().removeprefix(FILE).split()[1::2]) == sorted(map(str, range(20)))
 
 

@@ -115,7 +115,7 @@ def missing(given: object, kept: object, path: str = "") -> list[str]:
         return [lost for key, value in given.items() for lost in missing(value, kept.get(key), f"{path}.{key}")]
     if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
         pairs = zip(given, kept, strict=True)
-        return [lost for at, (one, other) in enumerate(pairs) for lost in missing(one, other, f"{path}[{at}]")]
+        return [lost for at, (item, other) in enumerate(pairs) for lost in missing(item, other, f"{path}[{at}]")]
     return [] if given == kept else [f"{path}: {given!r} became {kept!r}"]
 
 

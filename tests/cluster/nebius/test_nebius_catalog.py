@@ -38,10 +38,10 @@ def test_the_guides_gpus_are_called_as_there() -> None:
 
 
 def test_a_gpu_cluster_takes_nodes_with_all_gpus_of_a_host() -> None:
-    clusterable = {one.name for one in TYPES if preset_of(one.name).clusterable}
+    clusterable = {item.name for item in TYPES if preset_of(item.name).clusterable}
     assert H100 in clusterable
     assert "gpu-h100-sxm/1gpu-16vcpu-200gb" not in clusterable
-    assert not [one for one in clusterable if not MACHINE_TYPES[one].gpu]
+    assert not [item for item in clusterable if not MACHINE_TYPES[item].gpu]
 
 
 def test_fabrics_are_of_platforms_and_regions_that_there_are() -> None:

@@ -46,7 +46,7 @@ def shown(group: NodeGroup) -> list[str]:
 def test_they_are_as_reviewed(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
     """Services first, as they are everywhere; then what is another group in each case."""
     plain = groups()
-    texts = {"services": [line for one in plain.values() for line in shown(one) if one.role != "worker"]}
+    texts = {"services": [line for item in plain.values() for line in shown(item) if item.role != "worker"]}
     for case, changes in CASES.items():
         found = groups(**changes).values()
         texts[case] = [

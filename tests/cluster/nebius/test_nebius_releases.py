@@ -26,13 +26,13 @@ def every(described_cluster):
 def _found(value, key) -> Iterator:
     """Every value of a key, wherever it stands."""
     if isinstance(value, Mapping):
-        for name, one in value.items():
+        for name, item in value.items():
             if name == key:
-                yield one
-            yield from _found(one, key)
+                yield item
+            yield from _found(item, key)
     elif isinstance(value, list):
-        for one in value:
-            yield from _found(one, key)
+        for item in value:
+            yield from _found(item, key)
 
 
 class TestOrder:
@@ -90,7 +90,7 @@ class TestNames:
 class TestNodes:
     def test_filters_select_and_tolerate_the_nodes_of_a_group(self, described_cluster, every):
         cluster = config(described_cluster)
-        by_role = {one.role: one for one in groups(cluster)}
+        by_role = {group.role: group for group in groups(cluster)}
         for node_filter in every["slurm-cluster"].values["k8sNodeFilters"]:
             (wanted,) = _found(node_filter, "matchExpressions")
             group = by_role[node_filter["name"]]
@@ -100,7 +100,7 @@ class TestNodes:
 
     def test_nodesets_select_and_tolerate_their_own_nodes(self):
         cluster = config(CASES["large"])
-        by_nodeset = {one.nodeset: one for one in groups(cluster) if one.nodeset}
+        by_nodeset = {group.nodeset: group for group in groups(cluster) if group.nodeset}
         for nodeset in releases_of(CASES["large"])["nodesets"].values["nodesets"]:
             group = by_nodeset[nodeset["name"]]
             assert nodeset["nodeSelector"].items() <= group.labels.items()
@@ -121,7 +121,7 @@ class TestSizes:
     def test_containers_of_a_node_never_ask_for_more_than_it_has(self, described_cluster, every):
         cluster = config(described_cluster)
         nodes = every["slurm-cluster"].values["slurmNodes"]
-        by_name = {one.nodeset or one.role: one for one in groups(cluster)}
+        by_name = {group.nodeset or group.role: group for group in groups(cluster)}
         pods = {
             "controller": [nodes["controller"]["slurmctld"], nodes["controller"]["munge"]],
             "login": [nodes["login"]["sshd"], nodes["login"]["munge"]],
@@ -135,9 +135,9 @@ class TestSizes:
             preset = preset_of(group.machine_type)
             node = allocatable(preset.vcpus, preset.memory_gib, group.disk_gib)
             asked = [_amounts(container["resources"]) for container in containers]
-            assert sum(one[0] for one in asked) <= node.cpu, name
-            assert sum(one[1] for one in asked) <= node.memory, name
-            assert sum(one[2] for one in asked) <= node.disk, name
+            assert sum(item[0] for item in asked) <= node.cpu, name
+            assert sum(item[1] for item in asked) <= node.memory, name
+            assert sum(item[2] for item in asked) <= node.disk, name
 
     def test_rest_fits_a_system_node_of_any_size(self):
         slurm = releases_of(given(nodesets={"worker": {"count": 1000}}))["slurm-cluster"].values["slurmNodes"]
@@ -216,7 +216,7 @@ def written(release: Release) -> dict:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_cluster_has_the_releases_that_were_reviewed(case, update_golden):
-    documents = [written(one) for one in releases_of(CASES[case]).values()]
+    documents = [written(item) for item in releases_of(CASES[case]).values()]
     text = yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=118)
     file = GOLDEN / f"{case}.yaml"
     if update_golden:
@@ -227,7 +227,7 @@ def test_every_cluster_has_the_releases_that_were_reviewed(case, update_golden):
 
 
 def test_no_golden_file_outlives_its_cluster():
-    assert {one.stem for one in GOLDEN.iterdir()} == set(CASES)
+    assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
 
 
 class TestMerged:

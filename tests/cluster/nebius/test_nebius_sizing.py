@@ -55,7 +55,7 @@ def test_containers_of_services_fit_their_nodes() -> None:
     dbd, group = sizing.slurmdbd(settings(config)), settings(config).accounting
     node = allocatable(8, 32, group.disk_gib)
     for amount in ("cpu", "memory", "disk"):
-        used = sum(getattr(one, amount) for one in (dbd, MUNGE, sizing.MARIADB))
+        used = sum(getattr(item, amount) for item in (dbd, MUNGE, sizing.MARIADB))
         assert getattr(dbd, amount) > 0
         assert used <= getattr(node, amount)
     for found in (sizing.slurmctld(config), sizing.sshd(config)):

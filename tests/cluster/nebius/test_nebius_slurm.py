@@ -36,8 +36,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "others, in the manual's spelling": {"slurm": {"timers": {"kill_wait": 31}, "extra": {"maxarraysize": 10001}}},
     **{
-        f"what Soperator writes anyway: {next(iter(one))}": {"slurm": one}
-        for one in ({"mpi_default": "pmix"}, {"return_to_service": 2}, {"consumable": "core"}, {"scrontab": True})
+        f"what Soperator writes anyway: {next(iter(item))}": {"slurm": item}
+        for item in ({"mpi_default": "pmix"}, {"return_to_service": 2}, {"consumable": "core"}, {"scrontab": True})
     },
     "another value of consumable": {"slurm": {"consumable": "cpu"}},
     "another value of return_to_service": {"slurm": {"return_to_service": 1}},

@@ -15,20 +15,20 @@ _ABSENT = object()
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every value by its dotted path; members of lists by their name or position."""
     if isinstance(value, Mapping) and value:
-        for key, one in value.items():
-            yield from flat(one, f"{path}.{key}")
+        for key, item in value.items():
+            yield from flat(item, f"{path}.{key}")
     elif isinstance(value, list) and value:
-        for position, one in enumerate(value):
-            name = one.get("name", position) if isinstance(one, Mapping) else position
-            yield from flat(one, f"{path}[{name}]")
+        for position, item in enumerate(value):
+            name = item.get("name", position) if isinstance(item, Mapping) else position
+            yield from flat(item, f"{path}[{name}]")
     else:
         yield path.removeprefix("."), value
 
 
 def changes(before, after) -> dict[str, Any]:
     """Return what is new, by path; None for what is gone."""
-    old = dict(flat({name: one.values for name, one in before.items()}))
-    new = dict(flat({name: one.values for name, one in after.items()}))
+    old = dict(flat({name: item.values for name, item in before.items()}))
+    new = dict(flat({name: item.values for name, item in after.items()}))
     return {path: new.get(path) for path in [*old, *new] if old.get(path, _ABSENT) != new.get(path, _ABSENT)}
 
 
@@ -203,6 +203,6 @@ def _cluster(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("field", CHANGED)
 def test_a_field_changes_a_release_or_a_node_group(field):
     before, after = (
-        (releases_of(_cluster(one)), groups(config(_cluster(one)))) for one in map(deepcopy, CHANGED[field])
+        (releases_of(_cluster(item)), groups(config(_cluster(item)))) for item in map(deepcopy, CHANGED[field])
     )
     assert before != after

@@ -56,7 +56,7 @@ def write(root: Path, pods: dict[str, object]) -> None:
 
 
 def folders(tmp_path: Path) -> list[str]:
-    return sorted(one.name.partition("-")[0] for one in tmp_path.glob("*-??????"))
+    return sorted(path.name.partition("-")[0] for path in tmp_path.glob("*-??????"))
 
 
 def test_a_preview_ends_with_the_platforms_summary(hpc: Hpc, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_stack_is_brought_up_used_and_destroyed(hpc: Hpc, root: Path, tmp_path
 
     write(root, {"project": "other"})
     effects = json.loads(hpc("preview", "toy", "--json").out)["effects"]
-    assert [(one["path"], one["effect"]) for one in effects["fields"]] == [("pods.project", "replace")]
+    assert [(field["path"], field["effect"]) for field in effects["fields"]] == [("pods.project", "replace")]
     ended = hpc("up", "toy")
     assert ended.code == 0, ended.out + ended.err
     assert folders(tmp_path) == ["other"]

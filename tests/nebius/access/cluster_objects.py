@@ -164,8 +164,8 @@ class World:
             "nodesets.slurm.nebius.ai,nodesetpowerstates.slurm.nebius.ai": self.node_sets,
             "activechecks.slurm.nebius.ai": self.checks, "events": self.events, "nodes": self.hosts,
             "pods,deployments.apps": self.pods,
-            "pods": [one for one in self.pods if one["kind"] == "Pod"], "secrets": self.secrets,
-            "--filename=-": self.live, "deployments.apps": [one for one in self.pods if one["kind"] == "Deployment"],
+            "pods": [pod for pod in self.pods if pod["kind"] == "Pod"], "secrets": self.secrets,
+            "--filename=-": self.live, "deployments.apps": [pod for pod in self.pods if pod["kind"] == "Deployment"],
         }  # fmt: skip
         cases = [
             f"'get {kind}') "

@@ -37,17 +37,17 @@ class TestChosen:
     def test_placeholders_of_the_controller_have_none(self) -> None:
         labels = {"slurm.nebius.ai/controller-type": "placeholder"}
         pods = [*PODS, pod("controller-x7k2p", container="slurmctld", labels=labels)]
-        assert [one.pod for one in sources_of_log("slurmctld", pods, "soperator")] == ["controller-0"]
+        assert [item.pod for item in sources_of_log("slurmctld", pods, "soperator")] == ["controller-0"]
 
     def test_slurmdbd_is_found_by_both_names(self) -> None:
         pods = [pod("accounting-0", container="slurmdbd")]
-        assert [one.container for one in sources_of_log("slurmdbd", pods, "soperator")] == ["slurmdbd"]
+        assert [item.container for item in sources_of_log("slurmdbd", pods, "soperator")] == ["slurmdbd"]
 
     def test_a_name_is_a_pods_or_a_jobs(self) -> None:
         pods = [*PODS, pod("gpu-fryer-29000001-abcde", job="gpu-fryer-29000001"), pod("gpu-fryer-x", namespace="other")]
-        assert [one.pod for one in sources_of_pod("worker-1", pods, "soperator")] == ["worker-1"]
-        assert [one.pod for one in sources_of_pod("gpu-fryer", pods, "soperator")] == ["gpu-fryer-29000001-abcde"]
-        assert [one.namespace for one in sources_of_pod("other/gpu-fryer-x", pods, "soperator")] == ["other"]
+        assert [item.pod for item in sources_of_pod("worker-1", pods, "soperator")] == ["worker-1"]
+        assert [item.pod for item in sources_of_pod("gpu-fryer", pods, "soperator")] == ["gpu-fryer-29000001-abcde"]
+        assert [item.namespace for item in sources_of_pod("other/gpu-fryer-x", pods, "soperator")] == ["other"]
         assert sources_of_pod("worker", pods, "soperator") == []
 
 

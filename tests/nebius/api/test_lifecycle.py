@@ -252,7 +252,7 @@ class TestLookUps:
         assert objects.first_subnet(PROJECT_ID, api.endpoint).startswith("vpcsubnet-")
 
     def test_missing_objects_are_an_error_false_or_empty(self, api: NebiusServer) -> None:
-        for id_ in [one.metadata.id for one in objects.list_all(objects.kind_of("Subnet"), PROJECT_ID, api.endpoint)]:
+        for id_ in [item.metadata.id for item in objects.list_all(objects.kind_of("Subnet"), PROJECT_ID, api.endpoint)]:
             del api.store.objects[id_]
         with pytest.raises(NebiusError, match="the project has none\n  to do: set `subnet: create`"):
             objects.first_subnet(PROJECT_ID, api.endpoint)

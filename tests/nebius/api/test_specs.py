@@ -95,9 +95,9 @@ class TestShapes:
     def test_the_state_s_numbers_are_floating_point_and_make_no_difference(self, kind: str) -> None:
         def floats(value: Any) -> Any:
             if isinstance(value, dict):
-                return {name: floats(one) for name, one in value.items()}
+                return {name: floats(item) for name, item in value.items()}
             if isinstance(value, list):
-                return [floats(one) for one in value]
+                return [floats(item) for item in value]
             return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
         wanted = floats(SPECS[kind])
@@ -163,7 +163,7 @@ def _parts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
             names = [name for name in value if draw(st.integers(0, 3))]
             return {name: part(value[name], f"{path}.{name}") for name in names}
         if isinstance(value, list):
-            return [part(one, path) for one in value for _ in range(draw(st.integers(1, 2)))]
+            return [part(item, path) for item in value for _ in range(draw(st.integers(1, 2)))]
         if isinstance(value, int) and not isinstance(value, bool):
             return draw(st.integers(0, 2**31))
         return value
@@ -226,7 +226,7 @@ class TestCompare:
 
     @given(_SPECS, _SPECS)
     def test_fields_that_the_api_fills_in_are_no_difference(self, spec: dict[str, Any], more: dict[str, Any]) -> None:
-        seen = {**{name.upper(): one for name, one in more.items()}, **spec}
+        seen = {**{name.upper(): item for name, item in more.items()}, **spec}
         assert same(observed_spec(spec, seen), spec)
 
     @given(_SPECS, _SPECS)

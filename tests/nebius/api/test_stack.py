@@ -117,7 +117,7 @@ class TestChanges:
     def test_fields_that_the_stack_no_longer_sets_are_reset(self, cluster: Project) -> None:
         rows = cluster_rows()
         template = {
-            name: one for name, one in rows[6]["spec"]["template"].items() if name not in ("taints", "preemptible")
+            name: item for name, item in rows[6]["spec"]["template"].items() if name not in ("taints", "preemptible")
         }
         assert cluster.up(changed(rows, "workers", template=template)) == {"workers": "update"}
         (row,) = cluster.api.store.of("NodeGroup")
@@ -210,7 +210,7 @@ class TestDrift:
         assert row["metadata"]["labels"] == {"hpc-owner": OWNER, "team": "x"}
 
     def test_a_lost_owner_label_is_set_again(self, cluster: Project) -> None:
-        (row,) = (one for one in cluster.api.store.of("Network") if one["metadata"]["name"] == "network")
+        (row,) = (item for item in cluster.api.store.of("Network") if item["metadata"]["name"] == "network")
         row["metadata"]["labels"] = {}
         cluster.run("refresh")
         assert cluster.run("up") == {"network": "update"}

@@ -28,7 +28,7 @@ GROUP = next(row["spec"] for row in cluster_rows() if row["kind"] == "NodeGroup"
 
 
 def with_template(**changes: Any) -> dict[str, Any]:
-    template = {name: one for name, one in GROUP["template"].items() if name in ("resources", "boot_disk")}
+    template = {name: item for name, item in GROUP["template"].items() if name in ("resources", "boot_disk")}
     return {"fixed_node_count": 2, "template": {**template, **changes}}
 
 

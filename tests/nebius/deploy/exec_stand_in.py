@@ -32,7 +32,7 @@ def running(config: str) -> dict[str, dict]:
         [REAL, config, "get", "pods", "--output=json"], capture_output=True, check=True, close_fds=False
     )
     fds = json.loads(done.stdout)["items"]
-    return {one["metadata"]["name"]: one for one in fds if one["status"].get("phase") == "Running"}
+    return {item["metadata"]["name"]: item for item in fds if item["status"].get("phase") == "Running"}
 
 
 def answer(text: str, command: list[str], pods: dict[str, dict]) -> int:
@@ -52,7 +52,7 @@ def answer(text: str, command: list[str], pods: dict[str, dict]) -> int:
         }  # fmt: skip
     elif found := re.search(r"scontrol delete NodeName=(\S+)", text):
         nodes.pop(found[1], None)
-        state["known"] = [one for one in state.get("known", []) if one != found[1]]
+        state["known"] = [item for item in state.get("known", []) if item != found[1]]
         state.setdefault("deleted", []).append(found[1])
     elif "python3 -c" in text:
         state["people"] = json.load(sys.stdin)["payload"]

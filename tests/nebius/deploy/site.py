@@ -167,7 +167,7 @@ class Site:
             ("v1", "PersistentVolume"),
             ("slurm.nebius.ai/v1", "SlurmCluster"), ("slurm.nebius.ai/v1alpha1", "NodeSet"),
         )  # fmt: skip
-        found = [(kind, one["metadata"]) for api, kind in kinds for one in listed(self.kube, api, kind)]
+        found = [(kind, item["metadata"]) for api, kind in kinds for item in listed(self.kube, api, kind)]
         return sorted(
             f"{kind} {row.get('namespace', '')}/{row['name']}" for kind, row in found if row["name"] != "kubernetes"
         )

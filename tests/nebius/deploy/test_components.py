@@ -157,7 +157,7 @@ class TestBackups:
         recording = recorded()
         cluster = recording.outputs["cluster"]
         owner = recording.one(f"{cluster}-backups-bucket").inputs["owner"]
-        names = {one: recording.one(f"{cluster}-backups-{one}").inputs for one in ("bucket", "group", "key")}
+        names = {item: recording.one(f"{cluster}-backups-{item}").inputs for item in ("bucket", "group", "key")}
         assert {name["resource_name"] for name in names.values()} == {f"{cluster}-backups-{owner[:8]}"}
         values = release(recording, "soperator-backup-config").inputs["values"]
         assert names["bucket"]["resource_name"] in str(values)
@@ -189,7 +189,7 @@ def test_an_existing_file_system_is_only_attached():
     names = {resource.name for resource in recording.all("pulumi-python:dynamic/nebius:Filesystem")}
     assert f"{recording.outputs['cluster']}-fs-controller-spool" not in names
     groups = recording.all("pulumi-python:dynamic/nebius:NodeGroup")
-    (group,) = [one for one in groups if one.inputs["resource_name"] == "controller"]
+    (group,) = [group for group in groups if group.inputs["resource_name"] == "controller"]
     rows = group.inputs["spec"]["template"]["filesystems"]
     tags = {row["mount_tag"]: row["existing_filesystem"]["id"] for row in rows}
     assert tags["controller-spool"] == "computefilesystem-e1"

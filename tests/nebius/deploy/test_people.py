@@ -86,7 +86,7 @@ def test_users_come_before_accounts_and_have_the_groups_of_createuser(run):
     assert answer == {}
     assert [name for name, *_ in calls] == ["busy", "users", "nvcrlogin", "environment", "accounts"]
     assert calls[3][1] == ["export A=1"]
-    there = [name for name in ("sudo", "docker") if name in {one.gr_name for one in grp.getgrall()}]
+    there = [name for name in ("sudo", "docker") if name in {item.gr_name for item in grp.getgrall()}]
     (_, users, _, managed, with_homes, _) = calls[1]
     assert users[0] == {"name": "sync", "groups": sorted({"ml", *there})}
     assert users[1] == {"name": "bin", "groups": []}, "and no right that a machine would act on"

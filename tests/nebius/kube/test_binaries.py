@@ -106,13 +106,13 @@ class TestCache:
         (go / "hold").touch()
         fork = multiprocessing.get_context("fork")
         two = [fork.Process(target=binaries.build, args=["tool", source]) for _ in range(2)]
-        for one in two:
-            one.start()
+        for item in two:
+            item.start()
         wait_for(lambda: calls(go))
         (go / "hold").unlink()
-        for one in two:
-            one.join()
-        assert [one.exitcode for one in two] == [0, 0]
+        for item in two:
+            item.join()
+        assert [item.exitcode for item in two] == [0, 0]
         assert calls(go) == 1
 
     def test_a_killed_build_is_done_again(self, cache, source, go):
@@ -213,7 +213,7 @@ class TestPath:
     )  # fmt: skip
     def test_a_program_on_path_is_taken_if_it_is_new_enough(self, tool, name, printed, taken):
         script = tool(name, printed)
-        program = next(one for one in PROGRAMS if one.name == name)
+        program = next(item for item in PROGRAMS if item.name == name)
         assert finding._found(program) == (script if taken else None)
 
     def test_missing_programs_are_named_before_they_are_built(self, tool, cache):

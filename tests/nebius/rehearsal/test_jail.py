@@ -99,7 +99,7 @@ def attempt(root, first):
 
 
 def content(folder):
-    return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def test_shared_files_are_written_to_machines(machine, tmp_path):

@@ -46,7 +46,7 @@ class TestQuoting:
 
     def test_a_terminal_acts_on_none_of_them(self) -> None:
         text = "\n".join(exports(HOSTILE))
-        assert all(one.isprintable() or one == "\n" for one in text)
+        assert all(item.isprintable() or item == "\n" for item in text)
 
     @pytest.mark.parametrize("name", ["", "A B", "A=B", "1A", "A;touch x", "Ä", "A\n"])
     def test_a_name_that_no_variable_can_have(self, name: str) -> None:

@@ -91,7 +91,7 @@ def linkless(number: str) -> str:
 
 ANSWERS: dict[str, dict[str, Any]] = {
     **{
-        ", ".join(f"{key} {value}" for key, value in one.items()): {"gpus": second(**one)} for one in SECOND
+        ", ".join(f"{key} {value}" for key, value in item.items()): {"gpus": second(**item)} for item in SECOND
     },
     **{
         f"a T4: {key} {value}": {"gpus": second(**{**T4, key: value})}
@@ -100,7 +100,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         )
     },
     **{
-        case: {"gpus": document(*(gpu_element(number, **one) for number in (0, 1)))} for case, one in MISSING.items()
+        case: {"gpus": document(*(gpu_element(number, **item) for number in (0, 1)))} for case, item in MISSING.items()
     },
     "one GPU": {"gpus": document(gpu_element(0))},
     "a GPU that is lost": {

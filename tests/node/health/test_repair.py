@@ -62,8 +62,8 @@ class TestRepairs:
             now += seconds
             found = outcomes(states)
             record = update_repairs(record, found, now=now)
-            seen.update(kind for kind, one in found.items() if one["state"] == "failed")
-            sure |= {kind for kind, one in found.items() if one.get("certain")}
+            seen.update(kind for kind, item in found.items() if item["state"] == "failed")
+            sure |= {kind for kind, item in found.items() if item.get("certain")}
             for kind in record["repair"]:
                 assert kind in MACHINE
                 assert kind in sure or seen[kind] > 1
@@ -105,7 +105,7 @@ class Machine:
             theirs = "2026-11-23T10:00:30" if late == "clock" else "2026-11-23T10:00:00"
             found["clock"] = checks.compare_clocks(theirs, 1795428000.2, 1795428000.4, 5)
             self.failing.clear()
-        failing = {kind for kind, one in found.items() if one["state"] == "failed"}
+        failing = {kind for kind, item in found.items() if item["state"] == "failed"}
         self.failing = (self.failing - {*found}) | failing
         return found
 
@@ -163,8 +163,8 @@ class TestSoundMachines:
                 now += 300
                 mode = "epilog" if turn % 7 == 3 else "periodic"
                 found = machine.found(mode, now)
-                warned += any(one["state"] == "warning" for one in found.values())
-                failures += any(one["state"] == "failed" for one in found.values())
+                warned += any(item["state"] == "warning" for item in found.values())
+                failures += any(item["state"] == "failed" for item in found.values())
                 record = drain.apply_results(self.node, mode, self.SETTINGS, found, began=now)
                 assert record["repair"] == [], found
         assert self.asked == {}

@@ -35,10 +35,10 @@ def test_every_machine_has_a_unique_host_address(counts, logins, cidr):
     cluster = with_counts(counts, logins=logins, cidr=cidr)
     found = plan(cluster)
     network = ipaddress.IPv4Network(cidr)
-    taken = [ipaddress.IPv4Address(one) for one in (found.gateway, *found.of.values())]
+    taken = [ipaddress.IPv4Address(item) for item in (found.gateway, *found.of.values())]
     assert set(found.of) == {machine.name for machine in machines(cluster)}
     assert len(set(taken)) == len(taken)
-    assert all(one in network and one not in (network.network_address, network.broadcast_address) for one in taken)
+    assert all(item in network and item not in (network.network_address, network.broadcast_address) for item in taken)
 
 
 @settings(max_examples=20)

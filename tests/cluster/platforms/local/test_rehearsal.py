@@ -59,12 +59,12 @@ def settings_of(files: Mapping[str, str]) -> Files:
 def expected_files(production: ClusterConfig, rehearsal: ClusterConfig) -> Files:
     """Production's files with every difference that is reported put into them."""
     files = settings_of(render(comparable(production, rehearsal)))
-    for one in differences(production, rehearsal):
-        settings = files[one.file].setdefault(one.key, {})
-        if one.here is None:
-            del settings[one.name]
+    for difference in differences(production, rehearsal):
+        settings = files[difference.file].setdefault(difference.key, {})
+        if difference.here is None:
+            del settings[difference.name]
         else:
-            settings[one.name] = one.here
+            settings[difference.name] = difference.here
     return {name: {key: value for key, value in found.items() if value} for name, found in files.items()}
 
 
@@ -80,7 +80,7 @@ def local(config: ClusterConfig, **options: Any) -> ClusterConfig:
 def check(production: ClusterConfig, rehearsal: ClusterConfig) -> None:
     """What must hold of every rehearsal."""
     # What stands for gIB is the rehearsal's own.
-    scripts = tuple(one for one in rehearsal.slurm.scripts if one.name != GIB["name"])
+    scripts = tuple(script for script in rehearsal.slurm.scripts if script.name != GIB["name"])
     rehearsal = rehearsal.model_copy(update={"slurm": rehearsal.slurm.model_copy(update={"scripts": scripts})})
     assert rehearsal.platform == "local"
     assert (rehearsal.name, rehearsal.login.on) == (production.name, production.login.on)
@@ -128,7 +128,7 @@ def test_elastic_nodesets_stay_elastic_on_request():
     assert [way.way for way in kept.ways] == ["spot"]
     assert not local(production, elastic=True, nodes=3).nodesets["cpu"].elastic
     names = [
-        {one.name for one in differences(production, local(production, **options))}
+        {difference.name for difference in differences(production, local(production, **options))}
         for options in ({}, {"elastic": True}, {"elastic": True, "faults": True})
     ]
     # Power saving is compared where it is rehearsed; a day of faults alone changes a time.
@@ -138,7 +138,7 @@ def test_elastic_nodesets_stay_elastic_on_request():
 
 def test_host_names_are_those_of_production():
     production = cloud(login={"count": 2})
-    names = [one.name for one in machines(local(production, nodes=9))]
+    names = [machine.name for machine in machines(local(production, nodes=9))]
     assert names == [
         "lab-controller", "lab-login-0", "lab-login-1", *(f"lab-a3mega-{n}" for n in range(9)),
         *(f"lab-cpu-{n}" for n in range(9)),
@@ -148,7 +148,7 @@ def test_host_names_are_those_of_production():
 def test_a_large_nodeset_is_reduced_by_default_and_reported():
     production = cloud()
     rehearsal = local(production)
-    assert {name: one.count for name, one in rehearsal.nodesets.items()} == {"a3mega": AT_MOST, "cpu": 1}
+    assert {name: item.count for name, item in rehearsal.nodesets.items()} == {"a3mega": AT_MOST, "cpu": 1}
     assert stood_in(production) == ["nodeset a3mega: 4 of 9 nodes"]
     assert stood_in(production, nodes=16) == [
         "nodeset a3mega: 16 nodes, where the stack has 9",
@@ -164,7 +164,7 @@ def test_limits_of_partitions_are_at_most_their_nodes():
 
 def test_differences_have_both_values_and_the_reason():
     production = cloud()
-    found = [str(one) for one in differences(production, local(production, cidr="10.99.0.0/20"))]
+    found = [str(difference) for difference in differences(production, local(production, cidr="10.99.0.0/20"))]
     assert found[0] == (
         "slurm.conf: SlurmctldHost=lab-controller(10.99.0.2), where production has lab-controller: local machines have "
         "fixed addresses"
@@ -177,7 +177,7 @@ def test_differences_have_both_values_and_the_reason():
         "slurm.conf: NodeName=lab-a3mega-[0-3], where production has lab-a3mega-[0-8]: the rehearsal has another "
         "number of nodes"
     ) in found
-    names = {one.name for one in differences(production, local(production)) if one.why != COUNT}
+    names = {difference.name for difference in differences(production, local(production)) if difference.why != COUNT}
     assert names == {
         "SlurmctldHost", "SlurmdParameters", "TaskPlugin", "JobAcctGatherType", "NodeAddr", "ConstrainCores"
     }  # fmt: skip
@@ -189,7 +189,7 @@ def test_a_parameter_of_a_newer_slurm_is_left_out_and_reported():
     rehearsal = local(production)
     assert dict(rehearsal.slurm.extra) == {"KillOnBadExit": 1}
     assert rehearsal.slurm_version == "24.11"
-    (one,) = [one for one in differences(production, rehearsal) if one.name == newer]
+    (one,) = [difference for difference in differences(production, rehearsal) if difference.name == newer]
     assert str(one) == (
         f"slurm.conf: {newer} not set, where production has 1: Slurm 24.11, which local machines run, does not know it"
     )
@@ -214,7 +214,7 @@ def test_a_read_only_bucket_is_rehearsed_read_only():
     storage = {"buckets": [read_only, {"name": "my-results", "mount": "/results"}]}
     rehearsal = local(cloud(storage=storage))
     assert rehearsal.storage.read_only == ("/gcs",)
-    options = {one["target"]: one["options"] for one in mounts(rehearsal)}
+    options = {mount["target"]: mount["options"] for mount in mounts(rehearsal)}
     assert (options["/gcs"], options["/results"]) == ("ro,_netdev", "defaults,_netdev")
 
 
@@ -259,10 +259,10 @@ def test_a_script_by_url_does_nothing_and_keeps_its_place():
 
 class TestNetwork:
     def test_candidate_networks_overlap_neither_each_other_nor_dev(self):
-        found = [ipaddress.IPv4Network(one) for one, _ in zip(candidates(20), range(300), strict=False)]
+        found = [ipaddress.IPv4Network(item) for item, _ in zip(candidates(20), range(300), strict=False)]
         assert found[0] == ipaddress.IPv4Network("10.78.0.0/20")
         assert len(set(found)) == 300
-        assert not any(one.overlaps(ipaddress.IPv4Network("10.77.0.0/20")) for one in found)
+        assert not any(item.overlaps(ipaddress.IPv4Network("10.77.0.0/20")) for item in found)
 
     def test_there_is_no_candidate_for_more_than_the_private_range(self):
         assert list(candidates(8)) == ["10.0.0.0/8"]
@@ -305,7 +305,7 @@ def clusters(draw: st.DrawFn) -> Mapping[str, Any]:
     partitions: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(names):
         part: dict[str, Any] = {"nodesets": names[: number + 1], "default": number == 0}
-        there = sum(nodesets[one].get("count", 1) for one in part["nodesets"])
+        there = sum(nodesets[nodeset].get("count", 1) for nodeset in part["nodesets"])
         if draw(st.booleans()):
             part["min_nodes"] = draw(st.integers(0, there))
         if draw(st.booleans()):
