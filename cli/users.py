@@ -302,7 +302,7 @@ class UserInEffect:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterUsers:
-    """What a cluster reports of users."""
+    """Users as a cluster reports them."""
 
     users: Mapping[str, UserInEffect] = field(default_factory=dict)
     """The requested users that exist."""

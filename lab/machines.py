@@ -9,7 +9,7 @@ AS_ROOT = {
     "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "LANG": "C.UTF-8",
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }  # fmt: skip
-"""What a login of root's has."""
+"""Environment of a login of root."""
 SECONDS = 300.0
 
 

@@ -159,7 +159,7 @@ function drawLines(panel, all, { start, end, step }) {
   return [svg, ...legend(panel, shown, scale, svg, x, { start, end, step }), ...more(panel, all, shown, scale)];
 }
 
-// The values at curve moment, which the pointer or the arrow keys choose.
+// The values at one moment, which the pointer or the arrow keys choose.
 function legend(panel, shown, scale, svg, x, { start, end, step }) {
   const times = Math.round((end - start) / step), figures = shown.map(() => make("b"));
   const slider = make("input", { type: "range", class: "moment", min: 0, max: times, value: times, "aria-label": `Moment in ${panel.title}` });

@@ -40,7 +40,7 @@ class Panel:
     queries: tuple[tuple[str, str], ...]
     """PromQL, and the name of its series, in which `{{label}}` stands for a label's value."""
     needs: str = ""
-    """What a cluster must have for the panel to have data; empty if every cluster has it."""
+    """The part of a cluster that the panel needs for data; empty if every cluster has it."""
     none: str = ""
     """The meaning of no series; empty if it means that there is no data."""
 

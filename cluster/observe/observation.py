@@ -147,4 +147,4 @@ class Difference:
     stack: str
     there: str
     mends: Mends = "mend"
-    """What mends it: `./hpc drift --mend`, `./hpc up`, or a manual change on the machine."""
+    """The action that mends it: `./hpc drift --mend`, `./hpc up`, or a manual change on the machine."""

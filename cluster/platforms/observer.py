@@ -107,7 +107,7 @@ class Observer(Protocol):
     operator: str
     """The operator's name for users."""
     advice: Mapping[str, str]
-    """What mends a difference, with STACK for the stack, by the difference's `mends`."""
+    """The actions that mend a difference, with STACK for the stack, by the difference's `mends`."""
 
     def status(self, access: Access) -> StatusReport:
         """Return the observation of the cluster and its findings, even if the cluster does not answer."""

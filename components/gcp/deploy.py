@@ -25,9 +25,9 @@ from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
 from components.gcp.access import Access
 from components.gcp.bake_design import image_link
+from components.gcp.baked_image import BakedImage, BakeLeftovers
 from components.gcp.boot import STATE_DISK, BootArgs, metadata
 from components.gcp.customize import Customizer
-from components.gcp.dynamic_resources import BakedImage, BakeLeftovers
 from components.gcp.filesystems import Storage
 from components.gcp.identity import BUILDER, INSTALL, NO_MEMBERS, SETUP, Identity, roles
 from components.gcp.machines import MachineArgs, endpoint

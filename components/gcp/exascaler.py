@@ -9,7 +9,7 @@ from pulumi_gcp import compute, projects, runtimeconfig, serviceaccount
 from cluster.platforms.gcp.filesystems.base import Server, TargetDisk
 from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, TARGET_OF, Exascaler, http_tag, startup_script
 from cluster.platforms.gcp.names import account_id, labels, place
-from components.gcp.dynamic_resources import Barrier
+from components.gcp.barrier import Barrier
 from components.gcp.filesystems import LustreComponent
 from components.gcp.identity import role_id
 from components.gcp.network import LNET_PORT, Network, allow, host_project

@@ -49,7 +49,7 @@ class _InstanceCompute(Compute):
     """The calls for instances of a zone. All raise GoogleCloudError where Google refuses or does not answer."""
 
     ADVICE: ClassVar[Mapping[tuple[str, ...], str]]
-    """What to do about Google's errors, by words that they contain. `bake` has project and zone."""
+    """Advice for Google's errors, by words that they contain. `bake` has project and zone."""
     name = ""
 
     def __init__(self, props: Mapping[str, Any], pace: Pace) -> None:

@@ -18,9 +18,10 @@ from cluster.platforms.gcp.image import recipe, secure_boot
 from cluster.platforms.gcp.names import WATCH_PORT, elastic_labels, labels, place, watch_name
 from cluster.roster import MachineSpec, elastic_machine, machines
 from components.gcp.boot import FIXED, STATE_DEVICE, program
-from components.gcp.dynamic_resources import FLEX_NODE, ElasticInstances, FailoverController, flex_nodes, whole_body
+from components.gcp.failover import FailoverController, whole_body
 from components.gcp.identity import SCOPES, WATCH, Identity
 from components.gcp.network import Network
+from components.gcp.nodes import FLEX_NODE, ElasticInstances, flex_nodes
 from components.machine import Machine
 
 NIC_TYPE = "GVNIC"

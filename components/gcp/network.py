@@ -14,7 +14,7 @@ from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, fabric_of, p
 from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import monitoring_machine
-from components.gcp.dynamic_resources import Barrier
+from components.gcp.barrier import Barrier
 
 LNET_PORT = 988
 """Port of Lustre's network."""

@@ -1,12 +1,13 @@
 """Words that make a reader stop: docs/style.md lists them, and what to write instead."""
 
+import ast
 import re
 from collections import Counter
 from functools import cache
 
 import pytest
 
-from tests.architecture.test_sources import ROOT, texts
+from tests.architecture.test_sources import PYTHON, ROOT, nodes, texts
 
 STYLE = "docs/style.md"
 NOT_READ = ("tests/", "lab/charts/", "CHANGELOG.md", STYLE)
@@ -53,3 +54,38 @@ def test_the_table_is_read() -> None:
 def test_these_words_are_not_used(folder: str) -> None:
     files = found().get(folder, {})
     assert not files, {name: {word: words()[word] for word in used} for name, used in files.items()}
+
+
+FRAGMENTS = ("Those ", "What ", "Of ", "Such ")
+"""Beginnings of docstrings whose subject is in the line before, or in no line."""
+
+
+def fragments(module: str) -> list[str]:
+    """Return the docstrings of a module, of its classes, functions and values, that begin as fragments."""
+    return [
+        node.value.value
+        for node in ast.walk(ast.parse(module))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if node.value.value.startswith(FRAGMENTS)
+    ]
+
+
+def test_docstrings_of_the_product_are_no_fragments() -> None:
+    assert fragments('A = 1\n"""Of the cluster."""\n') == ["Of the cluster."]
+    product = [path for path in PYTHON if path.relative_to(ROOT).parts[0] != "tests"]
+    found = {str(path.relative_to(ROOT)): fragments(path.read_text(encoding="utf-8")) for path in product}
+    assert {file: texts for file, texts in found.items() if texts} == {}
+
+
+def test_no_loop_names_its_item_one() -> None:
+    """Its name says what the item is."""
+    loops = (ast.For, ast.comprehension)
+    found = {
+        f"{path.relative_to(ROOT)}:{target.lineno}"
+        for path in PYTHON
+        for node in nodes(path)
+        if isinstance(node, loops)
+        for target in ast.walk(node.target)
+        if isinstance(target, ast.Name) and target.id == "one"
+    }
+    assert found == set()

@@ -6,8 +6,8 @@ import pulumi
 import pytest
 
 from cluster.config import ClusterConfig
+from components.gcp.baked_image import BakeProvider
 from components.gcp.deploy import Image
-from components.gcp.dynamic_resources import BakeProvider
 from components.gcp.network import Network
 from lab.google.compute import FakeCompute
 from tests.clouds import A3, EXASCALER, google

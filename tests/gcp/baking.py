@@ -15,8 +15,8 @@ from pulumi.dynamic import ResourceProvider
 
 from components.gcp.bake import bake
 from components.gcp.bake_design import bake_of
+from components.gcp.baked_image import BakeProvider
 from components.gcp.compute_engine import Compute
-from components.gcp.dynamic_resources import BakeProvider
 from engine import Workspace, events
 from lab.google.compute import FakeCompute
 from lab.google.http import Call
@@ -102,7 +102,8 @@ _FORKS.set_forkserver_preload(
     [
         "google.cloud.compute_v1",
         "google.auth.credentials",
-        "components.gcp.dynamic_resources",
+        "components.gcp.baked_image",
+        "components.gcp.failover",
         "components.gcp.instances",
     ]
 )

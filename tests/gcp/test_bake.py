@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.gcp import bake
 from components.gcp.bake_design import GoogleCloudError
-from components.gcp.dynamic_resources import BakeProvider, LeftoversProvider
+from components.gcp.baked_image import BakeProvider, LeftoversProvider
 from lab.google.compute import QUOTA, STEPS, STOCK_OUT, FakeCompute, Fault, Machine
 from lab.google.http import Call, DroppedConnectionError, RefusalError
 from tests.gcp.baking import (

@@ -13,7 +13,8 @@ from google.protobuf import struct_pb2
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from components.gcp.dynamic_resources import BakeProvider, ElasticInstancesProvider
+from components.gcp.baked_image import BakeProvider
+from components.gcp.nodes import ElasticInstancesProvider
 from engine import events
 from engine.core.scope import Scope
 from lab.google.compute import QUOTA, FakeCompute, FakeElastic, Fault, Machine
@@ -30,7 +31,7 @@ from tests.harness import ROOT, provider_process
 
 PROGRAM = """
 import json, pathlib, pulumi
-from components.gcp.dynamic_resources import BakedImage
+from components.gcp.baked_image import BakedImage
 image = BakedImage("image", json.loads(pathlib.Path("inputs.json").read_text()))
 pulumi.export("image", image.self_link)
 """
@@ -145,7 +146,7 @@ print(json.dumps([kinds, found.changes, found.replaces, "google.cloud" in sys.mo
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, input=json.dumps(given), capture_output=True, text=True, check=True
     )
-    kinds = ["components.gcp.dynamic_resources"] * 2
+    kinds = ["components.gcp.baked_image", "components.gcp.nodes"]
     assert json.loads(ran.stdout) == [kinds, True, ["content"], False]
 
 

@@ -13,7 +13,7 @@ from reconcile.compute_engine import ComputeEngine
 
 from cluster.platforms.gcp.permissions import FLEX, RECONCILE
 from components.gcp.bake_design import GoogleCloudError
-from components.gcp.dynamic_resources import ElasticInstancesProvider
+from components.gcp.nodes import ElasticInstancesProvider
 from engine import events
 from lab.google.compute import FakeElastic, Fault, Machine
 from lab.google.http import Call, RefusalError
@@ -211,7 +211,7 @@ class TestResource:
     PROGRAM = """
 import json, pathlib, pulumi
 from pulumi_command import local
-from components.gcp.dynamic_resources import ElasticInstances
+from components.gcp.nodes import ElasticInstances
 given = json.loads(pathlib.Path("inputs.json").read_text())
 made = []
 for nodeset in given["nodesets"]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cluster.platforms.gcp.permissions import FAILOVER
 from components.gcp.bake_design import GoogleCloudError
-from components.gcp.dynamic_resources import ControllerProvider, whole_body
+from components.gcp.failover import ControllerProvider, whole_body
 from lab.google.compute import FakeController, Fault
 from tests.gcp.baking import LONG_LIMITS
 

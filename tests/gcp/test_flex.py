@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from components.gcp.bake_design import GoogleCloudError
-from components.gcp.dynamic_resources import FlexNodeProvider, FlexQueueProvider, FlexRequestProvider
 from components.gcp.instances import FlexCompute, start
+from components.gcp.nodes import FlexNodeProvider, FlexQueueProvider, FlexRequestProvider
 from engine import events
 from lab.google.compute import QUOTA, FakeFlex, Fault, Machine
 from lab.google.http import Call
@@ -168,7 +168,7 @@ class TestResource:
 
     PROGRAM = """
 import json, pathlib, pulumi
-from components.gcp.dynamic_resources import flex_nodes
+from components.gcp.nodes import flex_nodes
 names, where, own = json.loads(pathlib.Path("inputs.json").read_text())
 nodes = flex_nodes("gpu", names, where, own)
 pulumi.export("address", nodes[0].address)

@@ -1,4 +1,4 @@
-"""What commands that run jobs share: the cluster, options, and how they print job scripts and save plots."""
+"""Parts that commands which run jobs share: the cluster, options, and how they print job scripts and save plots."""
 
 import shlex
 from collections.abc import Sequence

@@ -179,7 +179,7 @@ class Repair:
 
 @dataclass(frozen=True)
 class World:
-    """What was observed in one pass: a decision is made from nothing else."""
+    """The observation of one pass: a decision is made from nothing else."""
 
     now: float
     nodes: Mapping[str, Node]
