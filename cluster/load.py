@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema, cre
 from pydantic_core import ErrorDetails
 
 from cluster.catalog.bounds import MOST_NODES
-from cluster.checks import elastic, machines, scripts, settings, users
+from cluster.checks import elastic, nodesets_and_partitions, scripts, settings, users
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import as_written, description, explicit, section_at
 from cluster.config.monitoring import SECRETS
@@ -484,12 +484,12 @@ def _with_machine_type(section: Any, machine_type: str | None) -> Any:  # noqa: 
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    yield from machines.count_errors(config)
-    if machines.count_nodes(config) > MOST_NODES:
+    yield from nodesets_and_partitions.count_errors(config)
+    if nodesets_and_partitions.count_nodes(config) > MOST_NODES:
         return  # the other rules list machines, which takes long for such a number
     yield from registry.get(config.platform).checks(config)
     yield from _platform_fields(config)
-    for rules in (machines, elastic, users, settings, scripts):
+    for rules in (nodesets_and_partitions, elastic, users, settings, scripts):
         yield from rules.find_errors(config)
 
 

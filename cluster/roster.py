@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
 from cluster.config.cluster import ClusterConfig
-from cluster.config.machines import Nodeset
 from cluster.config.monitoring import MonitoringMachine
+from cluster.config.nodesets import Nodeset
 from scripts.node.interface import Role
 
 

@@ -74,7 +74,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a stack file, which editors complete and check from."""
     # The models of the stack file are slow to import.
-    from cluster.reference import reference, schema_text
+    from cluster.stack_file_reference import reference, schema_text
 
     text = schema_text()
     if not (check or write):

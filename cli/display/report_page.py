@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from cli.display import accounting, status_screen
 from cli.display.status_screen import Table, ago, counted
 from cluster.config.cluster import ClusterConfig
-from cluster.config.machines import Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.findings import ClusterFinding
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cluster.catalog.slurm_releases import CONF
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import as_written
-from cluster.config.machines import Elastic
+from cluster.config.nodesets import Elastic
 from cluster.findings import Finding, Level, Location, listing
 from cluster.platforms import registry
 from cluster.slurm import power_saving

@@ -14,7 +14,7 @@ from cluster.catalog.bounds import COUNT, NUMBERS
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, SUPPORT_ENDS, SUPPORT_NOTICE, Table, takes_over
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
-from cluster.config.machines import Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Section, Slurm, slurm_fields
 from cluster.findings import Finding, Level, Location, listing, nearest, show

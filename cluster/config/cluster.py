@@ -8,11 +8,12 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from cluster.catalog import IMAGES
 from cluster.catalog.base_system import MONITORING
 from cluster.config.accounting import Accounting
+from cluster.config.controller import Controller, Login
 from cluster.config.image import Image
 from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
-from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.monitoring import Monitoring
 from cluster.config.network import Network
+from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Section, Slurm
 from cluster.config.slurm import SlurmSettings

@@ -9,8 +9,9 @@ from cluster.catalog.base_system import JOB_PROGRAMS
 from cluster.catalog.bounds import MOST_NODES
 from cluster.catalog.prologs import NEWEST, RxdmVersion
 from cluster.config.cluster import ClusterConfig
+from cluster.config.controller import Login
 from cluster.config.impact import Impact
-from cluster.config.machines import Login, Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings

@@ -13,7 +13,7 @@ from cluster.catalog.nccl import (
     min_pair_busbw,
 )
 from cluster.config.cluster import ClusterConfig
-from cluster.config.machines import Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.config.slurm import FabricTest, NcclTest, NetworkTest
 from cluster.jobs.nccl import LOGS, NcclRun, launcher, run_script, tests_folder
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts

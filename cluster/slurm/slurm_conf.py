@@ -7,7 +7,7 @@ from functools import partial, reduce
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
-from cluster.config.machines import Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Value, slurm_settings
 from cluster.people import preempts

@@ -10,7 +10,7 @@ from pulumi_gcp import compute
 
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.config import ClusterConfig
-from cluster.config.machines import BasicCapacity
+from cluster.config.capacity import BasicCapacity
 from cluster.impact.upgrade import TEMPLATE
 from cluster.platforms.gcp.capacity import RESERVATION_KEY, Scheduling, machine_scheduling, node_scheduling
 from cluster.platforms.gcp.disks import WATCH_DISK, WATCH_GB, WATCH_TYPE, boot_disk, state_disk

@@ -155,7 +155,7 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cluster/observe/health_machines.py": 3,
         "cluster/observe/health_nodes.py": 1,
         "cluster/platforms/local/rehearsal.py": 2,
-        "cluster/reference.py": 1,
+        "cluster/stack_file_reference.py": 1,
         # The stand-in's programs.
         "components/local/host/cloud.py": 1,
         "engine/core/program.py": 1,

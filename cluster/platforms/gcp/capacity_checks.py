@@ -7,8 +7,9 @@ from cluster.catalog import MACHINE_TYPES, MachineType
 from cluster.catalog.machine_families import ACCELERATORS, FAMILIES
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
+from cluster.config.controller import Controller, Login
 from cluster.config.fields import as_written
-from cluster.config.machines import Controller, Login, Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.config.validators import minutes
 from cluster.findings import Finding, Level, Location, listing
 from cluster.platforms.gcp.address_plan import fabric_of

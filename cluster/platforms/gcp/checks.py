@@ -10,10 +10,10 @@ from cluster.catalog import DISK_TYPES, MACHINE_TYPES, DiskType
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
 from cluster.catalog.recipes import NEWEST
-from cluster.checks import machines
+from cluster.checks import nodesets_and_partitions
 from cluster.config.cluster import ClusterConfig
+from cluster.config.controller import Disk
 from cluster.config.fields import as_written, explicit
-from cluster.config.machines import Disk
 from cluster.config.validators import is_within
 from cluster.findings import OLDEST_KERNEL, Finding, Level, Location, dotted, listing
 from cluster.platforms.gcp import address_plan, capacity_checks, disks
@@ -88,7 +88,7 @@ def _overlaps(config: ClusterConfig) -> Iterator[Finding]:
 
 def _network_sizes(config: ClusterConfig) -> Iterator[Finding]:
     network = config.network
-    for shortage in () if any(machines.count_errors(config)) else address_plan.shortages(config):
+    for shortage in () if any(nodesets_and_partitions.count_errors(config)) else address_plan.shortages(config):
         yield Finding(
             id="network-size",
             at=("network", "cidr"),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES, DiskType, MachineType
 from cluster.config.cluster import ClusterConfig
-from cluster.config.machines import Disk
+from cluster.config.controller import Disk
 from cluster.config.storage import Targets
 from cluster.findings import Finding, Location, listing
 from cluster.roster import MachineSpec, monitoring_machine

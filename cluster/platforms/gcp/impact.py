@@ -8,7 +8,7 @@ from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.fabrics import FABRICS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
-from cluster.config.machines import Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.config.storage import AT_BOOT, DELETES_DISKS, Targets
 from cluster.findings import ConfigError
 from cluster.impact import rules

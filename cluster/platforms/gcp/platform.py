@@ -7,10 +7,11 @@ from typing import Any
 
 from cluster.catalog.bounds import GOOGLE_INSTANCES
 from cluster.config.cluster import ClusterConfig
+from cluster.config.controller import Controller, Login
 from cluster.config.image import Image
-from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.monitoring import Monitoring, MonitoringMachine, Web
 from cluster.config.network import Network
+from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage

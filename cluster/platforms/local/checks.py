@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Iterator
 from itertools import combinations
 
-from cluster.checks import machines
+from cluster.checks import nodesets_and_partitions
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import as_written
@@ -49,7 +49,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             )
         else:
             blocks[name] = block
-            if section.most > address_plan.capacity(block) and not any(machines.count_errors(config)):
+            if section.most > address_plan.capacity(block) and not any(nodesets_and_partitions.count_errors(config)):
                 yield _too_many(config, name, block)
     yield from _overlaps(config, blocks)
     yield from _logins(config, whole)

@@ -2,9 +2,10 @@
 
 from cluster.catalog.bounds import BRIDGE_PORTS
 from cluster.config.cluster import ClusterConfig
+from cluster.config.controller import Controller, Login
 from cluster.config.image import Image
-from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.monitoring import Monitoring
+from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage

@@ -13,7 +13,7 @@ from cluster.catalog.fabrics import ROCE
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
 from cluster.checks.scripts import placed_scripts
 from cluster.config.cluster import ClusterConfig
-from cluster.config.machines import Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import BLOCKS, plan
 from cluster.roster import monitoring_machine, nodeset_type

@@ -6,16 +6,22 @@ from typing import Any
 
 from cluster.catalog import MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
+from cluster.config.controller import Disk
 from cluster.config.fields import as_written
-from cluster.config.machines import Disk
 from cluster.config.validators import is_within
 from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
 from cluster.platforms.nebius.platform import CIDR
 from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, releases_without_overrides
-from cluster.platforms.nebius.section import AUTO_LIMIT_GIB, GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Nebius
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
+from cluster.platforms.nebius.stack_section import (
+    AUTO_LIMIT_GIB,
+    GPU_DISK_GIB,
+    LOGIN_DISK_GIB,
+    SMALLEST_DISK_GIB,
+    Nebius,
+)
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable_versions, parse
 from cluster.roster import nodeset_type
 from cluster.slurm.power_saving import elastic_nodesets
@@ -174,7 +180,7 @@ def _machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
 def _machine_type_errors(at: Location, machine_type: str, role: str, settings: Nebius) -> Iterator[Finding]:
     row = MACHINE_TYPES[machine_type]
     if row.platform != "nebius":
-        if at[0] == "nebius":  # cluster/checks/machines.py checks the others
+        if at[0] == "nebius":  # cluster/checks/nodesets_and_partitions.py checks the others
             yield Finding(
                 id="nebius-group-type",
                 at=at,

@@ -12,7 +12,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
-from cluster.platforms.nebius.section import Filesystem, Nebius, Workers
+from cluster.platforms.nebius.stack_section import Filesystem, Nebius, Workers
 
 JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"
 """Mount tags of file systems: their names on the nodes (virtiofs)."""

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.machines import Controller, Login, Nodeset
+from cluster.config.controller import Controller, Login
+from cluster.config.nodesets import Nodeset
 from cluster.config.slurm import SlurmSettings
 from cluster.platforms.base import Capability, Credentials, Limit, Platform, later
 from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
@@ -45,7 +46,7 @@ PLATFORM = Platform(
     elastic=True,
     # internal/render/common/configmap.go of nebius/soperator.
     limit=Limit(machines=1024, of="Soperator's slurm.conf (MaxNodeCount)"),
-    sections={"nebius": "cluster.platforms.nebius.section:Nebius"},
+    sections={"nebius": "cluster.platforms.nebius.stack_section:Nebius"},
     fields={
         ClusterConfig: frozenset({"host_names", "monitoring"}),
         Controller: frozenset({"disk"}),

@@ -6,7 +6,7 @@ Source of the tiers: nebius-solutions-library, soperator/modules/sizing_tier/mai
 from dataclasses import dataclass
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.machines import Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.platforms.nebius.machine_types import (
     DAEMON_CPU,
     DAEMON_MEMORY,
@@ -17,7 +17,13 @@ from cluster.platforms.nebius.machine_types import (
     preset_of,
     slurmd_resources,
 )
-from cluster.platforms.nebius.section import CONTROLLER_DISK_GIB, CPU_DISK_GIB, GPU_DISK_GIB, LOGIN_DISK_GIB, Nebius
+from cluster.platforms.nebius.stack_section import (
+    CONTROLLER_DISK_GIB,
+    CPU_DISK_GIB,
+    GPU_DISK_GIB,
+    LOGIN_DISK_GIB,
+    Nebius,
+)
 from cluster.roster import nodeset_gpu
 
 MARIADB = Resources(cpu=2000, memory=12 * GIB, disk=16 * GIB)

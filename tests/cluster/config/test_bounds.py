@@ -16,7 +16,7 @@ from cluster.catalog.slurm_releases import CONF, NODE, PARTITION
 from cluster.config.validators import NODE_SIZES
 from cluster.findings import ConfigError
 from cluster.load import parse
-from cluster.reference import json_schema
+from cluster.stack_file_reference import json_schema
 from tests.cluster.stacks import ALICE, KEY, ROOT, findings, local
 from tests.cluster.stacks import PARTITION as QUEUE
 

@@ -11,16 +11,16 @@ from cluster.checks.settings import find_errors
 from cluster.config.accounting import Accounting, Qos
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, NoEffect, Reconfigure, Restart
-from cluster.config.machines import Nodeset
+from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Slurm
 from cluster.config.slurm import SlurmSettings, Timers
 from cluster.config.types import Flag, Positive, Seconds
 from cluster.impact.table import effects
 from cluster.load import with_defaults
-from cluster.reference import json_schema, reference
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import render
+from cluster.stack_file_reference import json_schema, reference
 
 
 class MoreTimers(Timers):

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
 from cluster.catalog.storage import DISK_WRITES, WRITE_OVERHEAD, disks_mbps
-from cluster.checks.machines import wrong_platform
+from cluster.checks.nodesets_and_partitions import wrong_platform
 from cluster.config.storage import Lustre, Targets
 from cluster.findings import Finding, Level
 from cluster.platforms.gcp.disks import find_rate_errors, find_size_errors, find_type_errors

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.catalog import MACHINE_TYPES
 from cluster.config.section import Section
-from cluster.reference import json_schema, reference, schema_text
+from cluster.stack_file_reference import json_schema, reference, schema_text
 from tests.cluster.stacks import ROOT
 
 PATH = ROOT / "docs" / "schema" / "cluster.schema.json"

@@ -1,4 +1,4 @@
-"""Sections that ask for machines: controller, login, nodesets."""
+"""The section of nodesets: machine types, counts, GPUs, and elastic nodes."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -7,22 +7,20 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from typing_extensions import Self
 
 from cluster.catalog.bounds import MOST_NODES
-from cluster.config.capacity import BasicCapacity, Capacity, OnDemand
+from cluster.config.capacity import Capacity, OnDemand
+from cluster.config.controller import Disk, OnController
 from cluster.config.impact import ByRule, NoEffect, Reconfigure, Restart
 from cluster.config.section import OTHER, PLAIN, Section, Slurm
 from cluster.config.slurm import SCRIPTS, Script
 from cluster.config.types import (
     Cidr,
-    DiskTypeName,
     Duration,
     Feature,
-    Flag,
     MachineTypeName,
     Natural,
     NodeCount,
     NodeSettings,
     Positive,
-    ZoneName,
 )
 from cluster.config.validators import duration_seconds
 from cluster.findings import RefusedError
@@ -35,74 +33,6 @@ class Gpus(Section):
     """GPU type that the machine type can take, e.g. t4 on n1-standard-1, standin on the local types."""
     count: Positive = Field(le=16)
     """GPUs in each machine."""
-
-
-class Disk(Section):
-    """A disk of a machine."""
-
-    type: DiskTypeName | None = None
-    """On gcp: disk type. Default: pd-ssd for controller and nodes, pd-balanced for login machines."""
-    size_gb: Positive | None = Field(default=None, ge=10, le=65536)
-    """GB; on nebius GiB. Default: 200, and 100 for the controller's state; on nebius 128, 256 for login nodes, 512 for
-    nodes with GPUs."""
-
-
-class Controller(Section):
-    """The machine that runs slurmctld, slurmdbd and the accounting database."""
-
-    machine_type: MachineTypeName
-    """Machine type of the catalog. Default: the platform's smallest that suffices."""
-    disk: Disk = Field(default_factory=Disk.model_construct)
-    """On gcp and nebius: its boot disk."""
-    state_disk: Disk = Field(default_factory=Disk.model_construct)
-    """On gcp: the disk for Slurm's state, the accounting database, /opt/apps and, where nothing else is mounted there,
-    /home. It outlives the machine."""
-    capacity: BasicCapacity | None = None
-    """On gcp: how the cloud is asked for it."""
-    failover: Flag = False
-    """On gcp: whether its disks are in two zones, and a small machine in the other one brings it back there when it
-    does not come back by itself. Decided when the cluster is created. On local: its machine is started again."""
-    failover_zone: ZoneName | None = None
-    """On gcp: the other zone, of the same region, e.g. us-central1-b."""
-    failover_mode: Annotated[
-        Literal["act", "advise"], NoEffect("the machine that watches the controller reads it within seconds")
-    ] = "act"
-    """`advise` has that machine say what it would do, and do nothing."""
-
-
-class OnController(Section):
-    """A role that the controller may have as well: it then has no machines to be counted, typed or addressed."""
-
-    on: Literal["controller"] | None = None
-
-    @model_validator(mode="after")
-    def _refuse_machines(self) -> Self:
-        machines = {"count", "idle", "spare", "machine_type", "gpus", "addresses", "disk", "capacity"}
-        beside = sorted(machines & self.model_fields_set)
-        if self.on and beside:
-            raise RefusedError(
-                "`on: controller` without count, idle, spare, machine_type, gpus, addresses, disk or capacity",
-                f"remove {' and '.join(beside)} here, or remove `on`; the section `controller` describes the machine",
-            )
-        return self
-
-
-class Login(OnController):
-    """Machines where people log in and submit jobs; they run no daemon of Slurm."""
-
-    on: Annotated[Literal["controller"] | None, ByRule("logins")] = None
-    """`controller` makes the controller the login machine as well; then nothing else is given here."""
-    count: Annotated[Natural, ByRule("logins")] = Field(default=1, le=1000)
-    """Login machines. 0 with no `on` leaves only the controller to submit jobs from."""
-    machine_type: MachineTypeName | None = None
-    """Machine type of the catalog. Default: the platform's smallest that suffices."""
-    disk: Disk = Field(default_factory=Disk.model_construct)
-    """On gcp and nebius: the boot disk of each."""
-    capacity: BasicCapacity | None = None
-    """On gcp: how the cloud is asked for them."""
-    public: Annotated[Flag, NoEffect("addresses come or go while the machines run; sessions through them end")] = False
-    """On gcp: whether they have public addresses, for those of network.admin_cidrs; the stack then logs in through the
-    first of them, else by Identity-Aware Proxy."""
 
 
 MOST_WAYS = 10
