@@ -12,7 +12,6 @@ from cli.cluster.scheduler import Scheduler
 from cli.display import accounting
 from cli.errors import CliError, hint
 from cli.stack import outputs
-from cluster.load import parse_output
 from cluster.observe import reliability as measured
 from cluster.observe import usage as used
 from cluster.observe.moment import SECONDS as UNITS
@@ -44,6 +43,8 @@ def usage(
     CPU BUSY is the share of the held processor time that jobs used, of those that began and ended within the time; GPU
     BUSY that of GPUs, where Slurm measures them (gres/gpuutil).
     """
+    from cluster.load import parse_output  # it imports the models, which reliability does not need
+
     begin = options.read_time("--since", since, machine_time)
     end = options.read_time("--until", until, machine_time)
     values = outputs.read(stack, show_secrets=True)
