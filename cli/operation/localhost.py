@@ -90,9 +90,11 @@ def show_consoles(failures: Sequence[StepFailed], stack: str) -> None:
     matches = (_UNREACHED.match(failure.message) for failure in failures)
     for address in sorted({match[1] for match in matches if match}):
         for record in host_root().glob("stacks/*/machines/*/machine.json"):
+            machine = {}
             with suppress(OSError, ValueError):
-                if json.loads(record.read_text(encoding="utf-8")).get("address") == address:
-                    console.note("\n".join(describe_machine(MachinePaths(record.parent), stack)))
+                machine = json.loads(record.read_text(encoding="utf-8"))
+            if machine.get("address") == address:
+                console.note("\n".join(describe_machine(MachinePaths(record.parent), stack)))
 
 
 def describe_machine(paths: MachinePaths, stack: str) -> list[str]:
