@@ -73,7 +73,8 @@ def read_backup(file: Path) -> Backup:
 
 
 def _verified_header(plain: "gzip.GzipFile") -> dict[str, Any]:
-    """Read the file to its end, compare it with the checksum in its last line, and return the header of its second."""
+    """Read the file to its end, compare it with the checksum in its last line, and return the header in its second
+    line."""
     lines = cast("IO[bytes]", plain)
     first = lines.readline()
     if first != FIRST:

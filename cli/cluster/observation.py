@@ -13,7 +13,8 @@ from scripts.node.interface import ROLES
 SECONDS = 8.0
 """Time limit of one machine: twice its own limit (scripts/node/collect.py), to leave time for the connection."""
 EACH = 0.2
-"""Seconds that each machine of a rehearsal adds to the limit: they share the processors of one host."""
+"""The limit in a large cluster is this times the number of its machines: those of a rehearsal share the processors of
+one host."""
 LONGER = 3
 """Factor of the limit for a second try of machines that were late, as they are on a busy host."""
 OBSERVE = "echo; HPC_TIMEOUT_FACTOR={factor:.3g} exec python3 /usr/local/lib/hpc/node look"

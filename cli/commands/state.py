@@ -62,7 +62,7 @@ def import_(stack: options.Stack, file: _FileIn = None) -> None:
 
 
 def unlock(stack: options.Stack) -> None:
-    """Remove the lock of a stack that a run left behind.
+    """Remove the lock that a run left behind on a stack.
 
     After a run that was killed on this machine this is not needed: the next run takes over its lock.
     """
