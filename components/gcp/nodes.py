@@ -70,7 +70,7 @@ class FlexRequestProvider(ActionProvider):
     DELETED_FIRST = True
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Delete what a killed run asked for; nothing, where the node itself was in the state."""
+        """Delete the machine that a killed run asked for. A node in the state was deleted before its request."""
         _delete_flex_node(_props)
 
 

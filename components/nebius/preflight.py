@@ -107,7 +107,7 @@ def _versions(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[s
     if not rows:
         return
     row = rows.get(version)
-    offered = [name for name, row in rows.items() if not row.get("deprecated") and not row.get("restricted")]
+    offered = [name for name, other in rows.items() if not other.get("deprecated") and not other.get("restricted")]
     # A cluster that is up may go to a version that no new one is created of.
     if row is None or row.get("restricted") or (row.get("deprecated") and not before):
         why = "has no such version" if row is None else "creates no clusters of it"

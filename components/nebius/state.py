@@ -251,7 +251,7 @@ class ObjectStorage(Backend):
         return Step(what=what, done=done, detail=f"with versioning, in {region}")
 
     def _account(self, api: StateBucket, *, dry_run: bool) -> tuple[str, Step]:
-        """Return the service account's id, which is empty if a run that is not dry would create it."""
+        """Return the service account's id; an empty one in a dry run, if there is no such account yet."""
         name = self.record.settings["account"]
         what, created, account = f"service account {name}", None, api.find(_ACCOUNT, name)
         if account is None and dry_run:

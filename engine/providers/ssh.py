@@ -207,7 +207,7 @@ class _Connection:
         options = ("ControlPersist=60", "ControlMaster=yes", "SendEnv=*")
         arguments = [*(f"-o{option}" for option in options), "-E", str(log), "-N", "-f"]
         env = {**os.environ, **self.environment}
-        # ssh ends itself when a machine does not answer, or no longer; this limit is for a machine that sends slowly.
+        # ssh ends by itself when a machine does not answer, or no longer; this limit is for the case that it does not.
         seconds = int(self._connection["perDialTimeout"])
         try:
             done = subprocess.run(

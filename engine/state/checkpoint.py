@@ -147,8 +147,8 @@ class Journal:
         self.size = 0
 
     def begin(self, of: str, salt: str, done: int) -> None:
-        """Start a new journal on the state with the digest `of`, of whose resources the first `done` were written by
-        this run. Raises OSError."""
+        """Start a new journal on the state with the digest `of`, of whose resources this run has handled the
+        first `done`. Raises OSError."""
         self.close()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         self._out, self.size = os.open(self._file, flags, 0o600), 0

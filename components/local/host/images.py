@@ -307,7 +307,8 @@ def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
         path.write_text(source.text)
         files.append(str(path))
     if later:
-        # From the later release only the packages with its name (apt-get(8), PACKAGE/RELEASE), or that only it has.
+        # Packages come from the later release only if they are requested of it (apt-get(8), PACKAGE/RELEASE), or if
+        # no other release has them.
         files.append(f'--aptopt=APT::Default-Release "{wanted.suite}"')
         # The index of an unreleased suite is valid for a week, and mirrors that keep the state of a day are older.
         files.append('--aptopt=Acquire::Check-Valid-Until "false"')
