@@ -225,7 +225,7 @@ class Access:
         self._jump_hosts: dict[int, tuple[str, Proxy]] = {}
         self._controller: Proxy | None = None
 
-    def reach(
+    def machine_access(
         self,
         spec: MachineSpec,
         *,
@@ -245,14 +245,14 @@ class Access:
             return MachineAccess(host=None, via=self._via_controller)
         if "controller" in spec.roles:
             self._controller = Proxy(host=address, host_key=host_key)
-        reach = partial(MachineAccess, dial_error_limit=DIAL_ERROR_LIMIT, per_dial_timeout=PER_DIAL_TIMEOUT)
+        access = partial(MachineAccess, dial_error_limit=DIAL_ERROR_LIMIT, per_dial_timeout=PER_DIAL_TIMEOUT)
         if self._config.login.public and "login" in spec.roles:
             if public is None:
                 raise ValueError(f"{spec.name}: login.public, and it has no public address")
             self._jump_hosts[spec.index] = (spec.name, Proxy(host=public, host_key=host_key))
-            return reach(host=public)
+            return access(host=public)
         if self._config.login.public:
-            return reach(host=address, proxy=lambda: self._jump_host()[1], via=self._via_jump_host)
+            return access(host=address, proxy=lambda: self._jump_host()[1], via=self._via_jump_host)
         project, machine_zone = self._place.project, zone or self._place.zone
         cluster = f"{project}/{self._place.zone}/{self._config.name}"
         login = spec.index + 1
@@ -265,7 +265,7 @@ class Access:
 
         # Host and port are the same in every run: another connection would run every command again.
         dry_run = pulumi.runtime.is_dry_run()
-        return reach(
+        return access(
             host=_LOOPBACK if dry_run else pulumi.Output.all(instance_id, machine_zone).apply(tunnel),
             port=port,
             via=lambda: {"iap": {"instance": name, "project": project, "zone": machine_zone}},

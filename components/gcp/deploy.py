@@ -195,7 +195,7 @@ class GcpPlatform(pulumi.ComponentResource):
         )
         machines = GoogleMachines(f"{name}-machines", args, opts=child)
         access = Access(config)
-        self.machines = tuple(_with_reach(access, machine, machines.public) for machine in machines.machines)
+        self.machines = tuple(_with_access(access, machine, machines.public) for machine in machines.machines)
         self.ready = self._wait_for_lustre(self.machines[0])
         templates = {**machines.templates, **dict.fromkeys(repaired_nodesets(config), ())}
         self.elastic = self._elastic(templates) if templates else None
@@ -271,9 +271,9 @@ def export_settings(config: ClusterConfig) -> Mapping[str, Any]:
     return {"paths": list(exports(config)), "network": config.network.cidr}
 
 
-def _with_reach(access: Access, machine: Machine, public: Mapping[str, pulumi.Output[str]]) -> Machine:
+def _with_access(access: Access, machine: Machine, public: Mapping[str, pulumi.Output[str]]) -> Machine:
     name = machine.spec.name
-    reach = access.reach(
+    machine_access = access.machine_access(
         machine.spec,
         address=machine.address,
         public=public.get(name),
@@ -282,7 +282,7 @@ def _with_reach(access: Access, machine: Machine, public: Mapping[str, pulumi.Ou
         zone=machine.zone,
         host_key=machine.host_key,
     )
-    return replace(machine, access=reach)
+    return replace(machine, access=machine_access)
 
 
 CONSOLE = "https://console.cloud.google.com"

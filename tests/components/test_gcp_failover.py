@@ -35,7 +35,7 @@ def made(key: str = "orders", mode: str = "act") -> Recording:
     def program() -> None:
         found = google_machines(of, lambda spec, _: {key: spec.roles[0]})
         controller = found.machines[0]
-        reach = Access(of).reach(
+        access = Access(of).machine_access(
             controller.spec,
             address=controller.address,
             public=None,
@@ -44,7 +44,7 @@ def made(key: str = "orders", mode: str = "act") -> Recording:
             zone=controller.zone,
             host_key="",
         )
-        pulumi.export("via", reach.via() if reach.via else None)
+        pulumi.export("via", access.via() if access.via else None)
         pulumi.export("ids", [controller.instance_id, controller.boot_id])
 
     return deploy(program)

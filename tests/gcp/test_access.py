@@ -44,7 +44,7 @@ def machines_with_access(of: ClusterConfig) -> list[Machine]:
         node, public = spec.roles == ("node",), of.login.public and "login" in spec.roles
         key = pulumi.Output.from_input("" if node else f"ssh-ed25519 key-of-{spec.name}")
         address, identity = f"172.16.0.{number}", pulumi.Output.from_input(f"id-{number}")
-        way = access.reach(
+        way = access.machine_access(
             spec, address=address, public=f"198.51.100.{number}" if public else None, instance_id=identity,
             name=spec.name, host_key=key,
         )  # fmt: skip

@@ -282,11 +282,12 @@ access = Access(config)
 spec = machines(config)[0]
 identity = pulumi.Output.from_input("1")
 key = pulumi.Output.from_input(HOST_KEY)
-reach = access.reach(
+machine_access = access.machine_access(
     spec, address="172.16.0.2", public=None, instance_id=identity, name=spec.name, host_key=key,
 )
 machine = Machine(
-    spec=spec, address="172.16.0.2", instance_id=identity, boot_id=identity, resource=None, host_key=key, access=reach,
+    spec=spec, address="172.16.0.2", instance_id=identity, boot_id=identity, resource=None, host_key=key,
+    access=machine_access,
 )
 done = remote.Command("c", connection=machine.connection(KEY), create="echo $SSHD >>LOG; tail -n 1 LOG")
 pulumi.export("out", done.stdout)
