@@ -208,7 +208,7 @@ def _partitions(expected: ExpectedCluster, cluster: ClusterObservation) -> Itera
             yield _value(cluster, f"partition {name}", "a partition", _UNKNOWN)
             continue
         values: Mapping[str, str] = {key.lower(): value for key, value in running[name].items()}
-        for key, stack in {"State": "UP", **row}.items():
+        for key, stack in {**row, "State": row.get("State", "UP")}.items():
             value = values.get(key.lower())
             if value is not None and key.lower() != "nodes" and not is_same_value(stack, value):
                 yield _value(cluster, f"partition {name}: {key}", stack, value)
