@@ -213,7 +213,7 @@ def merge_values(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str
         below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
             result[key] = merge_values(below, value)
-        elif isinstance(below, list) and isinstance(value, list) and value and _have_names([*below, *value]):
+        elif isinstance(below, list) and isinstance(value, list) and _have_names(below) and _have_names(value):
             new = {member["name"]: member for member in value}
             old = [merge_values(member, new.pop(member["name"], {})) for member in below]
             result[key] = [*old, *new.values()]
@@ -223,8 +223,8 @@ def merge_values(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str
 
 
 def _have_names(members: list[Any]) -> bool:
-    """Return whether all members are mappings with a `name`."""
-    return all(isinstance(member, Mapping) and "name" in member for member in members)
+    """Return whether there are members, and all are mappings with a `name`."""
+    return bool(members) and all(isinstance(member, Mapping) and "name" in member for member in members)
 
 
 FOLDER = Path(__file__).parent / "charts"
