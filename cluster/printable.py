@@ -15,7 +15,7 @@ _HIDDEN = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Return the text with characters that a terminal interprets as \x1b or \u2028; tabs and line ends stay."""
+    r"""Return the text with codes, such as \x1b, for characters that a terminal interprets; tabs and line ends stay."""
     return _HIDDEN.sub(_escaped, text.replace("\r\n", "\n"))
 
 

@@ -168,7 +168,7 @@ class Sizes:
 
 
 def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
-    """Return the sizes of a run of GPT-3. Raises RequestError if they fit neither each other nor the GPUs."""
+    """Return the sizes of a run of GPT-3. Raises RequestError if they do not fit each other, or the GPUs."""
     # Slurm's type may be the whole name of nvidia-smi: nvidia_h100_80gb_hbm3.
     kind = next((name for name in catalog.GPU_GB if row.gpu and name in row.gpu.type.lower()), "")
     other = Gpt3Setting(gpu=kind, nodes=nodes, batch=catalog.GPT3_SETTINGS[0].batch)

@@ -32,7 +32,7 @@ EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
 
 
 def slurmd(config: ClusterConfig, nodeset: str) -> Resources:
-    """Return the size of slurmd's container; its memory is RealMemory, and what DefMemPerNode allows."""
+    """Return the size of slurmd's container: its memory is RealMemory, and the least of all is DefMemPerNode."""
     section = config.nodesets[nodeset]
     return slurmd_resources(_node(section.machine_type or config.controller.machine_type, node_disk(config, section)))
 
