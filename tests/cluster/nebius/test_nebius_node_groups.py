@@ -24,6 +24,12 @@ def test_groups_have_all_nodes_and_the_last_one_the_rest(nodes: int, most: int) 
     assert 1 <= found[-1] <= most
 
 
+def test_101_nodes_are_two_groups() -> None:
+    found = groups(**gpus(count=101))
+    counts = {group.name: group.count for group in found.values() if group.role == "worker"}
+    assert counts == {"worker-worker-0": 100, "worker-worker-1": 1}
+
+
 CASES: dict[str, dict[str, Any]] = {
     "nodes without GPUs": {},
     "nodes with GPUs": gpus(),

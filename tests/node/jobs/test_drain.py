@@ -73,6 +73,9 @@ class TestJobs:
     def test_jobs_that_hold_a_node_or_are_in_a_partition_are_waited_for(self, nodes, partitions, numbers):
         assert [job.number for job in scheduler.jobs_left(JOBS, nodes, partitions)] == numbers
 
+    def test_a_job_that_waits_to_run_again_is_described_without_nodes(self):
+        assert str(JOBS[4]) == "job 21 of carol waiting"
+
     @pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "NEW_IN_27_05"])
     def test_jobs_in_any_other_state_hold_their_nodes(self, state):
         jobs = scheduler.parse_jobs(f"23|bob|1:00|10:00|{state}|gpu|dev-gpu-0\n")

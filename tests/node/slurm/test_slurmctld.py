@@ -103,7 +103,10 @@ class TestRestoreOnFailure:
     )
     def test_without_files_that_work_the_errors_are_raised(self, controller, machine, before, error, *, started):
         files = {**slurmctld.applied(), "slurm.conf": before} if before else {}
-        slurmctld.APPLIED.write_text(json.dumps(files))
+        if files:
+            slurmctld.APPLIED.write_text(json.dumps(files))
+        else:
+            slurmctld.APPLIED.unlink()
         with pytest.raises(SetupError, match=error):
             self.change({**files, "slurm.conf": "new=nonsense\n"})
         assert machine == started
