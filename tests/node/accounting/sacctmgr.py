@@ -1,7 +1,7 @@
 """Stand-in for sacctmgr and its database, with the behaviour of Slurm 24.11: what it stores, prints and refuses.
 
 A command whose values are all set already changes nothing; its message and exit code then depend on its arguments
-(`_modify_account`). Observed with real commands in a rehearsal, where tests/e2e/test_accounts.py runs the same edits.
+(`_modify_account`). Observed with real commands in a rehearsal.
 """
 
 from itertools import product
