@@ -94,7 +94,7 @@ def _options(resource: Registered, dependencies: _Dependencies) -> Iterator[tupl
 
 
 def _flow(value: Any) -> str:
-    """A value on resource line, in YAML's flow style."""
+    """Return a value on one line, in YAML's flow style."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_flow(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
@@ -132,7 +132,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def hold(name: str, text: str, *, update: bool) -> None:
-    """Compare a text with the reviewed resource, or write it for review."""
+    """Compare a text with the reviewed one, or write it for review."""
     path = GOLDEN / name
     if update:
         path.parent.mkdir(parents=True, exist_ok=True)
