@@ -193,7 +193,7 @@ pulumi.export("address", nodes[0].address)
         fake.calls.clear()
         run("up")
         assert fake.calls == []
-        # What it is metadata changes while it runs.
+        # Its metadata changes while it runs.
         run("up", metadata={"hpc-boot": "new"}, labels={"hpc-cluster": "a3", "hpc-part": "other"})
         machine = fake.world.machines[NODE].resource
         assert machine["id"] == first
@@ -222,7 +222,7 @@ pulumi.export("address", nodes[0].address)
         names = [f"a3-gpu-{index}" for index in range(6)]
         run("up", names=names)
         posts = [call.path.rpartition("/")[2] for call in fake.calls if call.method == "POST"]
-        # The first that runs is metadata its metadata and labels.
+        # The first that runs gets its metadata and labels.
         assert posts[:6] == ["instances"] * 6
         assert len(statuses(fake)) == 6
 

@@ -41,7 +41,7 @@ TOPOLOGY = {**OLD, "topology.conf": "SwitchName=a Nodes=n-0\n"}
         (OLD, with_change("gres.conf", "nvidia0", "nvidia1"), Need.RESTART),
         (OLD, {k: v for k, v in OLD.items() if k != "gres.conf"}, Need.RESTART),
         (OLD, LUA, Need.RESTART),
-        # The order of lines and comments count, other than in slurm.conf.
+        # Comments and the order of lines count, other than in slurm.conf.
         (LUA, {**LUA, "job_submit.lua": "b()\na()\n#x\n"}, Need.RESTART),
         (LUA, {**LUA, "job_submit.lua": "a()\nb()\n"}, Need.RESTART),
         (OLD, TOPOLOGY, Need.RESTART),
