@@ -336,13 +336,13 @@ SAME = "a.id_job = b.id_job AND a.time_submit = b.time_submit"
 
 def carry_jobs_over(cluster: str, *, live: str, fresh: str, date: str) -> Iterator[str]:
     """Carry records of current jobs from database `live` to `fresh`, made at `date`; yield a line for each change."""
-    live_tables, known = tables(live), jobs_of_slurmctld()
+    live_tables, fresh_tables, known = tables(live), tables(fresh), jobs_of_slurmctld()
     job = f"{cluster}_job_table"
     # The live tables may be damaged: that is why backups are restored.
     why = "" if job in live_tables else "their table is gone"
     if not why:
         try:
-            carried = _carry_rows(cluster, live, fresh, live_tables & tables(fresh), known)
+            carried = _carry_rows(cluster, live, fresh, live_tables & fresh_tables, known)
         except SetupError as error:
             why = str(error).splitlines()[-1]
         else:
