@@ -115,7 +115,7 @@ class StateAge:
 
 @dataclass(frozen=True)
 class Pending:
-    """An operation that is under way: create, delete, reset or report."""
+    """An operation that is under way: create, delete, reset, report or maintain."""
 
     kind: str
     operation: str

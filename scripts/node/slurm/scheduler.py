@@ -19,9 +19,9 @@ REVOKED_SECONDS = 2  # by slurmd's clock: a credential of the second in which it
 
 
 def job_summary() -> dict[str, Any]:
-    """Return how many jobs are in each state, and the first JOBS of them: running ones, then waiting ones by priority.
+    """Return how many jobs are in each state, and the first MAX_JOBS: running ones, then waiting ones by priority.
 
-    Jobs that Slurm or an operator holds are also listed under `held`, JOBS at most: they come last in the queue.
+    Jobs that Slurm or an operator holds are also listed under `held`, MAX_JOBS at most: they come last in the queue.
     """
     os.environ["SLURM_BITSTR_LEN"] = "0"  # the numbers of a long array in full
     # A job's name may contain anything, whole rows of other jobs too, but nobody can guess this mark.
