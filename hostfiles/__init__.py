@@ -18,7 +18,7 @@ from pathlib import Path
 PARENT = Path("/tmp")  # noqa: S108
 _NEW = ".new-"
 _LOCK_SECONDS = 60
-"""Seconds after which a new private folder without a lock is abandoned."""
+"""Seconds after which a new private folder without a lock counts as abandoned."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Waits until a Lustre file system answers: its management server on LNet's port and, with --web, the web server that
-# EXAScaler starts last. Prints what is missing after the timeout. Any response of the web server is enough, because
-# machines have their Lustre client already; if it does not answer, that is printed and is not an error.
+# EXAScaler starts last. Prints what is missing after the timeout. Any response of the web server is enough, because no
+# machine installs its Lustre client from there; if it does not answer, that is printed and is not an error.
 #
 #   lustre_ready.sh ADDRESS SECONDS [--web]
 #

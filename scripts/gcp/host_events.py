@@ -45,7 +45,7 @@ class StopError(Exception):
 
 
 class HostEvents:
-    """The events of one node's host, and those that Slurm has been set to."""
+    """The events of one node's host, and the last ones that were applied to Slurm."""
 
     def __init__(self, node: str) -> None:
         self.node = node

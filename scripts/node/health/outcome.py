@@ -174,7 +174,7 @@ def results() -> dict[str, Any]:
 
 
 MOST_BYTES = 1 << 16
-"""Size of one node's history, from which the oldest lines are removed. A year with a hundred faults has 40 kB."""
+"""Largest size of one node's history: the oldest lines are removed. A year with a hundred faults has 40 kB."""
 DAY = 86400
 TEXT = 200
 """Characters of a check's text."""
