@@ -58,10 +58,14 @@ class Environment:
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment variables of `./hpc`, without the user's own settings."""
+        """Return the environment variables of `./hpc`, without the user's own settings.
+
+        Python stores what it compiles, as it does by default: else each command would compile this program's modules.
+        """
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "HPC_"))}
         return {
             **inherited,
+            "PYTHONDONTWRITEBYTECODE": "",
             "HPC_HOME": str(self.root / "home"),
             "HPC_ENGINE": "embedded",
             "HPC_LOCAL_ROOT": str(self.root),
