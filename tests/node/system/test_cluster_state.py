@@ -47,7 +47,8 @@ def test_a_failure_of_the_controller_ends_the_wait():
 def test_a_withdrawn_failure_does_not_end_the_wait(place):
     cluster_state.report_failure("configure: an old story")
     later(0.2, cluster_state.withdraw_failure)
-    later(1, lambda: (place / "cluster.json").write_text("{}"))
+    (place / "new").write_text("{}")
+    later(1, lambda: (place / "new").replace(place / "cluster.json"))
     assert cluster_state.wait_for_config(seconds=300, controller="c") == {}
 
 
