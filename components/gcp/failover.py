@@ -6,7 +6,6 @@ Google's client takes seconds to import, and a preview does not need it. So the 
 import hashlib
 import json
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 import pulumi
@@ -14,7 +13,7 @@ from pulumi.dynamic import ReadResult
 
 from components.dynamic import DynamicResource, given, report, without_traceback
 from components.gcp.bake_design import TEMPLATE_KEY, GoogleCloudError, template_mark
-from components.gcp.nodes import InstanceProvider
+from components.gcp.nodes import InstanceProvider, instances_api
 
 
 class ControllerProvider(InstanceProvider):
@@ -32,15 +31,15 @@ class ControllerProvider(InstanceProvider):
     def start(self, props: dict[str, Any]) -> dict[str, Any]:
         """Create it in its first zone, or take over the instance that is there already."""
         with without_traceback(GoogleCloudError):
-            compute = _instances().controller(_with_template(props))
+            compute = instances_api().controller(_with_template(props))
             if compute.zone != props["zones"][0]:
                 report(f"{props['name']} is in {compute.zone}, and stays there")
-            return _controller_outputs(props, _instances().start(compute, report), compute.zone)
+            return _controller_outputs(props, instances_api().start(compute, report), compute.zone)
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Find it in either zone."""
         with without_traceback(GoogleCloudError):
-            compute = _instances().controller(_with_template(props))
+            compute = instances_api().controller(_with_template(props))
             instance = compute.node()
         if instance is None:
             return ReadResult("", given(props))
@@ -49,8 +48,8 @@ class ControllerProvider(InstanceProvider):
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete it in both zones. Its disks stay: they are resources of their own."""
         with without_traceback(GoogleCloudError):
-            for compute in _instances().controllers(_with_template(_props)):
-                _instances().delete_node(compute)
+            for compute in instances_api().controllers(_with_template(_props)):
+                instances_api().delete_node(compute)
 
 
 def _with_template(props: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,9 +85,3 @@ def whole_body(text: str, labels: Mapping[str, str], metadata: Mapping[str, str]
     items = {**metadata, TEMPLATE_KEY: template_mark(digest(text))}
     rows = [{"key": key, "value": value} for key, value in sorted(items.items())]
     return {**json.loads(text), "labels": dict(labels), "metadata": {"items": rows}}
-
-
-def _instances() -> ModuleType:
-    from components.gcp import instances
-
-    return instances

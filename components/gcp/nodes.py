@@ -15,6 +15,13 @@ from components.dynamic import Action, ActionProvider, DynamicResource, changed,
 from components.gcp.bake_design import GoogleCloudError
 
 
+def instances_api() -> ModuleType:
+    """Return the module with the calls for instances, which imports Google's client."""
+    from components.gcp import instances
+
+    return instances
+
+
 class InstanceProvider(ResourceProvider):
     """The base of the providers of instances that this program itself creates.
 
@@ -87,12 +94,12 @@ class FlexQueueProvider(ActionProvider):
 
     def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> None:
         with without_traceback(GoogleCloudError):
-            _instances().ask_all(news, report)
+            instances_api().ask_all(news, report)
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Return that the queue is gone if a node is: the next `up` then asks for all that ended."""
         with without_traceback(GoogleCloudError):
-            return ReadResult("" if _instances().missing_nodes(props) else id_, given(props))
+            return ReadResult("" if instances_api().missing_nodes(props) else id_, given(props))
 
 
 class FlexNodeProvider(InstanceProvider):
@@ -106,11 +113,11 @@ class FlexNodeProvider(InstanceProvider):
     def start(self, props: dict[str, Any]) -> dict[str, Any]:
         """Ask for the machine and wait, or go on waiting for what an interrupted run asked for."""
         with without_traceback(GoogleCloudError):
-            return _node_outputs(props, _instances().start(_instances().FlexCompute(props), report))
+            return _node_outputs(props, instances_api().start(instances_api().FlexCompute(props), report))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         with without_traceback(GoogleCloudError):
-            instance = _instances().FlexCompute(props).node()
+            instance = instances_api().FlexCompute(props).node()
         return ReadResult(id_, _node_outputs(props, instance)) if instance else ReadResult("", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
@@ -120,12 +127,12 @@ class FlexNodeProvider(InstanceProvider):
 
 def _delete_flex_node(props: Mapping[str, Any]) -> None:
     with without_traceback(GoogleCloudError):
-        _instances().delete_node(_instances().FlexCompute(props))
+        instances_api().delete_node(instances_api().FlexCompute(props))
 
 
 def _node_outputs(props: Mapping[str, Any], instance: Any) -> dict[str, Any]:  # noqa: ANN401 - Google's own class
     nics = instance.network_interfaces
-    address, ends = nics[0].network_i_p if nics else "", _instances().end_time(instance)
+    address, ends = nics[0].network_i_p if nics else "", instances_api().end_time(instance)
     return {**given(props), "instance_id": str(instance.id), "address": address, "ends": ends}
 
 
@@ -184,7 +191,7 @@ class ElasticInstancesProvider(ActionProvider):
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete the nodeset's elastic instances, and wait until they are gone; a killed run continues here."""
         with without_traceback(GoogleCloudError):
-            _instances().delete_instances(_props, report)
+            instances_api().delete_instances(_props, report)
 
 
 class ElasticInstances(Action, module="gcp", name="ElasticInstances"):
@@ -196,9 +203,3 @@ class ElasticInstances(Action, module="gcp", name="ElasticInstances"):
     """
 
     PROVIDER = ElasticInstancesProvider
-
-
-def _instances() -> ModuleType:
-    from components.gcp import instances
-
-    return instances

@@ -168,9 +168,10 @@ def page_file(name: str) -> Path:
 def main(arguments: Sequence[str]) -> str | None:
     """Write or check the pages. Return an error message if one is not current."""
     try:
-        texts = {page_file(name): page(name, load()) for name in PAGES}
+        beliefs = load()
     except LedgerError as error:
         return str(error)
+    texts = {page_file(name): page(name, beliefs) for name in PAGES}
     if "--write" in arguments:
         for file, text in texts.items():
             file.write_text(text, encoding="utf-8")
