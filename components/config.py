@@ -9,7 +9,7 @@ import pulumi
 from pulumi.runtime import invoke, is_dry_run
 
 from cluster.config import ClusterConfig
-from cluster.config.impact import Effect
+from cluster.config.impact_annotations import Effect
 from cluster.findings import ConfigError, Level
 from cluster.impact import upgrade
 from cluster.impact.table import FieldChange, deployed_config, effects, refusal, refused

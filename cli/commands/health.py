@@ -19,7 +19,7 @@ from cli.stack import outputs
 from cluster.config.slurm import HealthChecks
 from cluster.findings import ClusterFinding
 from cluster.load import parse_output
-from cluster.observe.health_results import MEASURE, NOW, PHASE, NodeHealth, findings, results
+from cluster.observe.health_check_results import MEASURE, NOW, PHASE, NodeHealth, findings, results
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of

@@ -29,9 +29,9 @@ from cli.stack import outputs
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS, RUN_NAME
 from cluster.load import parse_output
-from cluster.observe.health import findings
-from cluster.observe.health_results import findings as health_findings
+from cluster.observe.health_check_results import findings as health_findings
 from cluster.observe.moment import date_expression, machine_time
+from cluster.observe.status_findings import findings
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import Observer, observer_of
 from cluster.report.html import MARK

@@ -11,8 +11,8 @@ from cli.cluster.observation import observe
 from cli.display import status_screen
 from cli.stack import outputs
 from cluster.findings import ClusterFinding
-from cluster.observe.health import findings
 from cluster.observe.observation import ClusterObservation
+from cluster.observe.status_findings import findings
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from cli import console
 from cluster.findings import ClusterFinding
-from cluster.observe.health_machines import bytes_used, inodes_used
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.observe.status_findings_machines import bytes_used, inodes_used
 from scripts.node.slurm.hostlist import compress
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cluster.config.impact import ByRule, Members, NoEffect, Reconfigure
+from cluster.config.impact_annotations import ByRule, Members, NoEffect, Reconfigure
 from cluster.config.section import Section, Slurm
 from cluster.config.types import (
     AccountName,

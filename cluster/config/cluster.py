@@ -10,7 +10,7 @@ from cluster.catalog.base_system import MONITORING
 from cluster.config.accounting import Accounting
 from cluster.config.controller import Controller, Login
 from cluster.config.image import Image
-from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
+from cluster.config.impact_annotations import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.monitoring import Monitoring
 from cluster.config.network import Network
 from cluster.config.nodesets import Nodeset

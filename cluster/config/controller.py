@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from cluster.config.capacity import BasicCapacity
-from cluster.config.impact import ByRule, NoEffect
+from cluster.config.impact_annotations import ByRule, NoEffect
 from cluster.config.section import Section
 from cluster.config.types import (
     DiskTypeName,

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from cluster.catalog.recipes import DEFAULT, NEWEST
-from cluster.config.impact import ByRule, NoEffect
+from cluster.config.impact_annotations import ByRule, NoEffect
 from cluster.config.section import Section
 from cluster.config.slurm import Sourced
 from cluster.config.types import (

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from cluster.config.controller import Disk
-from cluster.config.impact import ByRule, NoEffect
+from cluster.config.impact_annotations import ByRule, NoEffect
 from cluster.config.section import Section
 from cluster.config.types import Flag, MachineTypeName, Positive, SourceCidr
 from cluster.config.validators import matching

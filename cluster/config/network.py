@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from cluster.config.impact import NoEffect, Refuse
+from cluster.config.impact_annotations import NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import Cidr, ClusterCidr, Flag, PublicCidr
 from cluster.config.validators import cloud_resource

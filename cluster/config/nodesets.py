@@ -9,7 +9,7 @@ from typing_extensions import Self
 from cluster.catalog.bounds import MOST_NODES
 from cluster.config.capacity import Capacity, OnDemand
 from cluster.config.controller import Disk, OnController
-from cluster.config.impact import ByRule, NoEffect, Reconfigure, Restart
+from cluster.config.impact_annotations import ByRule, NoEffect, Reconfigure, Restart
 from cluster.config.section import OTHER, PLAIN, Section, Slurm
 from cluster.config.slurm import SCRIPTS, Script
 from cluster.config.types import (

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cluster.catalog.bounds import MOST_NODES
-from cluster.config.impact import Reconfigure
+from cluster.config.impact_annotations import Reconfigure
 from cluster.config.section import Section, Slurm
 from cluster.config.slurm import SCRIPTS, Script
 from cluster.config.types import (

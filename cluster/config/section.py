@@ -1,7 +1,8 @@
 """The base class of all sections of the configuration, and annotations of their fields.
 
 `max_time: Annotated[SlurmTime, Slurm("MaxTime"), Reconfigure("...")]` is rendered as MaxTime, refused under the
-partition's `conf`, checked against the stack's release of Slurm, and has an impact (`cluster.config.impact`).
+partition's `conf`, checked against the stack's release of Slurm, and has an impact
+(`cluster.config.impact_annotations`).
 """
 
 from collections.abc import Mapping

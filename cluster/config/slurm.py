@@ -6,7 +6,7 @@ from pydantic import Field, Strict, model_validator
 from typing_extensions import Self
 
 from cluster.catalog.slurm_releases import PROLOG_FLAGS
-from cluster.config.impact import ByRule, NoEffect, Reconfigure, Restart
+from cluster.config.impact_annotations import ByRule, NoEffect, Reconfigure, Restart
 from cluster.config.section import Section, Slurm
 from cluster.config.types import (
     ContainerImage,
@@ -26,7 +26,7 @@ from cluster.config.types import (
     Whole,
 )
 from cluster.findings import RefusedError
-from scripts.node.health.kinds import Check
+from scripts.node.health.check_kinds import Check
 
 SCRIPTS = Reconfigure("holds for jobs that begin, or end, from then on; what runs already is left alone")
 

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from cluster.config.impact import ByRule, Members, NoEffect, Refuse
+from cluster.config.impact_annotations import ByRule, Members, NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import (
     DiskTypeName,

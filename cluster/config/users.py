@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cluster.config.accounting import IN_DATABASE
-from cluster.config.impact import ByRule, NoEffect, Refuse
+from cluster.config.impact_annotations import ByRule, NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import AccountName, Flag, GroupName, Program, PublicKey, QosName, RegularId, UserName
 

@@ -8,7 +8,7 @@ from pydantic.fields import FieldInfo
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import is_optional, is_section, member_section
-from cluster.config.impact import Effect, Impact
+from cluster.config.impact_annotations import Effect, Impact
 from cluster.config.section import Section
 from cluster.findings import PROVIDERS
 

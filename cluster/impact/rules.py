@@ -7,7 +7,7 @@ from dataclasses import replace
 from cluster import people, roster
 from cluster.catalog import IMAGES
 from cluster.catalog.slurm_releases import CONF, NODE, UPGRADES, takes_over, upgrade_path
-from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace, Restart
+from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace, Restart
 from cluster.findings import listing
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.platforms import registry
@@ -16,7 +16,8 @@ from scripts.node.slurm.conf_changes import FOLLOWS_RECONFIGURE
 
 SHAPE = ("CPUs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
 """Parameters of a NodeName line that running jobs are tied to: slurmctld ends those whose node has others when it
-starts (job_resources.c, valid_job_resources), so the set-up empties the node first (scripts/node/jobs/drain.py)."""
+starts (job_resources.c, valid_job_resources), so the set-up empties the node first
+(scripts/node/jobs/drain_leaving.py)."""
 
 
 @rule(Effect.RESTART, Effect.DRAIN)

@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import MEMBER, edit_patterns, patterns
-from cluster.config.impact import ByRule, Effect, Impact, Members, Replace
+from cluster.config.impact_annotations import ByRule, Effect, Impact, Members, Replace
 from cluster.config.section import Section
 from cluster.findings import ConfigError, show
 from cluster.impact import rules

@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.observe.nodes import Node
-from scripts.node.health.kinds import smi_exit
+from scripts.node.health.check_kinds import smi_exit
 from scripts.node.slurm.hostlist import compress
 from scripts.node.slurm.output import parse_rows
 

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from cluster.findings import OLDEST_KERNEL, Actor
-from cluster.observe.health_results import ADVICE
-from scripts.node.health.kinds import KINDS, MACHINE
+from cluster.observe.health_check_results import ADVICE
+from scripts.node.health.check_kinds import KINDS, MACHINE
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILE = Path(__file__).with_suffix(".yml")

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.node.health.kinds import kinds_of_reason
+from scripts.node.health.check_kinds import kinds_of_reason
 from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import (
     CLOUD_REASONS,

@@ -10,7 +10,7 @@ from cluster.catalog.bounds import MOST_NODES
 from cluster.catalog.prologs import NEWEST, RxdmVersion
 from cluster.config.cluster import ClusterConfig
 from cluster.config.controller import Login
-from cluster.config.impact import Impact
+from cluster.config.impact_annotations import Impact
 from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Section

@@ -31,7 +31,7 @@ RESUME, SUSPEND, RESUME_FAILED = (f"{RECONCILE}/{name}" for name in ("resume", "
 AWAIT_NODES = f"{RECONCILE}/await-nodes"
 """The PrologSlurmctld. It ends when a job's nodes have booted, so that the job starts at once."""
 HEALTH = "/usr/local/sbin/hpc-health"
-"""The HealthCheckProgram of slurmd; scripts/node/health/program.py puts it on nodes."""
+"""The HealthCheckProgram of slurmd; scripts/node/health/run_checks.py puts it on nodes."""
 
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818

@@ -21,7 +21,7 @@ from components.nebius import waits
 from components.nebius.api import objects
 from components.nebius.api.client import NebiusError
 from components.nebius.chart_sources import ChartVersions, charts_of
-from components.nebius.drain import Drain, Partitions
+from components.nebius.drain_leaving import Drain, Partitions
 from components.nebius.preflight import Preflight
 from components.nebius.resource import Cloud, NebiusResource, shortened
 from components.nebius.teardown import Leftovers, Teardown

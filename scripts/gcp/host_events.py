@@ -22,7 +22,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 sys.path.insert(0, "/usr/local/lib/hpc/node")
-from health.drain import apply_action, read_node_state
+from health.drain_unhealthy import apply_action, read_node_state
 from slurm import reservations, scheduler
 from slurm.output import CLOUD_REASONS, MAINTENANCE, PREEMPTED
 from system.google_api import FLAVOR, METADATA, answer

@@ -23,7 +23,7 @@ sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).pare
 
 from accounting import accounts
 from interface import User
-from jobs import drain, prologs
+from jobs import drain_leaving, prologs
 from system import containers, homes, users
 from system.host import SetupError, describe_os_error, has_user, log, read_json, write
 
@@ -44,7 +44,7 @@ def converge(payload: dict[str, Any]) -> None:
     # Nodes have users at the same time as the jail.
     accounts.join.wait_for_config_version = lambda *, seconds: None  # noqa: ARG005 - as its caller names it
     desired = [_with_groups(user) for user in payload["users"]]
-    drain.refuse_busy(users.removed_names(desired))
+    drain_leaving.refuse_busy(users.removed_names(desired))
     # Only new users get a key pair: the homes of others are their own.
     new = {*read_json(KEY_PAIRS, []), *(user["name"] for user in desired if not has_user(user["name"]))}
     if new:

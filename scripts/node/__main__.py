@@ -61,7 +61,7 @@ def restore_last_success(_: dict[str, Any]) -> None:
         if payload is None:
             phase_state.forget(phase)
     if conf := lazy("slurm.slurmctld", "applied")().get("slurm.conf", ""):
-        lazy("jobs.drain", "resume_drained")(conf)
+        lazy("jobs.drain_leaving", "resume_drained")(conf)
 
 
 def run_phase(phase: str, payload: dict[str, Any]) -> None:
@@ -85,10 +85,10 @@ PHASES: dict[str, Callable[[dict[str, Any]], object]] = {
     "accounting": lazy("accounting.accounts", "converge"),
     "nodes": lambda payload: lazy("slurm.join", "wait_for")(payload["nodes"], seconds=payload["seconds"]),
     "ready": lambda payload: lazy("jobs.probe", "prove")(payload["probes"]),
-    "ends": lazy("jobs.drain", "reserve_ends"),
+    "ends": lazy("jobs.drain_leaving", "reserve_ends"),
     "warm-up": lazy("jobs.warm_up", "warm"),
-    "leave": lambda payload: lazy("jobs.drain", "leave")(payload["node"]),
-    "vacate": lambda payload: lazy("jobs.drain", "vacate")(payload["nodes"]),
+    "leave": lambda payload: lazy("jobs.drain_leaving", "leave")(payload["node"]),
+    "vacate": lambda payload: lazy("jobs.drain_leaving", "vacate")(payload["nodes"]),
     "settle": restore_last_success,  # every version calls it by this name
     "backup": lambda _: lazy("accounting.backup", "send")(),
     "restore": lazy("accounting.backup", "restore"),
@@ -98,7 +98,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], object]] = {
     # These need no input from the stack, because the machine has records of what was made.
     "no-prologs": lambda _: lazy("jobs.prologs", "remove")(),
     "no-rxdm": lambda _: lazy("jobs.rxdm", "undo")(),
-    "no-ends": lambda _: lazy("jobs.drain", "reserve_ends")({"ends": {}}),
+    "no-ends": lambda _: lazy("jobs.drain_leaving", "reserve_ends")({"ends": {}}),
 }
 # Phases that print, change nothing and take no lock.
 READ_PHASES: dict[str, Callable[[], None]] = {
@@ -135,7 +135,7 @@ def wait_for_lock(lock: IO[str], phase: str) -> None:
     if take_lock(lock, shared=shared):
         return
     if phase in ("configure", "settle"):
-        from jobs.drain import INTERRUPT  # as with `lazy`
+        from jobs.drain_leaving import INTERRUPT  # as with `lazy`
 
         log("another set-up is at work on this machine: waiting for it")
         write(INTERRUPT, "", quiet=True)

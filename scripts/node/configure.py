@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from health import program
+from health import run_checks
 from monitoring import service as monitoring
 from slurm import slurmd
 from system import cluster_state, containers, installation, login, mounts, munge, protected_files, users
@@ -59,7 +59,7 @@ def configure(payload: dict[str, Any]) -> None:
     if "monitoring" in roles:
         monitoring.converge(payload["monitoring"])
     if "node" in roles:
-        program.converge(config.get("health"))
+        run_checks.converge(config.get("health"))
         monitoring.export_gpus(config.get("gpu_exporter"))
         slurmd.start_slurmd(payload["conf_server"], config["slurmd"], at_boot=True)
     monitoring.export(payload.get("node_exporter", ""), required=control is not None)
@@ -86,7 +86,7 @@ def boot() -> None:
         users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
         containers.converge(config["users"], data=config.get("containers", ""))
         slurmd.stop_controller_daemons()
-        program.converge(config.get("health"))
+        run_checks.converge(config.get("health"))
         monitoring.export(config.get("node_exporter", ""), required=False)
         monitoring.export_gpus(config.get("gpu_exporter"))
         slurmd.start_slurmd(node["conf_server"], config["slurmd"], at_boot=False)

@@ -4,7 +4,7 @@ from typing import Any
 
 from accounting import database
 from health import measure
-from jobs import drain, prologs
+from jobs import drain_leaving, prologs
 from monitoring import service as monitoring
 from reconcile import service
 from slurm import conf_changes, slurmctld, topology, upgrade
@@ -32,7 +32,7 @@ def run_daemons(payload: dict[str, Any]) -> None:
     release = payload.get("release")
     acts = payload.get("reconcile", {}).get("mode") == "act"
     upgrade.check_nodes(release, seconds=payload["drain_seconds"] if acts else 0)
-    drain.drain_removed(
+    drain_leaving.drain_removed(
         slurmctld.applied().get("slurm.conf", ""),
         files["slurm.conf"],
         seconds=payload["drain_seconds"],

@@ -82,7 +82,7 @@ class _Controller(TypedDict, total=False):
     qos: list[str]  # those in slurm.conf
     adopt: bool
     slurmrestd: bool
-    health: dict[str, Any]  # health/kinds.py
+    health: dict[str, Any]  # health/check_kinds.py
     measure: dict[str, Any]  # settings of health/measure.py
     files: dict[str, list[str]]  # Slurm's files as lines; only slurm.conf on a login machine
     environment: list[str]  # env.sh of jobs, as lines
@@ -285,7 +285,7 @@ class Probe(TypedDict):
 class _Config(TypedDict, total=False):
     adopt: bool
     containers: str
-    health: dict[str, Any]  # health/kinds.py
+    health: dict[str, Any]  # health/check_kinds.py
     node_exporter: str
     gpu_exporter: GpuExporter
 

@@ -152,8 +152,8 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cluster/config/storage.py": 1,
         "cluster/config/validators.py": 2,
         "cluster/findings.py": 1,
-        "cluster/observe/health_machines.py": 3,
-        "cluster/observe/health_nodes.py": 1,
+        "cluster/observe/status_findings_machines.py": 3,
+        "cluster/observe/status_findings_nodes.py": 1,
         "cluster/platforms/local/rehearsal.py": 2,
         "cluster/stack_file_reference.py": 1,
         # The stand-in's programs.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from cluster.config.impact import Effect
+from cluster.config.impact_annotations import Effect
 from cluster.impact.table import editable_patterns
 
 Cluster = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cluster.config.impact import Effect
+from cluster.config.impact_annotations import Effect
 from tests.cluster.samples import Cluster, Sample, at, gone
 
 IN_TWO_ZONES = {"machine_type": "n2-standard-8", "failover": True, "failover_zone": "us-central1-b"}

@@ -19,7 +19,7 @@ from unittest import mock
 import pytest
 
 from cluster.config import ClusterConfig
-from cluster.config.impact import Effect
+from cluster.config.impact_annotations import Effect
 from cluster.impact.table import FieldChange, effects, worst_effect
 from cluster.load import parse
 from components.gcp.deploy import GcpPlatform

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from cluster.monitoring.alerts import ALERTS
-from scripts.node.health.kinds import KINDS
+from scripts.node.health.check_kinds import KINDS
 from tests.e2e.cluster import Cluster
 
 ASK = """

@@ -48,7 +48,7 @@ class Slurm:
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
     found = Slurm()
-    for module in ("health.drain", "slurm.scheduler", "slurm.reservations"):
+    for module in ("health.drain_unhealthy", "slurm.scheduler", "slurm.reservations"):
         monkeypatch.setattr(f"{module}.run", found.run)
     monkeypatch.setattr(host_events, "run", found.run)
     return found

@@ -7,7 +7,7 @@ from cluster import roster
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.fabrics import FABRICS
 from cluster.config.cluster import ClusterConfig
-from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
+from cluster.config.impact_annotations import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.config.nodesets import Nodeset
 from cluster.config.storage import AT_BOOT, DELETES_DISKS, Targets
 from cluster.findings import ConfigError

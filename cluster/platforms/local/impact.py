@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cluster import roster
-from cluster.config.impact import Effect, Impact, NoEffect, Refuse
+from cluster.config.impact_annotations import Effect, Impact, NoEffect, Refuse
 from cluster.impact import rules
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import ALL_RECREATED, release

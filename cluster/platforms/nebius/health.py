@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cluster.findings import Actor, ClusterFinding, merge_alike
-from cluster.observe.health_nodes import held
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation
+from cluster.observe.status_findings_nodes import held
 from cluster.platforms.nebius.observation import Check, View
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from cluster.catalog.slurm_releases import takes_over
-from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
+from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
 from cluster.platforms.nebius import versions

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, Strict, WithJsonSchema, model_valida
 from typing_extensions import Self
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
+from cluster.config.impact_annotations import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.section import Section
 from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds
 from cluster.config.validators import matching, one_of

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from health import drain, measure
-from health.kinds import reason
+from health import drain_unhealthy, measure
+from health.check_kinds import reason
 from slurm import reservations
 from system.host import SetupError, log, printable, read_json, run, succeeds, take_lock
 
@@ -117,7 +117,7 @@ def accept(name: str, settings: dict[str, Any]) -> None:
     users = {"root", *(settings[kind]["user"] for kind in kinds if "user" in settings[kind])}
     reservation = f"{PREFIX}{name}"
     with reservations.while_open(reservation, nodes, minutes=MINUTES, users=users):
-        drain.apply_action(name, "resume", "")
+        drain_unhealthy.apply_action(name, "resume", "")
         for kind, part in own_parts:
             reserved = [node for node in nodes if node in part["nodes"]]
             measure.MEASURES[kind]({**part, "reservation": reservation}, [name], reserved, settings[kind])
@@ -125,7 +125,7 @@ def accept(name: str, settings: dict[str, Any]) -> None:
         text = last.get("text", "") if last.get("time", 0) >= began else "no pair was measured"
         if pair_test and (last.get("time", 0) < began or last["state"] == "skipped"):
             measure.record_result(name, "fabric", "skipped", text)
-            drain.apply_action(name, "drain", reason({"fabric": text}))
+            drain_unhealthy.apply_action(name, "drain", reason({"fabric": text}))
 
 
 def _parts(settings: dict[str, Any], kind: str) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from health.kinds import smi_exit
+from health.check_kinds import smi_exit
 from health.outcome import Outcome, certain, failed, in_container, ok, run_program, skipped, unsure, warned
 
 REMAPPED_MOST = 511

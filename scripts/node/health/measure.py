@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from health import drain, gpu, outcome, program
-from health.kinds import reason
+from health import drain_unhealthy, gpu, outcome, run_checks
+from health.check_kinds import reason
 from slurm.output import parse_rows
 from system import cluster_state
 from system.host import (
@@ -296,8 +296,8 @@ def _record_and_drain(kind: str, nodes: list[str], results: Results) -> None:
         if _most_are_slow(kind, [node for node in nodes if node != name]):
             doubt = "so are most nodes, which are not drained: is the limit right?"
             record_result(name, kind, state, f"{text}; {doubt}", common=True)
-        elif "DRAIN" not in drain.read_node_state(name)["states"]:
-            drain.apply_action(name, "drain", reason({kind: text}))
+        elif "DRAIN" not in drain_unhealthy.read_node_state(name)["states"]:
+            drain_unhealthy.apply_action(name, "drain", reason({kind: text}))
 
 
 def _most_are_slow(kind: str, others: list[str]) -> bool:
@@ -430,7 +430,7 @@ def converge(settings: dict[str, Any] | None) -> None:
             log("measurements of nodes are removed")
         return
     write(SETTINGS, json.dumps(settings, indent=1) + "\n", mode=0o600)
-    write(PROGRAM, program.starter("health.measure"), mode=0o755)
+    write(PROGRAM, run_checks.starter("health.measure"), mode=0o755)
     changed = [write_unit(UNITS / f"{NAME}.{kind}", text) for kind, text in (("service", SERVICE), ("timer", TIMER))]
     reload_units()
     if any(changed) or not succeeds("systemctl", "is-active", "--quiet", f"{NAME}.timer"):

@@ -31,8 +31,8 @@ class _Outcome(TypedDict):
 class Outcome(_Outcome, total=False):
     """`state` is ok, failed, warning or skipped; `text` has the figures, or why it was skipped. `unsure`: the fault may
     end in a moment, as during the restart of a file server: the node is drained if two runs in a row find it.
-    `certain`: the machine must not be used before a repair (drain.py). `place`: counters or a position that the next
-    run needs to find only what is new; the record has it beside the outcomes."""
+    `certain`: the machine must not be used before a repair (drain_unhealthy.py). `place`: counters or a position that
+    the next run needs to find only what is new; the record has it beside the outcomes."""
 
     unsure: bool
     certain: bool

@@ -22,7 +22,7 @@ from typing import Any
 
 from accounting import backup
 from health import outcome
-from health.kinds import KINDS
+from health.check_kinds import KINDS
 from monitoring import gpu_use, prometheus, slurm_metrics
 from monitoring.service import SETTINGS, TEXTFILES, has_web_listener
 from monitoring.slurm_metrics import Sample, render

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from health.kinds import PREFIX as HEALTH
+from health.check_kinds import PREFIX as HEALTH
 from interface import ReconcileNodeset, ReconcileTemplate
 from reconcile.compute_engine import TEMPLATE_LABEL, Instance
 from slurm.output import CLOUD_REASONS
@@ -135,7 +135,7 @@ class Cooling:
 @dataclass(frozen=True)
 class Health:
     """The last health check of a node: whether a check failed, how many runs in a row since its boot passed, and
-    whether a fault requires a repair of the machine (health/drain.py)."""
+    whether a fault requires a repair of the machine (health/drain_unhealthy.py)."""
 
     time: float
     failed: bool

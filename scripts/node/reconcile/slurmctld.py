@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from health import acceptance, outcome
-from health.kinds import kinds_of_reason
+from health.check_kinds import kinds_of_reason
 from reconcile import decision
 from reconcile.decision import Health, Node, World
 from slurm import hostlist, output, reservations, scheduler

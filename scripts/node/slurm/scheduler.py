@@ -84,8 +84,8 @@ BROKEN = OFF | BOOTING
 BROKEN |= set("DOWN DRAIN ERROR FAIL FUTURE INVALID_REG NOT_RESPONDING NO_RESPOND REBOOT_ISSUED UNKNOWN".split())
 RUNS = "RUNNING,CONFIGURING,SUSPENDED,COMPLETING,STOPPED"  # states of jobs that have nodes
 ELASTIC = "CLOUD"  # the state of a node whose machine is created and deleted as Slurm requests
-# Reasons of nodes that this set-up has drained (jobs/drain.py), and resumes when they have joined. Other versions of
-# this program compare these texts too.
+# Reasons of nodes that this set-up has drained (jobs/drain_leaving.py), and resumes when they have joined. Other
+# versions of this program compare these texts too.
 LEAVES = "hpc: leaves the cluster"
 RESHAPED = "hpc: gets other sockets, cores or GPUs"
 REMADE = "hpc: its machine is recreated"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from accounting import backup, database
 from interface import Release
-from jobs import drain
+from jobs import drain_leaving
 from slurm import output, scheduler, slurmctld
 from system.host import SetupError, folder, listens, log, read_json, run, stop_services, succeeds, write
 
@@ -48,7 +48,7 @@ def check_nodes(release: Release | None, *, seconds: float = 0) -> None:
     """
     if not release:
         return
-    oldest, is_interrupted = release["nodes"], drain.interruption_check()
+    oldest, is_interrupted = release["nodes"], drain_leaving.interruption_check()
     end, next_log = time.monotonic() + seconds, 0.0
     while True:
         old_nodes, elastic = _nodes_before(oldest)

@@ -14,8 +14,8 @@ from cli.cluster.observation import timeout
 from cli.commands import drift
 from cli.display import status_screen
 from cli.stack import project
-from cluster.observe.health import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.observe.status_findings import findings
 from components.slurm import payload
 from tests.cli.conftest import KEY, Hpc, Tool, patch_outputs
 from tests.cluster.observe.observations import facts, healthy

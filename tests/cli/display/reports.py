@@ -11,8 +11,8 @@ from cli.display.report_page import Benchmark, Health, Report, Status
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ClusterFinding
 from cluster.load import parse
-from cluster.observe.health import findings
 from cluster.observe.reliability import DAY, Facts, Outage, Run, Trouble
+from cluster.observe.status_findings import findings
 from cluster.observe.usage import Record, UsageRecords
 from cluster.report.mlperf_report import read_report
 from cluster.report.nccl_compare import Entry

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from cluster.checks import elastic
-from cluster.config.impact import Effect
+from cluster.config.impact_annotations import Effect
 from cluster.impact.table import effects
 from cluster.platforms import registry
 from cluster.platforms.gcp import checks

@@ -10,7 +10,7 @@ from pydantic import Field
 from cluster.checks.settings import find_errors
 from cluster.config.accounting import Accounting, Qos
 from cluster.config.cluster import ClusterConfig
-from cluster.config.impact import Effect, NoEffect, Reconfigure, Restart
+from cluster.config.impact_annotations import Effect, NoEffect, Reconfigure, Restart
 from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Slurm

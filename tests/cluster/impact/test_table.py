@@ -10,7 +10,7 @@ import pytest
 from slurm import conf_changes
 
 from cluster.config import ClusterConfig
-from cluster.config.impact import Effect
+from cluster.config.impact_annotations import Effect
 from cluster.impact.edits import edits
 from cluster.impact.table import (
     declared_impacts,

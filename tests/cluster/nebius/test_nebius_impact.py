@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cluster.config.impact import Effect
+from cluster.config.impact_annotations import Effect
 from cluster.impact.edits import edits
 from cluster.impact.table import editable_patterns, find_rule, impact, possible_effects
 from cluster.load import cluster_model, parse

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from cluster.findings import ClusterFinding
-from cluster.observe.health import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
+from cluster.observe.status_findings import findings
 
 FACTS = Path(__file__).parents[1] / "facts"
 ROLES = {"controller": "controller", "login-0": "login", "cpu-0": "node", "cpu-1": "node"}

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.impact import NoEffect, Replace
+from cluster.config.impact_annotations import NoEffect, Replace
 from cluster.config.section import Section
 from cluster.findings import Finding, Level
 from cluster.platforms.base import Capability, Limit, Platform

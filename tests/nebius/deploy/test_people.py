@@ -32,7 +32,7 @@ def converge(desired):
 MODULES = {
     "accounting/accounts.py": ACCOUNTS,
     "jobs/prologs.py": "from note import note\ndef keep_environment(lines):\n    note('environment', lines)\n",
-    "jobs/drain.py": """
+    "jobs/drain_leaving.py": """
 from note import note
 from system.host import SetupError
 def refuse_busy(users):

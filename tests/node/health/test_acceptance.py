@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from health import acceptance, drain, measure, outcome
+from health import acceptance, drain_unhealthy, measure, outcome
 from slurm import reservations
 from system.host import SetupError
 
@@ -45,7 +45,9 @@ def said(results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     for module in (acceptance, reservations):
         monkeypatch.setattr(module, "run", lambda *words, **_: said.append(" ".join(words)) or "")
     monkeypatch.setattr(acceptance, "succeeds", lambda *_: False)
-    monkeypatch.setattr(drain, "apply_action", lambda name, action, why: said.append(f"{action} {name} {why}"))
+    monkeypatch.setattr(
+        drain_unhealthy, "apply_action", lambda name, action, why: said.append(f"{action} {name} {why}")
+    )
     return said
 
 
@@ -70,7 +72,7 @@ def test_the_reservation_ends_after_an_error(said: list[str], monkeypatch: pytes
     def refuse(*_: object) -> None:
         raise SetupError("slurmctld does not answer")
 
-    monkeypatch.setattr(drain, "apply_action", refuse)
+    monkeypatch.setattr(drain_unhealthy, "apply_action", refuse)
     assert acceptance.main("a") == 1
     assert said[-1] == "scontrol delete ReservationName=hpc-accept-a"
     assert capsys.readouterr().err == "a: slurmctld does not answer\n"

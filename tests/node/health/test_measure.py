@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from health import drain, measure, outcome, throughput
+from health import drain_unhealthy, measure, outcome, throughput
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -114,8 +114,8 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     for module, name, place in ((outcome, "RESULTS", ""), (outcome, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
         (tmp_path / place).mkdir(exist_ok=True)
         monkeypatch.setattr(module, name, tmp_path / place)
-    monkeypatch.setattr(drain, "read_node_state", lambda _: {"states": {"IDLE"}, "reason": ""})
-    monkeypatch.setattr(drain, "apply_action", lambda name, _, why: found.drained.update({name: why}))
+    monkeypatch.setattr(drain_unhealthy, "read_node_state", lambda _: {"states": {"IDLE"}, "reason": ""})
+    monkeypatch.setattr(drain_unhealthy, "apply_action", lambda name, _, why: found.drained.update({name: why}))
     monkeypatch.setattr(
         measure.pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name, pw_dir="/home/x", pw_shell="/bin/bash")
     )

@@ -6,7 +6,8 @@
     hpc-health epilog     checks of the GPUs after a job
     hpc-health now        all checks, and their result as JSON on standard output
 
-A node that fails a check is drained (drain.py) with a reason of kinds.py. Nothing here ends a job or sets a node down.
+A node that fails a check is drained (drain_unhealthy.py), with a reason of check_kinds.py. Nothing here ends a job or
+sets a node down.
 """
 
 import json
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from health.kinds import nodeset_key
+from health.check_kinds import nodeset_key
 from system.host import SetupError, printable, read_json, remove, take_lock, write
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
@@ -61,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 def _run(mode: str, settings: dict[str, Any]) -> int:
     # Imported here, so that a machine's set-up, which imports this module, does not compile them.
-    from health import checks, drain, outcome
+    from health import checks, drain_unhealthy, outcome
 
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     outcome.RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ def _run(mode: str, settings: dict[str, Any]) -> int:
             sys.stderr.write(printable(f"hpc-health: {kind}: {text}\n"))
         # Checks of a prolog or an epilog that pass are not recorded, which saves a lock and a write for each job.
         if mode in ("periodic", "now") or (failed and take_lock(lock, seconds=WAIT_SECONDS)):
-            record = drain.apply_results(name, mode, settings, found, began=began)
+            record = drain_unhealthy.apply_results(name, mode, settings, found, began=began)
             if mode == "now":
                 sys.stdout.write(json.dumps(record) + "\n")
     return 1 if mode == "prolog" and failed and settings["drain"] else 0
@@ -99,7 +100,7 @@ def converge(health: dict[str, Any] | None) -> None:
         return
     # Settings first: the program checks nothing without them.
     write(SETTINGS, json.dumps(settings, indent=1) + "\n")
-    write(PROGRAM, starter("health.program"), mode=0o755)
+    write(PROGRAM, starter("health.run_checks"), mode=0o755)
 
 
 def starter(module: str) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from cluster.findings import ClusterFinding, merge_alike
-from cluster.observe import health_daemons as daemons
-from cluster.observe import health_machines as machines
-from cluster.observe import health_nodes as nodes
+from cluster.observe import status_findings_daemons as daemons
+from cluster.observe import status_findings_machines as machines
+from cluster.observe import status_findings_nodes as nodes
 from cluster.observe.observation import ClusterObservation
 
 CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (

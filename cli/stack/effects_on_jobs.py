@@ -8,7 +8,7 @@ from cli.errors import CliError
 from cli.stack import project, pulumi_program, state_dir
 from cluster import roster
 from cluster.config import ClusterConfig
-from cluster.config.impact import Effect
+from cluster.config.impact_annotations import Effect
 from cluster.impact.table import WAY_OUT, FieldChange, deployed_config, effects, refusal, todo, worst_effect
 from cluster.platforms import registry
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from health import outcome
-from health.kinds import MACHINE, RESUMES, may_resume, parse_reason, reason
+from health.check_kinds import MACHINE, RESUMES, may_resume, parse_reason, reason
 from health.outcome import Outcome
 from slurm import scheduler
 from system import cluster_state

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.nebius.drain import DrainError, PartitionsProvider, close, leaving
+from components.nebius.drain_leaving import DrainError, PartitionsProvider, close, leaving
 from components.nebius.kubectl import KubectlError
 from components.nebius.waits import LEAVES, RECREATED
 

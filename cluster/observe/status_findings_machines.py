@@ -5,8 +5,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from cluster.findings import OLDEST_KERNEL, ClusterFinding
-from cluster.observe.health_daemons import last_words
 from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.observe.status_findings_daemons import last_words
 from cluster.slurm.paths import CONTROLLER_FILES
 
 LIFETIME = 300

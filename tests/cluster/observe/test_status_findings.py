@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster.observe.health import findings
-from cluster.observe.health_daemons import last_words
 from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.observe.status_findings import findings
+from cluster.observe.status_findings_daemons import last_words
 from tests.cluster.observe.observations import (
     NOW,
     Change,

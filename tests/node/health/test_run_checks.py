@@ -4,9 +4,9 @@ import json
 import os
 
 import pytest
-from health import checks, drain, outcome, program
-from health.drain import decide
-from health.kinds import reason
+from health import checks, drain_unhealthy, outcome, run_checks
+from health.check_kinds import reason
+from health.drain_unhealthy import decide
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -70,12 +70,12 @@ class TestProgram:
             seen["states"] = seen["states"] - {"DRAIN"} | ({"DRAIN"} if name != "resume" else set())
             seen["reason"] = text
 
-        monkeypatch.setattr(drain, "read_node_state", look)
-        monkeypatch.setattr(drain, "apply_action", apply)
-        monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
+        monkeypatch.setattr(drain_unhealthy, "read_node_state", look)
+        monkeypatch.setattr(drain_unhealthy, "apply_action", apply)
+        monkeypatch.setattr(drain_unhealthy.cluster_state, "boot_id", lambda: "boot")
         monkeypatch.setattr(outcome, "LAST", tmp_path / "last.json")
         monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
-        monkeypatch.setattr(program, "read_settings", lambda: WANTED)
+        monkeypatch.setattr(run_checks, "read_settings", lambda: WANTED)
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(outcome, "write", lambda path, text, **_: path.write_text(text))
         return seen
@@ -84,7 +84,7 @@ class TestProgram:
         monkeypatch.setattr(checks, "all_checks", lambda _: found)
         monkeypatch.setattr(checks, "quick", lambda _: found)
         monkeypatch.setattr(checks, "after_job", lambda *_: found)
-        return program.main([mode] if mode else [])
+        return run_checks.main([mode] if mode else [])
 
     def test_from_the_fault_to_the_resume(self, slurmctld, monkeypatch, capsys):
         assert self.run(monkeypatch, mount=outcome.failed("/home is not mounted")) == 0
@@ -148,29 +148,31 @@ class TestProgram:
         assert "DRAIN" in slurmctld["states"]
 
     def test_without_drain_it_only_records(self, slurmctld, monkeypatch):
-        monkeypatch.setattr(program, "read_settings", lambda: {**WANTED, "drain": False})
+        monkeypatch.setattr(run_checks, "read_settings", lambda: {**WANTED, "drain": False})
         assert self.run(monkeypatch, "prolog", mount=outcome.failed("x")) == 0
         assert slurmctld["states"] == {"IDLE"}
         assert outcome.last_record()["checks"]["mount"]["state"] == "failed"
 
     def test_the_drain_is_repeated_after_slurmctld_did_not_answer(self, slurmctld, monkeypatch):
-        look = drain.read_node_state
-        monkeypatch.setattr(drain, "read_node_state", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
+        look = drain_unhealthy.read_node_state
+        monkeypatch.setattr(
+            drain_unhealthy, "read_node_state", lambda _: (_ for _ in ()).throw(SetupError("no answer"))
+        )
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert outcome.last_record()["why"] == "no answer"
-        monkeypatch.setattr(drain, "read_node_state", look)
+        monkeypatch.setattr(drain_unhealthy, "read_node_state", look)
         self.run(monkeypatch, mount=outcome.failed("x"))
         assert "DRAIN" in slurmctld["states"]
 
     def test_a_machine_without_settings_is_not_checked(self, slurmctld, monkeypatch):
-        monkeypatch.setattr(program, "read_settings", lambda: None)
+        monkeypatch.setattr(run_checks, "read_settings", lambda: None)
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert slurmctld["asked"] == 0
 
     def test_settings_are_found_by_the_name_of_the_node(self):
         given = {"nodes": {"lab-cpu": {"gpus": 0}, "lab-controller": {"gpus": 1}}, "drain": True}
         for name, gpus in {"lab-cpu-12": 0, "lab-controller": 1}.items():
-            found = program.node_settings(given, name)
+            found = run_checks.node_settings(given, name)
             assert found
             assert found["mine"]["gpus"] == gpus
-        assert program.node_settings(given, "lab-login-0") is None
+        assert run_checks.node_settings(given, "lab-login-0") is None

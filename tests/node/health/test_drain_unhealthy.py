@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from health import checks, drain, gpu, outcome
-from health.drain import CONFIRM_SECONDS, update_repairs
-from health.kinds import KINDS, MACHINE, RESUMES
+from health import checks, drain_unhealthy, gpu, outcome
+from health.check_kinds import KINDS, MACHINE, RESUMES
+from health.drain_unhealthy import CONFIRM_SECONDS, update_repairs
 from health.outcome import Outcome, certain, failed, ok
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,9 +150,11 @@ class TestSoundMachines:
         monkeypatch.setattr(outcome, "last_record", lambda: self.kept.get(self.node, {}))
         monkeypatch.setattr(outcome, "keep_record", lambda record: self.kept.update({self.node: record}))
         monkeypatch.setattr(outcome, "is_common", lambda *_: False)
-        monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
-        monkeypatch.setattr(drain, "read_node_state", lambda _: {"states": {"IDLE"}, "reason": ""})
-        monkeypatch.setattr(drain, "apply_action", lambda _, action, reason: self.asked.update([f"{action}: {reason}"]))
+        monkeypatch.setattr(drain_unhealthy.cluster_state, "boot_id", lambda: "boot")
+        monkeypatch.setattr(drain_unhealthy, "read_node_state", lambda _: {"states": {"IDLE"}, "reason": ""})
+        monkeypatch.setattr(
+            drain_unhealthy, "apply_action", lambda _, action, reason: self.asked.update([f"{action}: {reason}"])
+        )
 
     def test_ten_thousand_runs_drain_no_node(self, tmp_path: Path):
         warned = failures = 0
@@ -165,7 +167,7 @@ class TestSoundMachines:
                 found = machine.found(mode, now)
                 warned += any(item["state"] == "warning" for item in found.values())
                 failures += any(item["state"] == "failed" for item in found.values())
-                record = drain.apply_results(self.node, mode, self.SETTINGS, found, began=now)
+                record = drain_unhealthy.apply_results(self.node, mode, self.SETTINGS, found, began=now)
                 assert record["repair"] == [], found
         assert self.asked == {}
         assert min(warned, failures) > 1000, "the noise is not there"
@@ -176,7 +178,7 @@ class TestSoundMachines:
             found = machine.found("periodic", 300.0 * turn)
             if turn == 12:
                 found["gpu-xid"] = certain("Xid 79 (the GPU has fallen off the bus) of GPU 0000:04:00")
-            record = drain.apply_results("n", "periodic", self.SETTINGS, found, began=300.0 * turn)
+            record = drain_unhealthy.apply_results("n", "periodic", self.SETTINGS, found, began=300.0 * turn)
             assert bool(self.asked) == (turn >= 12)
             if turn == 12:
                 assert record["repair"] == ["gpu-xid"]
@@ -200,18 +202,18 @@ class TestRequeue:
                 raise SetupError("Only batch jobs are accepted")
             return self.JOBS if command[0] == "squeue" else ""
 
-        monkeypatch.setattr(drain, "run", run)
-        monkeypatch.setattr(drain.scheduler, "run", run)
-        monkeypatch.setattr(drain.scheduler, "requeued_text", lambda node, why: f"hpc: {node}, {why}")
-        monkeypatch.setattr(drain, "read_node_state", lambda _: {"states": {"ALLOCATED"}, "reason": ""})
-        monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
+        monkeypatch.setattr(drain_unhealthy, "run", run)
+        monkeypatch.setattr(drain_unhealthy.scheduler, "run", run)
+        monkeypatch.setattr(drain_unhealthy.scheduler, "requeued_text", lambda node, why: f"hpc: {node}, {why}")
+        monkeypatch.setattr(drain_unhealthy, "read_node_state", lambda _: {"states": {"ALLOCATED"}, "reason": ""})
+        monkeypatch.setattr(drain_unhealthy.cluster_state, "boot_id", lambda: "boot")
         monkeypatch.setattr(outcome, "last_record", dict)
         monkeypatch.setattr(outcome, "keep_record", lambda _: None)
         return said
 
     def settle(self, found: Outcome, *, requeue: bool = True) -> None:
         wanted = {"drain": True, "requeue": requeue, "resume_after": 3}
-        drain.apply_results("n", "periodic", wanted, {"gpu-lost": found}, began=0.0)
+        drain_unhealthy.apply_results("n", "periodic", wanted, {"gpu-lost": found}, began=0.0)
 
     def test_jobs_are_requeued_after_the_drain_with_a_comment(self, said: list[str]):
         self.settle(certain("GPU 1 is lost"))
@@ -224,7 +226,7 @@ class TestRequeue:
             "scontrol requeue 42",
             "scontrol requeue 43",
             "scontrol requeue 44",
-            f"scontrol update JobId=41,43,44 StartTime=now+{drain.scheduler.BEGIN_SECONDS}seconds",
+            f"scontrol update JobId=41,43,44 StartTime=now+{drain_unhealthy.scheduler.BEGIN_SECONDS}seconds",
             "hasten 41 43 44",
         ]
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.findings import ClusterFinding
-from cluster.observe import health_machines as machines
-from cluster.observe import health_results
-from cluster.observe.health_daemons import NAMED_JOBS, last_words, list_jobs
-from cluster.observe.health_machines import setup_failure, setup_unit
+from cluster.observe import health_check_results
+from cluster.observe import status_findings_machines as machines
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.observe.status_findings_daemons import NAMED_JOBS, last_words, list_jobs
+from cluster.observe.status_findings_machines import setup_failure, setup_unit
 from cluster.slurm.paths import LOGS
 from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import CLOUD_REASONS, seconds_of
@@ -144,7 +144,7 @@ def drained(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
         node = Node.of(name, row)
         if not node.drained:
             continue
-        if by_health_check := health_results.drained(cluster.stack, name, node.reason):
+        if by_health_check := health_check_results.drained(cluster.stack, name, node.reason):
             yield replace(by_health_check, since=node.since_utc)
             continue
         resume = f"./hpc nodes {cluster.stack} resume {name}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs import drain
+from jobs import drain_leaving
 from slurm import conf_changes, reservations, scheduler
 from slurm.scheduler import REMADE, State
 from system import cluster_state
@@ -51,11 +51,11 @@ JOBS = scheduler.parse_jobs(SQUEUE)
 )  # fmt: skip
 def test_removed_and_reshaped_nodes_are_drained_and_no_others(old, new, drained):
     assert old in CONF
-    assert drain.nodes_to_drain(CONF, CONF.replace(old, new)) == drained
+    assert drain_leaving.nodes_to_drain(CONF, CONF.replace(old, new)) == drained
 
 
 def test_a_first_start_drains_no_node():
-    assert drain.nodes_to_drain("", CONF) == {}
+    assert drain_leaving.nodes_to_drain("", CONF) == {}
 
 
 class TestJobs:
@@ -83,7 +83,7 @@ class TestJobs:
 
     def test_the_error_at_the_timeout_names_the_jobs_and_every_remedy(self):
         jobs = scheduler.jobs_left(JOBS, {"dev-cpu-2"}, {"gpu"})
-        text = drain.timeout_error(jobs, {"dev-cpu-2"}, {"gpu"}, 60)
+        text = drain_leaving.timeout_error(jobs, {"dev-cpu-2"}, {"gpu"}, 60)
         for part in (
             "after 60 s (slurm.drain_seconds)", "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00",
             "job 18 of bob waiting", "run `up` again", "scancel 17 18 20", "put the old value back",
@@ -99,19 +99,19 @@ def test_the_clusters_name_and_partitions_are_read():
 
 def test_users_who_leave_are_refused_while_they_have_jobs(monkeypatch):
     """sacctmgr would not delete them, and nodes could not remove the account."""
-    monkeypatch.setattr(drain, "succeeds", lambda *_: True)
-    monkeypatch.setattr(drain, "all_jobs", lambda: JOBS)
+    monkeypatch.setattr(drain_leaving, "succeeds", lambda *_: True)
+    monkeypatch.setattr(drain_leaving, "all_jobs", lambda: JOBS)
     with pytest.raises(SetupError, match=r"(?s)alice leaves.*job 17 of alice on .*scancel --user=alice"):
-        drain.refuse_busy({"alice", "dave"})
-    drain.refuse_busy({"dave"})
-    drain.refuse_busy(set())
+        drain_leaving.refuse_busy({"alice", "dave"})
+    drain_leaving.refuse_busy({"dave"})
+    drain_leaving.refuse_busy(set())
 
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The files of `drain` in a temporary folder."""
+    """The files of `drain_leaving` in a temporary folder."""
     for name in ("TIMEOUT", "PART", "FOLDER", "LEFT", "FAILED"):
-        monkeypatch.setattr(drain, name, tmp_path / name)
+        monkeypatch.setattr(drain_leaving, name, tmp_path / name)
     return tmp_path
 
 
@@ -153,15 +153,15 @@ class TestElasticNodes:
     def cloud(self, monkeypatch: pytest.MonkeyPatch, files: Path) -> Cloud:
         cloud = Cloud(a="IDLE", b="IDLE+CLOUD", c="IDLE+CLOUD+POWERED_DOWN", d="ALLOCATED+CLOUD+POWERING_UP")
         monkeypatch.setattr(scheduler, "states", cloud.states)
-        monkeypatch.setattr(drain, "run", cloud.run)
+        monkeypatch.setattr(drain_leaving, "run", cloud.run)
         monkeypatch.setattr(scheduler, "run", cloud.run)
-        monkeypatch.setattr(drain, "succeeds", lambda *_: True)
-        monkeypatch.setattr(drain, "all_jobs", list)
-        monkeypatch.setattr(drain.time, "sleep", lambda _: None)
+        monkeypatch.setattr(drain_leaving, "succeeds", lambda *_: True)
+        monkeypatch.setattr(drain_leaving, "all_jobs", list)
+        monkeypatch.setattr(drain_leaving.time, "sleep", lambda _: None)
         return cloud
 
     def test_nodes_that_leave_are_off_and_drained_before_slurm_conf_changes(self, cloud):
-        drain.drain_removed("".join(f"NodeName={name} CPUs=2\n" for name in "abcd"), "", seconds=60, part=0.25)
+        drain_leaving.drain_removed("".join(f"NodeName={name} CPUs=2\n" for name in "abcd"), "", seconds=60, part=0.25)
         assert cloud.nodes["a"] == {"IDLE", "DRAIN"}
         for name in "bcd":
             assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes[name]
@@ -179,12 +179,12 @@ class TestElasticNodes:
             return nodes
 
         monkeypatch.setattr(scheduler, "states", power_up)
-        drain.drain_removed("NodeName=b CPUs=2\n", "", seconds=60, part=0.25)
+        drain_leaving.drain_removed("NodeName=b CPUs=2\n", "", seconds=60, part=0.25)
         assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes["b"]
         assert [update for update in cloud.updates if "POWER" in update] == ["b POWER_DOWN", "b POWER_DOWN_FORCE"]
 
     def test_nodes_that_become_static_are_off_and_drained_until_their_machine_has_joined(self, cloud):
-        drain.vacate(["a", "b", "c", "d", "new"])
+        drain_leaving.vacate(["a", "b", "c", "d", "new"])
         assert cloud.nodes["a"] == {"IDLE"}, "it is static already, after an `up` that did not reach its end"
         for name in "bcd":
             assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes[name]
@@ -192,20 +192,20 @@ class TestElasticNodes:
         assert REMADE in scheduler.DRAIN_REASONS, "the set-up resumes them"
 
     def test_a_node_that_becomes_elastic_is_off_and_not_drained(self, cloud):
-        drain.leave("b")
+        drain_leaving.leave("b")
         assert cloud.updates[-1] == "b POWER_DOWN"
         assert cloud.nodes["b"] & scheduler.OFF
         assert "DRAIN" not in cloud.nodes["b"]
 
     def test_a_static_node_waits_drained_and_down_for_its_next_machine(self, cloud):
-        drain.leave("a")
+        drain_leaving.leave("a")
         assert cloud.nodes["a"] >= {"DRAIN", "DOWN"}
         assert cloud.reasons["a"] == REMADE
 
     def test_a_machine_that_is_not_deleted_stops_the_change(self, cloud, monkeypatch):
-        monkeypatch.setattr(drain, "OFF_SECONDS", -1)
+        monkeypatch.setattr(drain_leaving, "OFF_SECONDS", -1)
         with pytest.raises(SetupError, match=r"b: not powered down .*journalctl -u hpc-reconcile"):
-            drain.leave("b")
+            drain_leaving.leave("b")
 
 
 PARTITIONS = "pqr"
@@ -228,19 +228,21 @@ def test_every_node_has_its_turn_and_no_partition_loses_more_than_its_part(rows,
     sizes = {partition: sum(partition in row["partitions"] for row in nodes.values()) for partition in PARTITIONS}
     waiting = set(nodes)
     while waiting:
-        for name in drain.next_turns(waiting, nodes, part):
+        for name in drain_leaving.next_turns(waiting, nodes, part):
             if nodes[name]["states"] & scheduler.BROKEN:
                 waiting.discard(name)
                 continue
             idle = {other for other in waiting if nodes[other]["states"] == {"IDLE"}}
-            if nodes[name]["states"] & drain.BUSY:
+            if nodes[name]["states"] & drain_leaving.BUSY:
                 # No idle node could have the turn.
-                assert not {other for other in drain.next_turns(idle, nodes, part) if nodes[other]["partitions"]}
+                assert not {
+                    other for other in drain_leaving.next_turns(idle, nodes, part) if nodes[other]["partitions"]
+                }
             nodes[name] = {**nodes[name], "states": nodes[name]["states"] | {"DRAIN"}, "reason": REMADE}
             for partition in PARTITIONS:
-                out = sum(drain.has_turn(row) and partition in row["partitions"] for row in nodes.values())
+                out = sum(drain_leaving.has_turn(row) and partition in row["partitions"] for row in nodes.values())
                 assert out <= max(1, int(part * sizes[partition]))
-        back = random.choice(sorted(name for name in nodes if drain.has_turn(nodes[name])) or [""])
+        back = random.choice(sorted(name for name in nodes if drain_leaving.has_turn(nodes[name])) or [""])
         if back:
             nodes[back] = {**nodes[back], "states": {"IDLE"}, "reason": ""}
             waiting.discard(back)
@@ -275,11 +277,11 @@ class TestTurns:
 
     def take(self, name: str) -> bool:
         """Take a node's turn, when the processes of all nodes have had time to start."""
-        return drain.take_turn(name, began=time.time() - 60)[0]
+        return drain_leaving.take_turn(name, began=time.time() - 60)[0]
 
     def test_a_busy_node_waits_for_idle_ones_and_is_resumed_when_its_next_machine_has_joined(self, nodes) -> None:
-        with drain.announce("a"), drain.announce("d"):
-            with drain.announce("b"):
+        with drain_leaving.announce("a"), drain_leaving.announce("d"):
+            with drain_leaving.announce("b"):
                 assert not self.take("a")
                 assert self.take("b")
                 assert self.take("b"), "the next `up` goes on"
@@ -291,42 +293,42 @@ class TestTurns:
             assert self.take("a")
         assert nodes["b"] == node("IDLE", "p")
         assert nodes["a"]["reason"] == nodes["d"]["reason"] == REMADE
-        assert set(json.loads(drain.LEFT.read_text())) == {"a", "d"}
+        assert set(json.loads(drain_leaving.LEFT.read_text())) == {"a", "d"}
         self.join("a", "new")
-        drain.resume_joined()
+        drain_leaving.resume_joined()
         assert nodes["a"] == node("IDLE", "p")
 
     def test_a_busy_node_whose_process_starts_first_waits_for_those_of_idle_ones(self, nodes) -> None:
-        with drain.announce("a"):
-            assert drain.take_turn("a", began=time.time()) == (False, frozenset())
+        with drain_leaving.announce("a"):
+            assert drain_leaving.take_turn("a", began=time.time()) == (False, frozenset())
             for name in ("b", "c"):
                 nodes[name]["states"] = {"ALLOCATED"}
-            assert drain.take_turn("a", began=time.time())[0], "no node is idle"
-        with drain.announce("d"):
-            assert drain.take_turn("d", began=time.time())[0]
+            assert drain_leaving.take_turn("a", began=time.time())[0], "no node is idle"
+        with drain_leaving.announce("d"):
+            assert drain_leaving.take_turn("d", began=time.time())[0]
 
     def test_a_process_that_was_killed_is_not_waited_for(self, nodes) -> None:
-        drain.FOLDER.mkdir()
-        (drain.FOLDER / "b").touch()
-        with drain.announce("a"):
+        drain_leaving.FOLDER.mkdir()
+        (drain_leaving.FOLDER / "b").touch()
+        with drain_leaving.announce("a"):
             assert self.take("a")
-        assert [path.name for path in drain.FOLDER.glob("[!.]*")] == []
+        assert [path.name for path in drain_leaving.FOLDER.glob("[!.]*")] == []
 
     def test_waiting_processes_end_when_the_jobs_of_a_node_before_them_did_not(self, nodes) -> None:
-        with drain.announce("a"):
-            with suppress(SetupError), drain.announce("b"):
+        with drain_leaving.announce("a"):
+            with suppress(SetupError), drain_leaving.announce("b"):
                 assert self.take("b")
                 raise SetupError("jobs are still there")
             later = time.time() + 60
-            os.utime(drain.FAILED, (later, later))
+            os.utime(drain_leaving.FAILED, (later, later))
             with pytest.raises(SetupError, match="a was not drained: jobs of another node"):
                 self.take("a")
 
     def test_a_machine_whose_set_up_fails_is_named_with_the_reason(self, nodes) -> None:
         (cluster_state.REPORTS / "b.json").write_text('{"state": "failed", "message": "no package"}')
-        text = drain.describe_wait("a", frozenset({("b", "DOWN"), ("c", "DRAIN")}))
+        text = drain_leaving.describe_wait("a", frozenset({("b", "DOWN"), ("c", "DRAIN")}))
         assert text == "a waits for its turn: b (its set-up fails: no package), c being recreated"
-        assert drain.describe_wait("a", frozenset()) == "a waits for its turn: idle nodes go first"
+        assert drain_leaving.describe_wait("a", frozenset()) == "a waits for its turn: idle nodes go first"
 
 
 NOW = time.time()
@@ -352,7 +354,7 @@ def reserve(monkeypatch: pytest.MonkeyPatch) -> Reserve:
             return ""
 
         monkeypatch.setattr(reservations, "run", run)
-        drain.reserve_ends({"ends": ends})
+        drain_leaving.reserve_ends({"ends": ends})
         return commands
 
     return reserve_ends

@@ -1,7 +1,7 @@
 """Facts on health checks that the program and the nodes share: kinds of results, settings, exit codes of nvidia-smi.
 
 The reason of a drained node has the kind of each failed check before its figures. Kinds never change, because programs
-and people search for them. cluster/observe/health_results.py says who must act on each.
+and people search for them. cluster/observe/health_check_results.py says who must act on each.
 """
 
 import re
