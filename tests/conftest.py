@@ -3,13 +3,16 @@
 import gc
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from engine.state import crypter
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden"
 
 # No deadline: the suite runs beside real machines on two cores. No database: a failure is printed with its example,
 # and a checkout stays as clean as it was.
@@ -50,11 +53,58 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
+def golden(update_golden: bool) -> Callable[[str, str], None]:
+    """golden(FILE, TEXT): the text is that of tests/golden/FILE."""
+
+    def check(name: str, text: str) -> None:
+        file = GOLDEN / name
+        if update_golden:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+        assert file.exists(), f"no golden file {name}: write it with `pytest --update-golden` and review it"
+        assert text == file.read_text("utf-8"), (
+            "if the change is meant: `pytest --update-golden`, then review the difference"
+        )
+
+    return check
+
+
+@pytest.fixture
+def golden_folder(golden: Callable[[str, str], None]) -> Callable[[str, Mapping[str, str]], None]:
+    """golden_folder(FOLDER, TEXTS): tests/golden/FOLDER has these files with these texts, and no others."""
+
+    def check(folder: str, texts: Mapping[str, str]) -> None:
+        for name, text in texts.items():
+            golden(f"{folder}/{name}", text)
+        assert {path.name for path in (GOLDEN / folder).iterdir()} == set(texts)
+
+    return check
+
+
+@pytest.fixture
+def table_in_page(update_golden: bool) -> Callable[[str, str, Iterable[Sequence[str]]], None]:
+    """table_in_page(PAGE, NAME, ROWS): the table between `<!-- NAME -->` and `<!-- end of NAME -->` has these rows."""
+
+    def check(page: str, name: str, rows: Iterable[Sequence[str]]) -> None:
+        file = ROOT / "docs" / page
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        head, *others = rows
+        table = "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *others))
+        text = file.read_text()
+        wanted = f"{text.partition(begin)[0]}{begin}\n{table}\n{end}{text.partition(end)[2]}"
+        if update_golden:
+            file.write_text(wanted)
+        assert text == wanted or update_golden, "run the test with --update-golden, then review the difference"
+
+    return check
+
+
+@pytest.fixture
 def reviewed(update_golden: bool) -> Callable[[str, Mapping[str, str]], None]:
     """reviewed(FILE, TEXTS): each case's text is the one below its name in tests/golden/FILE.txt."""
 
     def check(name: str, texts: Mapping[str, str]) -> None:
-        file = Path(__file__).parent / "golden" / f"{name}.txt"
+        file = GOLDEN / f"{name}.txt"
         if update_golden:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("\n".join(f"== {case}\n{text}\n" for case, text in texts.items()), "utf-8")

@@ -6,7 +6,6 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -19,7 +18,6 @@ from components.gcp.network import Network
 from components.slurm.keys import ClusterKeys
 from tests.harness import Recording, Registered
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "gcp"
 PLAIN = re.compile(r"[\w./@*+:-]+( [\w./@*+:-]+)*")
 """Text that needs no quotes."""
 
@@ -129,13 +127,3 @@ def _without_numbers(text: str) -> str:
 
 def _numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
-
-
-def hold(name: str, text: str, *, update: bool) -> None:
-    """Compare a text with the reviewed one, or write it for review."""
-    path = GOLDEN / name
-    if update:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert path.exists(), f"no golden file {path.name}: write it with `pytest --update-golden` and review it"
-    assert text == path.read_text(), "if the change is meant: `pytest --update-golden`, then review the difference"

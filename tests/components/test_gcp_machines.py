@@ -10,7 +10,7 @@ import pulumi
 import pytest
 
 from tests.clouds import A3, EXASCALER, google
-from tests.components.graphs import IMAGE, google_machines, graph, hold
+from tests.components.graphs import IMAGE, google_machines, graph
 from tests.contract.recorded import record
 from tests.harness import FLEX, Recording, Registered, deploy
 
@@ -276,9 +276,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_graph_is_the_reviewed_one(shape: str, update_golden: bool):
+def test_the_graph_is_the_reviewed_one(shape, golden):
     # Networks have their own, and the set-up is long.
     text = graph(
         made(**SHAPES[shape]), lambda one: bool(re.search("Machines|Identity", one.urn)) and "Object" not in one.type
     )
-    hold(f"machines-{shape}.txt", text, update=update_golden)
+    golden(f"gcp/machines-{shape}.txt", text)

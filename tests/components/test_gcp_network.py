@@ -8,7 +8,7 @@ import pytest
 from components.gcp.deploy import Services
 from components.gcp.network import Network
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
-from tests.components.graphs import graph, hold
+from tests.components.graphs import graph
 from tests.harness import Recording, deploy
 
 FIREWALL, ADDRESS = "gcp:compute/firewall:Firewall", "gcp:compute/address:Address"
@@ -106,5 +106,5 @@ class TestExisting:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_all_of_it_was_reviewed(shape, update_golden):
-    hold(f"network-{shape}.txt", graph(made(**SHAPES[shape])), update=update_golden)
+def test_all_of_it_was_reviewed(shape, golden):
+    golden(f"gcp/network-{shape}.txt", graph(made(**SHAPES[shape])))

@@ -20,7 +20,7 @@ from cluster.roster import machines
 from components.gcp.filesystems import Storage, share_name
 from components.gcp.network import Network
 from tests.clouds import EXASCALER, MANAGED, google
-from tests.components.graphs import graph, hold
+from tests.components.graphs import graph
 from tests.harness import Recording, deploy
 
 INSTANCE, DISK = "gcp:compute/instance:Instance", "gcp:compute/disk:Disk"
@@ -136,10 +136,10 @@ def test_one_more_server_changes_no_other():
 
 
 @pytest.mark.parametrize("kind", STORAGES)
-def test_all_of_it_was_reviewed(kind, update_golden):
+def test_all_of_it_was_reviewed(kind, golden):
     # Networks have files of their own.
     text = graph(made(kind), lambda one: not one.name.startswith("cloud-network-"))
-    hold(f"storage-{kind}.txt", text, update=update_golden)
+    golden(f"gcp/storage-{kind}.txt", text)
 
 
 class TestExascaler:
@@ -159,10 +159,10 @@ class TestExascaler:
         assert "provisionedIops" not in disk.inputs
 
     @pytest.mark.parametrize("kind", ["guide", "small"])
-    def test_the_servers_startup_script_was_reviewed(self, kind, update_golden, tmp_path):
+    def test_the_servers_startup_script_was_reviewed(self, kind, golden, tmp_path):
         config = google(storage=STORAGES[kind])
         text = startup_script(Exascaler(config))
-        hold(f"exascaler-{kind}.sh", text, update=update_golden)
+        golden(f"gcp/exascaler-{kind}.sh", text)
         script = tmp_path / "startup.sh"
         script.write_text(text)
         lint = Path(sys.executable).parent / "shellcheck"

@@ -36,7 +36,6 @@ from cluster.jobs.script import JobScript, render_environment
 from tests.cluster.stacks import ROOT, config, load, parse
 from tests.waiting import wait_for
 
-GOLDEN = ROOT / "tests" / "golden" / "mlperf"
 MIRROR = "mirror:mlperf/dataset_c4_spm.tar"
 CHECKPOINT = "s3://bucket/checkpoint_nemo_bf16.tar"
 OWN = "registry.example#llm/megatron:1"
@@ -82,13 +81,8 @@ def written(stack: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("stack", ["nebius", "a3mega"])
-def test_scripts_equal_the_golden_files(stack: str, update_golden: bool) -> None:
-    folder, files = GOLDEN / stack, written(stack)
-    if update_golden:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).write_text(text)
-    assert files == {path.name: path.read_text() for path in folder.iterdir()}
+def test_scripts_equal_the_golden_files(stack, golden_folder):
+    golden_folder(f"mlperf/{stack}", written(stack))
 
 
 class TestPreparation:

@@ -45,23 +45,16 @@ SCRIPTS: dict[str, JobScript] = {
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_scripts_equal_their_golden_files(name: str, update_golden: bool):
-    file = GOLDEN / f"{name}.sh"
-    if update_golden:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(SCRIPTS[name].text())
-    assert file.read_text() == SCRIPTS[name].text()
+def test_scripts_equal_their_golden_files(name, golden):
+    golden(f"jobs/{name}.sh", SCRIPTS[name].text())
 
 
 def test_every_golden_script_has_a_test():
     assert {path.stem for path in GOLDEN.glob("*.sh")} == {*SCRIPTS, "a3mega-env"}
 
 
-def test_the_environment_of_a3_mega_equals_its_golden_file(update_golden: bool):
-    file = GOLDEN / "a3mega-env.sh"
-    if update_golden:
-        file.write_text(render_environment(config("a3mega")))
-    assert file.read_text() == render_environment(config("a3mega"))
+def test_the_environment_of_a3_mega_equals_its_golden_file(golden):
+    golden("jobs/a3mega-env.sh", render_environment(config("a3mega")))
 
 
 def test_scripts_are_clean_for_shellcheck(tmp_path: Path):

@@ -12,7 +12,6 @@ from cluster.monitoring.dashboards import DASHBOARDS
 from cluster.platforms.nebius import monitoring
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.request import describe_request, request
-from tests.architecture.test_sources import ROOT
 from tests.cluster.nebius.clusters import config, described, findings, releases_of, settings
 
 Tool = Callable[..., str]
@@ -159,11 +158,7 @@ class TestMetrics:
         promtool("test", "rules", path)
 
 
-PAGE = ROOT / "docs" / "guides" / "nebius.md"
-BEGIN, END = "<!-- left out -->\n", "<!-- end of what is left out -->"
-
-
-def test_the_guide_names_what_is_left_out(update_golden: bool):
+def test_the_guide_names_what_is_left_out(table_in_page):
     stack = config(cluster())
     kept = {alert.name for alert in monitoring.alerts(stack)}
     alerts = [
@@ -173,18 +168,12 @@ def test_the_guide_names_what_is_left_out(update_golden: bool):
     ]
     shown = {(kind.name, panel.title) for kind in monitoring.dashboards(stack) for panel in kind.panels}
     panels = [
-        f"| {kind.title} | {', '.join(lost)} |"
+        (kind.title, ", ".join(lost))
         for kind in DASHBOARDS
         if (lost := [panel.title for panel in kind.panels if (kind.name, panel.title) not in shown])
     ]
-    lines = [f"| alerts | `Health...`, {', '.join(alerts)} |", *panels]
-    text = PAGE.read_text()
-    head, _, rest = text.partition(BEGIN)
-    table = "\n".join(["| of | left out |", "| --- | --- |", *lines])
-    wanted = f"{head}{BEGIN}\n{table}\n\n{END}{rest.partition(END)[2]}"
-    if update_golden:
-        PAGE.write_text(wanted)
-    assert text == wanted or update_golden, "run: pytest --update-golden tests/cluster/monitoring"
+    rows = [("of", "left out"), ("alerts", ", ".join(["`Health...`", *alerts])), *panels]
+    table_in_page("guides/nebius.md", "what is left out", rows)
 
 
 class TestTopology:

@@ -215,15 +215,10 @@ def written(release: Release) -> dict:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_cluster_has_the_releases_that_were_reviewed(case, update_golden):
+def test_every_cluster_has_the_releases_that_were_reviewed(case, golden):
     documents = [written(item) for item in releases_of(CASES[case]).values()]
     text = yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=118)
-    file = GOLDEN / f"{case}.yaml"
-    if update_golden:
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
-    assert file.is_file(), "write it with `pytest --update-golden` and review it"
-    assert text == file.read_text(), "if the change is meant: `pytest --update-golden`, then review the difference"
+    golden(f"nebius-releases/{case}.yaml", text)
 
 
 def test_no_golden_file_outlives_its_cluster():

@@ -3,7 +3,6 @@
 import re
 import struct
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,6 @@ from matplotlib.figure import Figure
 
 from cluster.report.plot import SIZE, Curve, print_plot, save_png
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "report" / "plot.txt"
 RISING = Curve("today", [(2.0**n, 10.0 * n) for n in range(1, 12)])
 REFERENCE = Curve("reference", [(2.0**n, 12.0 * n) for n in range(1, 12)], reference=True)
 TICKS = {2.0**n: f"{2**n} B" for n in range(1, 12)}
@@ -38,7 +36,7 @@ def test_any_name_can_be_drawn(tmp_path, title):
     assert "\x1b" not in text
 
 
-def test_the_terminal_plot(update_golden):
+def test_the_terminal_plot(golden):
     text = print_plot(
         [RISING, REFERENCE],
         title="Title",
@@ -49,9 +47,7 @@ def test_the_terminal_plot(update_golden):
         width=64,
         height=14,
     )
-    if update_golden:
-        GOLDEN.write_text(text + "\n", "utf-8")
-    assert text + "\n" == GOLDEN.read_text("utf-8")
+    golden("report/plot.txt", text + "\n")
 
 
 def test_colour_only_adds_escape_sequences():

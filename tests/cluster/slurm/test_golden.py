@@ -47,16 +47,8 @@ def _monitoring(cluster: ClusterConfig) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_rendered_files_equal_the_reviewed_ones(stack, update_golden):
-    folder = GOLDEN / stack
-    files = rendered(config(stack))
-    if update_golden:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).write_text(text)
-    assert folder.is_dir(), f"no golden files for {stack}: write them with `pytest --update-golden` and review them"
-    on_disk = {path.name: path.read_text() for path in folder.iterdir()}
-    assert files == on_disk, "if the change is meant: `pytest --update-golden`, then review the difference"
+def test_rendered_files_equal_the_reviewed_ones(stack, golden_folder):
+    golden_folder(stack, rendered(config(stack)))
 
 
 def test_every_golden_folder_belongs_to_a_stack():

@@ -15,7 +15,6 @@ from cluster.report.nccl_result import check, report_lines
 from tests.cli.conftest import OUTPUTS, Hpc, Tool, patch_outputs
 from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, log, measured
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "report"
 SLOW = [min(busbw, 141.0) for busbw in GUIDE]
 FALLBACK = [3, 5, 8, 10, 12, 14, 16, 17, 17.5, 18, 18]
 SMALL = [0.01 * 2**number for number in range(12)]
@@ -30,13 +29,9 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_is_the_golden_one(name, update_golden):
+def test_the_text_is_the_golden_one(name, golden):
     read = read_text(TEXTS[name], f"{name}.log")
-    text = "\n".join(report_lines(read, check(read))) + "\n"
-    file = GOLDEN / f"nccl-{name}.txt"
-    if update_golden:
-        file.write_text(text, "utf-8")
-    assert text == file.read_text("utf-8")
+    golden(f"report/nccl-{name}.txt", "\n".join(report_lines(read, check(read))) + "\n")
 
 
 @pytest.fixture

@@ -32,7 +32,6 @@ from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import ROOT, STACKS, config, load
 
-GOLDEN = ROOT / "tests" / "golden" / "gcp"
 GCP = [name for name in STACKS if config(name).platform == "gcp"]
 STEPS = sorted(FOLDER.glob("*/[0-9]*.sh"), key=lambda path: path.name)
 A3MEGA = {"nodesets": {"a3": A3}, "partitions": {"main": {"nodesets": ["a3"], "default": True}}}
@@ -49,23 +48,16 @@ def names(cluster):
 
 
 @pytest.mark.parametrize("stack", GCP)
-def test_every_stack_has_the_steps_and_pins_that_were_reviewed(stack, update_golden):
+def test_every_stack_has_the_steps_and_pins_that_were_reviewed(stack, golden):
     cluster = config(stack)
     lines = [*(f"{name}={value}" for name, value in parameters(cluster).items()), "", *names(cluster)]
-    text, file = "\n".join([recipe(cluster).image, "", *lines]) + "\n", GOLDEN / f"install-{stack}.txt"
-    if update_golden:
-        file.write_text(text)
-    assert file.exists(), "no golden file: write it with `pytest --update-golden` and review it"
-    assert text == file.read_text(), "if the change is meant: `pytest --update-golden`, then review the difference"
+    golden(f"gcp/install-{stack}.txt", "\n".join([recipe(cluster).image, "", *lines]) + "\n")
 
 
-def test_a_version_of_the_recipes_never_changes(update_golden):
-    # Stacks that are up name it: what is newer is a new version, with rows and a date of its own.
+def test_a_version_of_the_recipes_never_changes(golden):
+    # Stacks that are up name it: leave the version as it is, and add one, with rows and a date of its own.
     rows = {"/".join(key): dataclasses.asdict(row) for key, row in RECIPES.items()}
-    text, file = json.dumps(rows, indent=1, sort_keys=True) + "\n", GOLDEN / "recipes.json"
-    if update_golden:
-        file.write_text(text)
-    assert text == file.read_text(), "leave the version as it is, and add one"
+    golden("gcp/recipes.json", json.dumps(rows, indent=1, sort_keys=True) + "\n")
     assert (VERSIONS[0], DEFAULT in VERSIONS) == (NEWEST, True)
     assert set(VERSIONS) == set(SNAPSHOTS)
 
