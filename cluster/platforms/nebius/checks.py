@@ -1,7 +1,7 @@
 """Checks of a configuration for Nebius: errors, and warnings for its author."""
 
 from collections.abc import Iterator, Mapping
-from itertools import combinations
+from itertools import chain, combinations, product
 from typing import Any
 
 from cluster.catalog import MACHINE_TYPES
@@ -9,20 +9,15 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.controller import Disk
 from cluster.config.fields import as_written
 from cluster.config.validators import is_within
-from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest
+from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest, unknown_name
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
 from cluster.platforms.nebius.platform import CIDR
 from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, releases_without_overrides
+from cluster.platforms.nebius.sizing import DISK_GIB, LOGIN_DISK_GIB, smallest_node_disk
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
-from cluster.platforms.nebius.stack_section import (
-    AUTO_LIMIT_GIB,
-    GPU_DISK_GIB,
-    LOGIN_DISK_GIB,
-    SMALLEST_DISK_GIB,
-    Nebius,
-)
-from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable_versions, parse
+from cluster.platforms.nebius.stack_section import AUTO_LIMIT_GIB, Nebius
+from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, parse
 from cluster.roster import nodeset_type
 from cluster.slurm.power_saving import elastic_nodesets
 
@@ -149,13 +144,10 @@ def _machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
     ):
         yield from _machine_type_errors(at, machine_type, role, settings)
     yield from _architecture_errors(config)
-    yield from _disk_errors(("controller", "disk"), config.controller.disk, SMALLEST_DISK_GIB)
+    yield from _disk_errors(("controller", "disk"), config.controller.disk, DISK_GIB)
     yield from _disk_errors(("login", "disk"), config.login.disk, LOGIN_DISK_GIB)
     for name, section in config.nodesets.items():
-        has_gpus = nodeset_type(config, section).gpu is not None
-        yield from _disk_errors(
-            ("nodesets", name, "disk"), section.disk, GPU_DISK_GIB if has_gpus else SMALLEST_DISK_GIB
-        )
+        yield from _disk_errors(("nodesets", name, "disk"), section.disk, smallest_node_disk(config, section))
     yield from _capacity_errors(config)
     if not config.login.count:
         yield Finding(
@@ -167,14 +159,8 @@ def _machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
         )
     for name in settings.workers:
         if name not in config.nodesets:
-            yield Finding(
-                id="nebius-workers-unknown",
-                at=("nebius", "workers", name),
-                given=name,
-                allowed=f"a nodeset that exists: {listing(config.nodesets)}",
-                todo=suggest(name, config.nodesets, f"define {name} under `nodesets`, or remove it here"),
-                missing=name,
-            )
+            at = ("nebius", "workers", name)
+            yield unknown_name(at, name, config.nodesets, "a nodeset", "nodesets", rule="nebius-workers-unknown")
 
 
 def _machine_type_errors(at: Location, machine_type: str, role: str, settings: Nebius) -> Iterator[Finding]:
@@ -344,36 +330,30 @@ def _driver_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]
 def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     yield from _kubernetes_warnings(settings)
     for name, section in config.nodesets.items():
-        row, workers = nodeset_type(config, section), settings.workers.get(name)
-        infiniband = workers.infiniband if workers else None
-        platform = row.family.name
-        if infiniband is None:
-            if section.most > 1 and preset_of(row.name).clusterable:
-                yield Finding(
-                    id="nebius-no-gpu-cluster",
-                    level=Level.WARNING,
-                    at=("nodesets", name),
-                    what=f"{section.most} nodes of {row.name} are in no GPU cluster: jobs on several of them have "
-                    "Ethernet in place of InfiniBand",
-                    todo=f"write nebius.workers.{name}.infiniband, with one of the fabrics "
-                    f"{listing(fabrics_of(platform, settings.region))}",
-                )
-            continue
-        place = FABRICS.get(infiniband.fabric or "")
-        if infiniband.fabric and place is None:
+        row, infiniband = nodeset_type(config, section), settings.workers_of(name).infiniband
+        here = row.family.name, settings.region
+        if infiniband is None and section.most > 1 and preset_of(row.name).clusterable:
+            yield Finding(
+                id="nebius-no-gpu-cluster",
+                level=Level.WARNING,
+                at=("nodesets", name),
+                what=f"{section.most} nodes of {row.name} are in no GPU cluster: jobs on several of them have "
+                "Ethernet in place of InfiniBand",
+                todo=f"write nebius.workers.{name}.infiniband, with one of the fabrics {listing(fabrics_of(*here))}",
+            )
+        fabric = infiniband.fabric if infiniband else None
+        if fabric and (place := FABRICS.get(fabric)) != here:
             why = "is none of those that are known here"
-        elif place and place != (platform, settings.region):
-            why = f"is of {place[0]} in {place[1]}, and the nodes are {platform} in {settings.region}"
-        else:
-            continue
-        yield Finding(
-            id="nebius-fabric",
-            level=Level.WARNING,
-            at=("nebius", "workers", name, "infiniband", "fabric"),
-            what=f"{infiniband.fabric} {why}",
-            todo=f"known for these nodes: {listing(fabrics_of(platform, settings.region))}; Nebius's page "
-            "docs.nebius.com/compute/clusters/gpu has all",
-        )
+            if place:
+                why = f"is of {place[0]} in {place[1]}, and the nodes are {here[0]} in {here[1]}"
+            yield Finding(
+                id="nebius-fabric",
+                level=Level.WARNING,
+                at=("nebius", "workers", name, "infiniband", "fabric"),
+                what=f"{fabric} {why}",
+                todo=f"known for these nodes: {listing(fabrics_of(*here))}; Nebius's page "
+                "docs.nebius.com/compute/clusters/gpu has all",
+            )
 
 
 def _kubernetes_warnings(settings: Nebius) -> Iterator[Finding]:
@@ -382,6 +362,7 @@ def _kubernetes_warnings(settings: Nebius) -> Iterator[Finding]:
     row = KUBERNETES_VERSIONS.get(version)
     if row is not None and not row.deprecated:
         return
+    creatable = [known.name for known in KUBERNETES_VERSIONS.values() if not known.deprecated]
     ended = f", and ended it on {row.end_of_life}" if row and row.end_of_life else ""
     why = f"Nebius creates no clusters of it any more{ended}" if row else "it is none of those that are known here"
     yield Finding(
@@ -389,7 +370,7 @@ def _kubernetes_warnings(settings: Nebius) -> Iterator[Finding]:
         level=Level.WARNING,
         at=("nebius", "kubernetes", "version"),
         what=f"Kubernetes {version}: {why} (as of {LOOKED}). `up` asks Nebius before it creates a cluster",
-        todo=f"for a new cluster, write one of {listing(creatable_versions())}",
+        todo=f"for a new cluster, write one of {listing(creatable)}",
     )
 
 
@@ -470,20 +451,28 @@ def _mount_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         (("nebius", "filesystems", "submounts", name, "mount"), submount.mount)
         for name, submount in settings.filesystems.submounts.items()
     ]
-    own: dict[str, list[tuple[Location, str]]] = {
-        nodeset: [
+    own: list[list[tuple[Location, str]]] = [
+        [
             (("nebius", "workers", nodeset, "local_disks", name, "mount"), disk.mount)
             for name, disk in workers.local_disks.items()
         ]
         for nodeset, workers in settings.workers.items()
         if nodeset in config.nodesets
-    }
-    for at, path in (*shared, *(row for rows in own.values() for row in rows)):
+    ]
+    for at, path in chain(shared, *own):
         yield from _mount_point_errors(at, path)
-    yield from _overlap_errors(shared)
-    for rows in own.values():
-        for left, right in [*((row, other) for row in shared for other in rows), *combinations(rows, 2)]:
-            yield from _overlap_errors([left, right])
+    pairs = [*combinations(shared, 2)]
+    for disks in own:
+        pairs += [*product(shared, disks), *combinations(disks, 2)]
+    for (_, left), (at, right) in pairs:
+        if is_within(left, right) or is_within(right, left):
+            yield Finding(
+                id="nebius-submount-overlap",
+                at=at,
+                given=right,
+                allowed=f"a directory apart from all others that are mounted; {left} is one",
+                todo="mount it elsewhere, e.g. /data",
+            )
 
 
 def _mount_point_errors(at: Location, path: str) -> Iterator[Finding]:
@@ -505,18 +494,6 @@ def _mount_point_errors(at: Location, path: str) -> Iterator[Finding]:
                 todo="mount it elsewhere, e.g. /data",
             )
             return
-
-
-def _overlap_errors(rows: list[tuple[Location, str]]) -> Iterator[Finding]:
-    for (_, left), (at, right) in combinations(rows, 2):
-        if is_within(left, right) or is_within(right, left):
-            yield Finding(
-                id="nebius-submount-overlap",
-                at=at,
-                given=right,
-                allowed=f"a directory apart from all others that are mounted; {left} is one",
-                todo="mount it elsewhere, e.g. /data",
-            )
 
 
 FIRST_FREE_UID = 1010

@@ -8,7 +8,7 @@ from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.node_groups import node_groups, shape, split_nodes
-from cluster.platforms.nebius.stack_section import Workers, settings_of
+from cluster.platforms.nebius.stack_section import settings_of
 from cluster.roster import machines, node_names
 
 _UNCHANGED = NoEffect("nodes stay as they are: that is what they have")
@@ -92,9 +92,7 @@ def nodes_per_group(edit: Edit) -> Impact:
     """The split of a nodeset into node groups."""
     old, new = (
         [
-            split_nodes(
-                config.nodesets[name].most, (settings_of(config).workers.get(name) or Workers()).nodes_per_group
-            )
+            split_nodes(config.nodesets[name].most, settings_of(config).workers_of(name).nodes_per_group)
             for name in _both(edit)
         ]
         for config in (edit.before, edit.after)

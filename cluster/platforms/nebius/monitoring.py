@@ -146,18 +146,15 @@ def metrics_of(expression: str) -> set[str]:
 
 
 _RUN = "./hpc run STACK -- "
+_STATUS = """
+    ClockSkew FileSystemFull GpuMetricsMissing OutOfMemory SharedFileSystemReadOnly SlurmctldDown SlurmdbdDown
+""".split()
 _HELPS = {
-    "SlurmctldDown": "./hpc status STACK",
-    "SlurmdbdDown": "./hpc status STACK",
+    **dict.fromkeys(_STATUS, "./hpc status STACK"),
     "AccountingQueueLong": "./hpc logs STACK slurmdbd",
-    "ClockSkew": "./hpc status STACK",
-    "FileSystemFull": "./hpc status STACK",
-    "GpuMetricsMissing": "./hpc status STACK",
     "MonitoringDown": f"kubectl get pods --namespace={MONITORING_NAMESPACE}",
     "NotificationsFailing": f"kubectl logs --namespace={MONITORING_NAMESPACE} {ALERTMANAGER}-0",
-    "OutOfMemory": "./hpc status STACK",
     "SharedFileSystemFull": f"{_RUN}df -h",
-    "SharedFileSystemReadOnly": "./hpc status STACK",
 }
 """The command that helps, by alert, for pods without systemd on hosts that Nebius runs."""
 

@@ -12,7 +12,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
-from cluster.platforms.nebius.stack_section import Filesystem, Nebius, Workers
+from cluster.platforms.nebius.stack_section import Filesystem, Nebius
 
 JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"
 """Mount tags of file systems: their names on the nodes (virtiofs)."""
@@ -148,7 +148,7 @@ def _services(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
 def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
     tags = (JAIL, *map(submount_tag, settings.filesystems.submounts))
     for name, section in config.nodesets.items():
-        extra = settings.workers.get(name) or Workers()
+        extra = settings.workers_of(name)
         machine_type = section.machine_type or config.controller.machine_type
         gpus, capacity = preset_of(machine_type).gpus, section.ways[0] if section.capacity else None
         way = capacity.way if capacity else None
@@ -184,7 +184,7 @@ def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:
     """Return a hash of the settings of a nodeset's nodes and pods, without their number. If it differs between two
     configurations, they are recreated, so they must have no jobs."""
     group = next(node_group for node_group in node_groups(config, settings) if node_group.nodeset == nodeset)
-    workers = settings.workers.get(nodeset) or Workers()
+    workers = settings.workers_of(nodeset)
     gpu = (settings.gpu.driver, settings.gpu.driver_version) if group.gpus else ()
     mounts = [submount.mount for submount in settings.filesystems.submounts.values()]
     parts = (

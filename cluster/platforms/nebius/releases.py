@@ -420,7 +420,7 @@ def _active_checks(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
 
 def _nodeset(config: ClusterConfig, settings: Nebius, name: str) -> dict[str, Any]:
     section, size = config.nodesets[name], sizing.slurmd(config, name)
-    workers = settings.workers.get(name) or Workers()
+    workers = settings.workers_of(name)
     gpu = nodeset_gpu(config, section)
     gpus = {"gpu": gpu.count} if gpu else {}
     # At most half of the pod's memory, as on Linux.

@@ -17,14 +17,16 @@ from cluster.platforms.nebius.machine_types import (
     preset_of,
     slurmd_resources,
 )
-from cluster.platforms.nebius.stack_section import (
-    CONTROLLER_DISK_GIB,
-    CPU_DISK_GIB,
-    GPU_DISK_GIB,
-    LOGIN_DISK_GIB,
-    Nebius,
-)
-from cluster.roster import nodeset_gpu
+from cluster.platforms.nebius.stack_section import Nebius
+from cluster.roster import nodeset_type
+
+# The default size of each boot disk is also the smallest.
+DISK_GIB = 128
+"""With less there is no room for Kubernetes' own 48 GiB and for images."""
+LOGIN_DISK_GIB = 256
+"""Users' sessions, compilers and container images fill a smaller disk (nebius-solutions-library, variables.tf)."""
+GPU_DISK_GIB = 512
+"""Container images of several GB fill a smaller disk, and Soperator then drains the node."""
 
 MARIADB = Resources(cpu=2000, memory=12 * GIB, disk=16 * GIB)
 EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
@@ -55,12 +57,17 @@ def slurmdbd(settings: Nebius) -> Resources:
 
 def node_disk(config: ClusterConfig, section: Nodeset) -> int:
     """Return the GiB of the boot disk of a nodeset's nodes."""
-    return section.disk.size_gb or (GPU_DISK_GIB if nodeset_gpu(config, section) else CPU_DISK_GIB)
+    return section.disk.size_gb or smallest_node_disk(config, section)
+
+
+def smallest_node_disk(config: ClusterConfig, section: Nodeset) -> int:
+    """Return the GiB of the smallest boot disk that a nodeset's nodes can have."""
+    return GPU_DISK_GIB if nodeset_type(config, section).gpu else DISK_GIB
 
 
 def controller_disk(config: ClusterConfig) -> int:
     """Return the GiB of the boot disk of the controller's node."""
-    return config.controller.disk.size_gb or CONTROLLER_DISK_GIB
+    return config.controller.disk.size_gb or DISK_GIB
 
 
 def login_disk(config: ClusterConfig) -> int:

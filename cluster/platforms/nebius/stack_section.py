@@ -9,7 +9,7 @@ from typing_extensions import Self
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact_annotations import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.section import Section
-from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds
+from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds, text_schema
 from cluster.config.validators import matching, one_of
 from cluster.findings import RefusedError
 from cluster.platforms.nebius import versions
@@ -22,7 +22,7 @@ def _check(prefix: str, where: str) -> AfterValidator:
 
 
 def _schema(prefix: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": f"^{prefix}-[a-z0-9]+$"})
+    return text_schema(pattern=f"^{prefix}-[a-z0-9]+$")
 
 
 # Prefixes of ids: nebius-solutions-library, soperator/installations/example/variables.tf.
@@ -40,12 +40,12 @@ Version = Annotated[
     AfterValidator(
         matching("[0-9]{1,4}[.][0-9]{1,4}[.][0-9]{1,4}", "a version of three numbers, e.g. 4.1.7", "quote it in YAML")
     ),
-    WithJsonSchema({"type": "string", "pattern": "^[0-9]+[.][0-9]+[.][0-9]+$"}),
+    text_schema(pattern="^[0-9]+[.][0-9]+[.][0-9]+$"),
 ]
 KubernetesVersion = Annotated[
     str,
     AfterValidator(matching("1[.][0-9]{2}", "a minor version of Kubernetes, e.g. '1.35'", "quote it in YAML")),
-    WithJsonSchema({"type": "string", "pattern": "^1[.][0-9]{2}$"}),
+    text_schema(pattern="^1[.][0-9]{2}$"),
 ]
 SubmountName = Annotated[
     str,
@@ -56,18 +56,12 @@ SubmountName = Annotated[
             "shorten it: it is part of names of a file system and of a volume",
         )
     ),
-    WithJsonSchema({"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 30}),
+    text_schema(pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$", maxLength=30),
 ]
 DiskType = Annotated[
-    str,
-    AfterValidator(one_of(NEBIUS_DISKS, "a disk type of Nebius")),
-    WithJsonSchema({"type": "string", "enum": list(NEBIUS_DISKS)}),
+    str, AfterValidator(one_of(NEBIUS_DISKS, "a disk type of Nebius")), text_schema(enum=list(NEBIUS_DISKS))
 ]
-RegionName = Annotated[
-    str,
-    AfterValidator(one_of(REGIONS, "a region of Nebius")),
-    WithJsonSchema({"type": "string", "enum": list(REGIONS)}),
-]
+RegionName = Annotated[str, AfterValidator(one_of(REGIONS, "a region of Nebius")), text_schema(enum=list(REGIONS))]
 GibiBytes = Annotated[int, Strict(), Field(ge=1, le=262_144)]
 """GiB of a disk or a file system."""
 BootDiskGib = Annotated[int, Strict(), Field(ge=128, le=8192)]
@@ -391,6 +385,10 @@ class Nebius(Section):
         """Slurm's release, which Soperator's version decides."""
         return versions.series(self.soperator.version).release
 
+    def workers_of(self, nodeset: str) -> Workers:
+        """Return the settings of a nodeset that only Nebius has."""
+        return self.workers.get(nodeset) or Workers()
+
 
 def settings_of(config: ClusterConfig) -> Nebius:
     """Return the section `nebius`. Raises ValueError for a configuration of another platform."""
@@ -410,13 +408,3 @@ def backs_up(settings: Nebius) -> bool:
     if enabled == "auto":
         return jail.spec is not None and jail.spec.size_gib < AUTO_LIMIT_GIB
     return enabled
-
-
-CONTROLLER_DISK_GIB = 128
-LOGIN_DISK_GIB = 256
-"""Users' sessions, compilers and container images fill a smaller disk (nebius-solutions-library, variables.tf)."""
-CPU_DISK_GIB = 128
-GPU_DISK_GIB = 512
-"""Container images of several GB fill a smaller disk, and Soperator then drains the node."""
-SMALLEST_DISK_GIB = 128
-"""The smallest boot disk that leaves room for Kubernetes' own 48 GiB and for images."""

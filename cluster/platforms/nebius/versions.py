@@ -5,7 +5,7 @@ Soperator: tags of github.com/nebius/soperator. SLURM_VERSION and IMAGE_VERSION 
 the images' suffix; `git tag --contains` of the merge commit gives the first version without a fault.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 LOOKED = "2026-09-23"
@@ -69,11 +69,6 @@ helm-soperator-activechecks, 4.1.0 to 4.1.7)."""
 _CUDA_13_DRIVER = 580
 """The first release of NVIDIA's driver that runs programs of CUDA 13 (docs.nvidia.com/cuda/cuda-toolkit-release-notes,
 table 3)."""
-
-
-def creatable_versions() -> list[str]:
-    """Return the versions of new clusters, oldest first."""
-    return [version.name for version in KUBERNETES_VERSIONS.values() if not version.deprecated]
 
 
 def cuda_of(driver: str) -> str:
@@ -165,17 +160,16 @@ KNOWN = ((4, 1),)
 4.1.11 is what Nebius's recipe has had since August of 2026."""
 
 
-FAULTS: Mapping[str, tuple[Number, str]] = {
-    "node-undrained": (
+FAULTS: Sequence[tuple[Number, str]] = (
+    (
         (4, 1, 7),
         (
             "a node may be undrained before its machine was recreated: jobs start on a dead node (node-undrained, "
             "nebius/soperator, pull request 2807)"
         ),
     ),
-}
-"""Known faults by a short name: the first version without the fault, and its effect. All older accepted versions have
-it."""
+)
+"""Known faults: the first version without the fault, and its effect. All older accepted versions have it."""
 
 
 def parse(version: str) -> Number:
@@ -202,4 +196,4 @@ def is_known(version: str) -> bool:
 
 def faults(version: str) -> list[str]:
     """Return the effects of a version's known faults."""
-    return [what for fixed, what in FAULTS.values() if parse(version) < fixed]
+    return [what for fixed, what in FAULTS if parse(version) < fixed]
