@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Flag, auto
 
+from cluster.observe.observation import ClusterObservation
 from cluster.printable import one_line
 from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import parse_rows, split_reason
@@ -236,6 +237,11 @@ class Node(NodeStates):
     @property
     def busy(self) -> tuple[Job, ...]:
         return tuple(job for job in self.jobs if job.running)
+
+
+def observed_nodes(cluster: ClusterObservation) -> list[Node]:
+    """Return the nodes in an observation; none if slurmctld could not list them."""
+    return [Node.of(name, row) for name, row in (cluster.slurm("nodes") or {}).items()]
 
 
 def jobs_command(mark: str) -> str:

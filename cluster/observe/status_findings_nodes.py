@@ -7,7 +7,7 @@ from typing import Any
 from cluster.findings import ClusterFinding
 from cluster.observe import health_check_results
 from cluster.observe import status_findings_machines as machines
-from cluster.observe.nodes import Node
+from cluster.observe.nodes import Node, observed_nodes
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.observe.status_findings_daemons import NAMED_JOBS, last_words, list_jobs
 from cluster.observe.status_findings_machines import setup_failure, setup_unit
@@ -50,9 +50,8 @@ def lost(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
 def unstarted(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
     """Yield elastic nodes that are down. The stack has no machines for them, so only slurmctld can report on them."""
     observed = {machine.name for machine in cluster.nodes}
-    for name, row in (cluster.slurm("nodes") or {}).items():
-        node = Node.of(name, row)
-        if name in observed or not node.elastic or not node.down:
+    for node in observed_nodes(cluster):
+        if node.name in observed or not node.elastic or not node.down:
             continue
         if "POWERED_DOWN" not in node.states:
             what = f"is an elastic node, and slurmctld says {node.word}: {node.reason}"
@@ -61,9 +60,9 @@ def unstarted(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
         elif node.reason not in (cluster.controller.part("reconcile", "cooling") or {}).values():
             yield ClusterFinding(
                 id="node-unstarted",
-                where=(name,),
+                where=(node.name,),
                 what=f"has no machine, and takes no jobs ({node.word}): {node.reason or 'no reason given'}",
-                todo=f"./hpc nodes {cluster.stack} resume {name}",
+                todo=f"./hpc nodes {cluster.stack} resume {node.name}",
                 note="Once the reason is gone; the reconcile service resumes nodes that wait for capacity.",
                 since=node.since_utc,
             )
@@ -140,8 +139,8 @@ def _down(cluster: ClusterObservation, node: Node) -> ClusterFinding:
 
 def drained(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
     """Yield nodes that are drained: by an administrator, a health check, the cloud or a failed prolog."""
-    for name, row in (cluster.slurm("nodes") or {}).items():
-        node = Node.of(name, row)
+    for node in observed_nodes(cluster):
+        name = node.name
         if not node.drained:
             continue
         if by_health_check := health_check_results.drained(cluster.stack, name, node.reason):

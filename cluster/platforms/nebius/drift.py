@@ -9,7 +9,7 @@ import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -32,7 +32,6 @@ class Installed:
 
     name: str
     namespace: str
-    chart: str
     version: str
     """The version of its chart."""
     revision: int
@@ -56,12 +55,10 @@ def _installed(secret: Mapping[str, Any]) -> Installed | None:
         packed = base64.b64decode(base64.b64decode((secret.get("data") or {})["release"]))
         # Helm has compressed records since 3.0; older records are the document itself.
         document = json.loads(gzip.decompress(packed) if packed.startswith(b"\x1f\x8b") else packed)
-        metadata = document["chart"]["metadata"]
         return Installed(
             name=document["name"],
             namespace=document["namespace"],
-            chart=metadata["name"],
-            version=metadata["version"],
+            version=document["chart"]["metadata"]["version"],
             revision=int(document["version"]),
             values=document.get("config") or {},
             manifest=document.get("manifest") or "",
@@ -92,9 +89,9 @@ class Live:
     """The releases; None if Helm's Secrets could not be read."""
     objects: Mapping[tuple[str, str, str], Object]
     """The objects of the manifests as they are now, by kind, namespace and name."""
-    manifests: Sequence[Object] = ()
+    manifests: Sequence[Object]
     """The same objects as the charts have them."""
-    hosts: Sequence[Object] = field(default_factory=tuple)
+    hosts: Sequence[Object]
     """Kubernetes nodes."""
 
 

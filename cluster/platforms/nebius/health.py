@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cluster.findings import Actor, ClusterFinding, merge_alike
-from cluster.observe.nodes import Node
+from cluster.observe.nodes import Node, observed_nodes
 from cluster.observe.observation import ClusterObservation
 from cluster.observe.status_findings_nodes import held
-from cluster.platforms.nebius.observation import Check, View
+from cluster.platforms.nebius.observation import HOSTS, Check, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,10 @@ def blocking_checks(checks: Sequence[Check]) -> dict[str, tuple[str, ...]]:
     blocks all that depend on it (pull request 2132, issue 1203).
     """
     names = [check.name for check in checks if check.failed and not check.drains]
-    waiting = {name: tuple(check.name for check in checks if name in check.needs and not check.done) for name in names}
+    waiting = {
+        name: tuple(check.name for check in checks if name in check.needs and check.result != "Complete")
+        for name in names
+    }
     return {name: dependents for name, dependents in waiting.items() if dependents}
 
 
@@ -231,8 +234,7 @@ def _cluster(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 
 def _powering(seen: ClusterObservation) -> set[str]:
     """Return elastic nodes that start or stop: their pods come and go until ResumeTimeout or SuspendTimeout."""
-    nodes = [Node.of(name, row) for name, row in (seen.slurm("nodes") or {}).items()]
-    return {node.name for node in nodes if not node.down and (node.booting or node.asleep)}
+    return {node.name for node in observed_nodes(seen) if not node.down and (node.booting or node.asleep)}
 
 
 def _pods(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
@@ -279,29 +281,6 @@ def _slurm(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     )
 
 
-HOSTS: Mapping[str, tuple[str, str]] = {
-    "NebiusMaintenanceScheduled": (
-        "Nebius has scheduled maintenance of its host",
-        (
-            "Soperator drains the Slurm node there, waits for its jobs and has the instance recreated elsewhere. It "
-            "leaves the controller's node to Nebius: slurmctld starts again with its state, and jobs run on."
-        ),
-    ),
-    "SoperatorChecksNodeMaintenance": (
-        "no job is left there before the maintenance of its host",
-        "Soperator deletes the Kubernetes node, and Nebius creates its instance elsewhere.",
-    ),
-    "SoperatorChecksNodeDegraded": ("its Slurm node is degraded", "Soperator reboots it once no job is left there."),
-    "HardwareIssuesSuspected": (
-        "Soperator suspects broken hardware",
-        "Kubernetes recreates the instance; Soperator has drained its Slurm node before.",
-    ),
-    "Ready": ("it is not ready", "Soperator deletes a node that stays so, and Kubernetes creates another one."),
-}
-"""The meaning of each condition of Kubernetes nodes, and who acts (soperatorchecks of nebius/soperator 4.1.7:
-internal/controller/soperatorchecks/k8s_nodes_controller.go and slurm_nodes_controller.go)."""
-
-
 def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     pods: dict[str, list[str]] = {}
     for pod in view.pods:
@@ -323,12 +302,11 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 
 
 def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[ClusterFinding]:
-    rows = seen.slurm("nodes") or {}
     elastic = {f"{nodeset.name}-{index}" for nodeset in view.nodesets for index in range(nodeset.most or 0)}
-    without_pod = rows.keys() - {pod.name for pod in view.pods} - elastic if "pods" not in view.unread else set()
-    for name, row in rows.items():
-        node = Node.of(name, row)
-        if name in without_pod and (node.down or node.drained or node.silent):
+    current = {pod.name for pod in view.pods} | elastic
+    for node in observed_nodes(seen):
+        name = node.name
+        if name not in current and "pods" not in view.unread and (node.down or node.drained or node.silent):
             yield ClusterFinding(
                 id=f"known-problem-{VANISHED}",
                 where=(name,),
@@ -416,5 +394,5 @@ def action_on(node: Node, replacement: bool, *, now: float) -> Action:  # noqa: 
 
 def drained_nodes(seen: ClusterObservation, view: View, *, now: float) -> list[tuple[Node, Action]]:
     """Return the drained nodes with the action for each."""
-    nodes = (Node.of(name, row) for name, row in (seen.slurm("nodes") or {}).items())
-    return [(node, action_on(node, view.replacement, now=now)) for node in nodes if node.drained]
+    drained = (node for node in observed_nodes(seen) if node.drained)
+    return [(node, action_on(node, view.replacement, now=now)) for node in drained]

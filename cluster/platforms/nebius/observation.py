@@ -85,10 +85,6 @@ class Check:
     def failed(self) -> bool:
         return self.result in ("Failed", "Error")
 
-    @property
-    def done(self) -> bool:
-        return self.result == "Complete"
-
 
 @dataclass(frozen=True, kw_only=True)
 class View:
@@ -119,13 +115,27 @@ class View:
 
 Object = Mapping[str, Any]
 _COMPONENT = "app.kubernetes.io/component"
-HOST_PROBLEMS = (
-    "HardwareIssuesSuspected",
-    "NebiusMaintenanceScheduled",
-    "SoperatorChecksNodeDegraded",
-    "SoperatorChecksNodeMaintenance",
-)
-"""Conditions of Kubernetes nodes that Soperator and Nebius set (internal/consts/conditions.go)."""
+HOSTS: Mapping[str, tuple[str, str]] = {
+    "NebiusMaintenanceScheduled": (
+        "Nebius has scheduled maintenance of its host",
+        (
+            "Soperator drains the Slurm node there, waits for its jobs and has the instance recreated elsewhere. It "
+            "leaves the controller's node to Nebius: slurmctld starts again with its state, and jobs run on."
+        ),
+    ),
+    "SoperatorChecksNodeMaintenance": (
+        "no job is left there before the maintenance of its host",
+        "Soperator deletes the Kubernetes node, and Nebius creates its instance elsewhere.",
+    ),
+    "SoperatorChecksNodeDegraded": ("its Slurm node is degraded", "Soperator reboots it once no job is left there."),
+    "HardwareIssuesSuspected": (
+        "Soperator suspects broken hardware",
+        "Kubernetes recreates the instance; Soperator has drained its Slurm node before.",
+    ),
+    "Ready": ("it is not ready", "Soperator deletes a node that stays so, and Kubernetes creates another one."),
+}
+"""The meaning of each condition of Kubernetes nodes, and who acts (soperatorchecks of nebius/soperator 4.1.7:
+internal/controller/soperatorchecks/k8s_nodes_controller.go and slurm_nodes_controller.go)."""
 
 
 def parse_time(text: object) -> float | None:
@@ -260,8 +270,7 @@ def hosts(items: Iterable[Object]) -> dict[str, tuple[Condition, ...]]:
         item["metadata"]["name"]: tuple(
             condition
             for condition in conditions(item)
-            if (condition.type in HOST_PROBLEMS and condition.status == "True")
-            or (condition.type == "Ready" and condition.status != "True")
+            if condition.type in HOSTS and (condition.status == "True") == (condition.type != "Ready")
         )
         for item in items
     }

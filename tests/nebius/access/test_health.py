@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from cluster.platforms.nebius.health import (
-    HOSTS,
     OPERATOR_SECONDS,
     PROBLEMS,
     REASONS,
@@ -17,7 +16,7 @@ from cluster.platforms.nebius.health import (
     blocking_checks,
     recognize_problems,
 )
-from cluster.platforms.nebius.observation import HOST_PROBLEMS, Check
+from cluster.platforms.nebius.observation import HOSTS, Check
 from components.deploy import config_text
 from tests.cluster.nebius.clusters import nebius
 from tests.nebius.access.cluster_objects import (
@@ -67,7 +66,8 @@ def test_the_prefix_of_a_reason_decides_who_acts(reviewed: Callable[[str, Mappin
 
 
 def test_every_condition_of_hosts_is_said_in_words() -> None:
-    assert set(HOSTS) == {*HOST_PROBLEMS, "Ready"}
+    problems = {"NebiusMaintenanceScheduled", "SoperatorChecksNodeMaintenance", "SoperatorChecksNodeDegraded"}
+    assert set(HOSTS) == {*problems, "HardwareIssuesSuspected", "Ready"}
 
 
 def test_no_prefix_of_a_reason_hides_a_longer_one() -> None:
