@@ -106,7 +106,7 @@ def drain(kubectl: Kubectl, reasons: Mapping[str, str], *, seconds: float, pace:
             # A node that somebody else has drained keeps its reason.
             if not node.drained:
                 words = (f"NodeName={node.name}", "State=DRAIN", f"Reason={reasons[node.name]}")
-                LOGIN.run(kubectl, "scontrol", "update", *words)
+                kubectl.execute(LOGIN, "scontrol", "update", *words)
                 report(f"drained {node.name} ({reasons[node.name]})")
         return "; ".join(f"{job} on {node.name}" for node in nodes for job in node.busy)
 
@@ -127,7 +127,7 @@ def close(kubectl: Kubectl, names: Sequence[str], *, seconds: float, pace: float
         if not closed:
             _set_to_drain(kubectl, names)
             closed.extend(names)
-        rows = LOGIN.run(kubectl, "squeue", "--noheader", "--all", "--format=%i %P").splitlines()
+        rows = kubectl.execute(LOGIN, "squeue", "--noheader", "--all", "--format=%i %P").splitlines()
         fields = (row.split(None, 1) for row in rows if " " in row.strip())
         # A pending job may name several partitions.
         affected = [job for job, partitions in fields if set(partitions.strip().split(",")) & set(names)]
@@ -160,14 +160,14 @@ def _running(kubectl: Kubectl) -> set[str]:
 
 def _nodes(kubectl: Kubectl) -> list[Node]:
     mark = f"|{secrets.token_hex(8)}|"
-    jobs = parse_jobs(LOGIN.run(kubectl, "sh", "-c", jobs_command(mark)), mark)
-    return [*parse_nodes(LOGIN.run(kubectl, *NODES_COMMAND.split()), jobs).values()]
+    jobs = parse_jobs(kubectl.execute(LOGIN, "sh", "-c", jobs_command(mark)), mark)
+    return [*parse_nodes(kubectl.execute(LOGIN, *NODES_COMMAND.split()), jobs).values()]
 
 
 def _set_to_drain(kubectl: Kubectl, names: Sequence[str]) -> None:
     """Set partitions to DRAIN: running and pending jobs go on, and no new job is accepted (scontrol(1))."""
-    rows = LOGIN.run(kubectl, "scontrol", "--oneliner", "show", "partition").splitlines()
+    rows = kubectl.execute(LOGIN, "scontrol", "--oneliner", "show", "partition").splitlines()
     existing = {row.partition(" ")[0].removeprefix("PartitionName=") for row in rows}
     for name in (name for name in names if name in existing):
-        LOGIN.run(kubectl, "scontrol", "update", f"PartitionName={name}", "State=DRAIN")
+        kubectl.execute(LOGIN, "scontrol", "update", f"PartitionName={name}", "State=DRAIN")
         report(f"closed partition {name}")

@@ -1,15 +1,14 @@
-"""kubectl for one cluster, with a kubeconfig that no other process can read; and programs in pods."""
+"""kubectl for one cluster, with a kubeconfig that no other user can read; and programs in pods."""
 
 import json
-import os
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, NO_KIND, describe_events, kubeconfig, selector
 from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, ROOT_PATH
+from hostfiles import PrivateFolder, write_atomically
 
 REQUEST_SECONDS = 30
 """Seconds for one request to the API server."""
@@ -25,7 +24,28 @@ class KubectlError(RuntimeError):
     @property
     def not_found(self) -> bool:
         """True if there is no such object, or no such kind of object."""
-        return any(text in str(self) for text in ("(NotFound)", NO_KIND, "not found"))
+        return any(text in str(self) for text in ("(NotFound)", NO_KIND))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """A pod in which this program runs commands."""
+
+    name: str
+    container: str
+    jail: str = JAIL_PATH
+    """Folder that is the root of the commands; empty for the container's own."""
+
+    def target(self, roles: Sequence[str], namespace: str) -> Mapping[str, object]:
+        """Return the row of the output `targets`."""
+        return {
+            "method": "kubectl",
+            "roles": list(roles),
+            "pod": self.name,
+            "container": self.container,
+            "namespace": namespace,
+            "jail": self.jail,
+        }
 
 
 class Kubectl:
@@ -33,41 +53,24 @@ class Kubectl:
 
     def __init__(self, access: Mapping[str, Any]) -> None:
         self.namespace = str(access["namespace"])
-        text = kubeconfig(
-            access["server"],
-            access["certificate_authority"],
-            list(access["command"]),
-            access["context"],
-            self.namespace,
-        )
-        # In memory if the system supports it, so that a killed process leaves no file.
-        self._memory = os.memfd_create("kubeconfig") if hasattr(os, "memfd_create") else None
-        self._file = None if self._memory is not None else tempfile.NamedTemporaryFile("w", prefix="kubeconfig-")  # noqa: SIM115
-        if self._memory is not None:
-            os.write(self._memory, text.encode())
-        elif self._file is not None:
-            self._file.write(text)
-            self._file.flush()
+        self._folder = PrivateFolder("hpc-kube")
+        self._kubeconfig = self._folder.path / "config"
+        write_atomically(self._kubeconfig, kubeconfig(**access), mode=0o600)
 
     def __enter__(self) -> "Kubectl":  # noqa: PYI034 - typing has no Self before 3.11
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-        elif self._memory is not None:
-            os.close(self._memory)
+        self._folder.remove()
 
     def run(
         self, *arguments: str, stdin: str | None = None, seconds: float = REQUEST_SECONDS, all_output: bool = False
     ) -> str:
         """Run kubectl and return its standard output. Raises KubectlError with the end of its output."""
-        path = f"/dev/fd/{self._memory}" if self._file is None else self._file.name
-        command = ["kubectl", f"--kubeconfig={path}", *arguments]
         shown = " ".join(["kubectl", *arguments[:6]])
         try:
             done = subprocess.run(
-                command,
+                ["kubectl", f"--kubeconfig={self._kubeconfig}", *arguments],
                 input=stdin,
                 stdin=subprocess.DEVNULL if stdin is None else None,
                 capture_output=True,
@@ -75,7 +78,6 @@ class Kubectl:
                 errors="replace",
                 timeout=seconds,
                 check=False,
-                pass_fds=() if self._memory is None else (self._memory,),
             )
         except FileNotFoundError:
             raise KubectlError(
@@ -88,71 +90,35 @@ class Kubectl:
             raise KubectlError(f"`{shown}` failed: " + "\n".join(lines[-_TAIL:]))
         return done.stdout
 
-    def json(self, *arguments: str, seconds: float = REQUEST_SECONDS) -> Any:  # noqa: ANN401 - any JSON value
-        """Return the output of `kubectl ... --output=json`."""
-        return json.loads(
-            self.run(*arguments, "--output=json", f"--request-timeout={seconds:.0f}s", seconds=seconds + 5)
-        )
-
     def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
         """Return the objects of a kind; none if the API server has no such kind."""
+        options = ("--output=json", f"--request-timeout={REQUEST_SECONDS}s")
         try:
-            return self.json("get", kind, *arguments)["items"]
+            return json.loads(self.run("get", kind, *arguments, *options, seconds=REQUEST_SECONDS + 5))["items"]
         except KubectlError as error:
             if error.not_found:
                 return []
             raise
 
-    def object(self, kind: str, name: str, *arguments: str) -> dict[str, Any] | None:
-        """Return an object; None if there is none of that name."""
-        output = ("--ignore-not-found", "--output=json", f"--request-timeout={REQUEST_SECONDS}s")
-        text = self.run("get", kind, name, *arguments, *output, seconds=REQUEST_SECONDS + 5)
-        return json.loads(text) if text.strip() else None
+    def object(self, kind: str, name: str) -> dict[str, Any] | None:
+        """Return an object; None if there is none of that name, or no such kind."""
+        return next(iter(self.items(kind, f"--field-selector=metadata.name={name}")), None)
 
-    def execute(
-        self, pod: str, container: str, command: Sequence[str], *, stdin: str | None = None, seconds: float = 60
-    ) -> str:
-        """Run a command in a container of a pod in the cluster's namespace, and return its output."""
+    def execute(self, pod: Pod, *command: str, stdin: str | None = None, seconds: float = 60) -> str:
+        """Run a command in a container, in its jail if it has one, and return its output. The command has root's
+        environment in place of the container's."""
         interactive = ["--stdin"] if stdin is not None else []
-        where = [f"--namespace={self.namespace}", pod, f"--container={container}", "--"]
-        return self.run("exec", *interactive, *where, *command, stdin=stdin, seconds=seconds, all_output=True)
+        where = [f"--namespace={self.namespace}", pod.name, f"--container={pod.container}", "--"]
+        jail = ["chroot", pod.jail] if pod.jail else []
+        words = [*jail, "env", "-i", "HOME=/root", f"PATH={ROOT_PATH}", *command]
+        return self.run("exec", *interactive, *where, *words, stdin=stdin, seconds=seconds, all_output=True)
 
-    def events(self, kind: str, name: str, *arguments: str) -> list[str]:
+    def events(self, kind: str, name: str) -> list[str]:
         """Return reason and message of the last events of an object, oldest first."""
         try:
-            return describe_events(self.items("events", selector(kind, name), *arguments), _EVENTS)
+            return describe_events(self.items("events", selector(kind, name)), _EVENTS)
         except KubectlError:
             return []
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pod:
-    """A pod in which this program runs commands."""
-
-    name: str
-    container: str
-    jail: str = JAIL_PATH
-    """Folder that is the root of the commands; empty for the container's own."""
-
-    def run(self, kubectl: Kubectl, *command: str, stdin: str | None = None, seconds: float = 60) -> str:
-        """Run a command and return its output. Raises KubectlError with the end of its output."""
-        return kubectl.execute(self.name, self.container, self.rooted(command), stdin=stdin, seconds=seconds)
-
-    def rooted(self, command: Sequence[str]) -> list[str]:
-        """Return the words that run a command in the jail, with root's environment in place of the container's."""
-        jail = ["chroot", self.jail] if self.jail else []
-        return [*jail, "env", "-i", "HOME=/root", f"PATH={ROOT_PATH}", *command]
-
-    def target(self, roles: Sequence[str], namespace: str) -> Mapping[str, object]:
-        """Return the row of the output `targets`."""
-        return {
-            "method": "kubectl",
-            "roles": list(roles),
-            "pod": self.name,
-            "container": self.container,
-            "namespace": namespace,
-            "jail": self.jail,
-        }
 
 
 LOGIN = Pod(name=LOGIN_POD, container="sshd")

@@ -94,7 +94,7 @@ def _run(kubectl: Kubectl, text: str, pace: float) -> str:
     poll = Poll(SECONDS, pace)
     while True:
         try:
-            return LOGIN.run(kubectl, *COMMAND, stdin=text, seconds=RUN_SECONDS)
+            return kubectl.execute(LOGIN, *COMMAND, stdin=text, seconds=RUN_SECONDS)
         except KubectlError as error:
             if poll.left < 0:
                 raise PeopleError(

@@ -208,7 +208,7 @@ def populated_jail(kubectl: Kubectl, spec: Spec) -> Goal:
         job = kubectl.object("job", name)
         if job is None:
             # Soperator deletes the Job some time after it has ended, and starts nothing before that.
-            slurm = _slurm_cluster(kubectl, spec["cluster"])
+            slurm = kubectl.object(SLURM_CLUSTERS, spec["cluster"])
             missing = "the SlurmCluster is not there" if slurm is None else "Soperator has not created it yet"
             return Progress(missing, done=slurm is not None and _phase(slurm) == AVAILABLE)
         ended = {condition.type: condition for condition in conditions(job) if condition.status == "True"}
@@ -231,7 +231,7 @@ def available_cluster(kubectl: Kubectl, spec: Spec) -> Goal:
     name = spec["cluster"]
 
     def check() -> Progress:
-        slurm = _slurm_cluster(kubectl, name)
+        slurm = kubectl.object(SLURM_CLUSTERS, name)
         if slurm is None:
             return Progress("it is not there")
         bad = [
@@ -250,16 +250,6 @@ def available_cluster(kubectl: Kubectl, spec: Spec) -> Goal:
 
     todo = f"kubectl describe slurmcluster {name} --namespace={name} shows what it waits for; then run `up` again"
     return Goal(f"SlurmCluster {name}", check, todo, explain)
-
-
-def _slurm_cluster(kubectl: Kubectl, name: str) -> dict[str, Any] | None:
-    """Return the SlurmCluster of that name; None if there is none, or no such kind yet."""
-    try:
-        return kubectl.object(SLURM_CLUSTERS, name)
-    except KubectlError as error:
-        if error.not_found:
-            return None
-        raise
 
 
 def _phase(slurm: Mapping[str, Any]) -> str:
@@ -350,19 +340,19 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
     members = {*expected, *spec.get("elastic", ())}
 
     def check() -> Progress:
-        if LOGIN.run(kubectl, "sh", "-c", f"test -e {SENTINEL} && echo yes || echo no").strip() != "yes":
+        if kubectl.execute(LOGIN, "sh", "-c", f"test -e {SENTINEL} && echo yes || echo no").strip() != "yes":
             return Progress(f"the jail has no {SENTINEL}: it is not populated")
-        text = LOGIN.run(kubectl, *NODES_COMMAND.split())
+        text = kubectl.execute(LOGIN, *NODES_COMMAND.split())
         nodes = parse_nodes(text)
         for name in sorted(name for name, node in nodes.items() if _has_left(node, members, spec["nodesets"])):
             report(f"{name} has left the cluster: deleting it from Slurm")
-            LOGIN.run(kubectl, "scontrol", "delete", f"NodeName={name}")
+            kubectl.execute(LOGIN, "scontrol", "delete", f"NodeName={name}")
         for name in sorted(members & nodes.keys()):
             if nodes[name].drained and nodes[name].reason in (LEAVES, RECREATED):
                 # An elastic node that left has no pod: Slurm resumes it once a job needs it.
                 sleeps = name not in expected and nodes[name].reason == LEAVES
                 state = "POWER_DOWN" if sleeps else "RESUME"
-                LOGIN.run(kubectl, "scontrol", "update", f"NodeName={name}", f"State={state}")
+                kubectl.execute(LOGIN, "scontrol", "update", f"NodeName={name}", f"State={state}")
                 report(f"powered down {name}" if sleeps else f"resumed {name}")
         gres = {row["NodeName"]: row.get("Gres", "") for row in parse_rows(text) if "NodeName" in row}
         progress = slurm_progress(expected, nodes, gres)
@@ -407,7 +397,7 @@ def jail_gpus(kubectl: Kubectl, spec: Spec) -> Goal:
 
     def count(name: str) -> str:
         try:
-            listed = pod_of(name, ("node",)).run(kubectl, "nvidia-smi", "--list-gpus")
+            listed = kubectl.execute(pod_of(name, ("node",)), "nvidia-smi", "--list-gpus")
         except KubectlError as error:
             return f"{name}: {error}"
         found = sum(line.startswith("GPU ") for line in listed.splitlines())

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from components.nebius.kubectl import KubectlError
+from components.nebius.kubectl import KubectlError, Pod
 
 Rows = list[dict[str, Any]]
 
@@ -45,13 +45,10 @@ class Cluster:
         """The last events."""
         return self.event_lines
 
-    def execute(self, pod: str, _container: str, command: Sequence[str], **_options: Any) -> str:
-        """A program in a pod, without what gives it the jail and its environment."""
-        words = list(command)
-        while words[0] in ("chroot", "env", "-i") or "=" in words[0] or words[0].startswith("/mnt"):
-            words.pop(0)
-        self.ran.append((pod, *words))
-        return self.programs[words[0]](pod, words)
+    def execute(self, pod: Pod, *command: str, **_options: Any) -> str:
+        """A program in a pod."""
+        self.ran.append((pod.name, *command))
+        return self.programs[command[0]](pod.name, command)
 
 
 def row(name: str, **fields: Any) -> dict[str, Any]:

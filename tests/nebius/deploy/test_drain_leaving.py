@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from components.nebius.drain_leaving import DrainError, PartitionsProvider, close, leaving
-from components.nebius.kubectl import KubectlError
+from components.nebius.kubectl import LOGIN, KubectlError, Pod
 from components.nebius.waits import LEAVES, RECREATED
 
 THREE, ONE = {"count": 3, "shape": "a"}, {"count": 1, "shape": "a"}
@@ -44,8 +44,8 @@ class Slurm:
         assert kind == "pods"
         return [{"metadata": {"name": "controller-0"}, "status": {"phase": "Running" if self.running else "Pending"}}]
 
-    def execute(self, pod: str, container: str, command: Sequence[str], **_: object) -> str:
-        assert (pod, container) == ("login-0", "sshd")
+    def execute(self, pod: Pod, *command: str, **_: object) -> str:
+        assert pod is LOGIN
         if self.fails:
             self.fails -= 1
             raise KubectlError("kubectl exec: Unable to connect to the server")
