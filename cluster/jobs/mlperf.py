@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cluster.catalog import mlperf as catalog
 from cluster.catalog.mlperf import GPT3, GPUS, STABLE_DIFFUSION, DiffusionConfig, Gpt3Setting
@@ -157,29 +157,27 @@ def diffusion_config(given: str, nodes: int) -> DiffusionConfig:
     return by_name[given] if given else fitting[0] if fitting else by_name["02x08x08"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """The user's sizes of a run of GPT-3; None: the catalog's."""
-
-    tensor: int | None = None
-    pipeline: int | None = None
-    batch: int | None = None
-    micro: int | None = None
-
-
-def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
-    """Return the sizes of a run of GPT-3. Raises RequestError if they do not fit each other, or the GPUs."""
+def gpt3_setting(
+    row: PartitionFacts,
+    nodes: int,
+    *,
+    tensor: int | None = None,
+    pipeline: int | None = None,
+    batch: int | None = None,
+    micro: int | None = None,
+) -> Gpt3Setting:
+    """Return the sizes of a run of GPT-3, where they are not given the catalog's. Raises RequestError if they do not
+    fit each other, or the GPUs."""
     # Slurm's type may be the whole name of nvidia-smi: nvidia_h100_80gb_hbm3.
     kind = next((name for name in catalog.GPU_GB if row.gpu and name in row.gpu.type.lower()), "")
     other = Gpt3Setting(gpu=kind, nodes=nodes, batch=catalog.GPT3_SETTINGS[0].batch)
     base = next((row for row in catalog.GPT3_SETTINGS if (row.gpu, row.nodes) == (kind, nodes)), other)
-    setting = Gpt3Setting(
-        gpu=kind,
-        nodes=nodes,
-        batch=sizes.batch or base.batch,
-        tensor=sizes.tensor or base.tensor,
-        pipeline=sizes.pipeline or base.pipeline,
-        micro=sizes.micro or base.micro,
+    setting = replace(
+        base,
+        batch=batch or base.batch,
+        tensor=tensor or base.tensor,
+        pipeline=pipeline or base.pipeline,
+        micro=micro or base.micro,
     )
     if problems := "\n".join(_misfits(setting, nodes * GPUS)):
         raise RequestError(problems)
@@ -378,15 +376,14 @@ def _script(
         "open-mode": "append",
         "dependency": "singleton",
     }
-    body = variables({"DATA": wanted.data, **values}) + "".join(
-        f"\n{read_body(f'mlperf/{body}')}" for body in ("begin.sh", *bodies)
-    )
+    body = _body({"DATA": wanted.data, **values}, "begin.sh", *bodies)
     return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=body)
 
 
-def variables(values: Mapping[str, str | int]) -> str:
-    """Return assignments for bash."""
-    return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
+def _body(values: Mapping[str, str | int], *bodies: str) -> str:
+    """Return assignments for bash, and the bodies after them."""
+    assigned = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
+    return assigned + "".join(f"\n{read_body(f'mlperf/{body}')}" for body in bodies)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,7 +414,7 @@ def diffusion_script(wanted: Training, config: DiffusionConfig) -> JobScript:
     title = f"Trains MLPerf's Stable Diffusion on {wanted.nodes} nodes."
     name = f"train_{config.name}"
     limit = wanted.partition.time_limit(wanted.minutes or catalog.MINUTES[STABLE_DIFFUSION])
-    body = _body(values, "stable-diffusion.sh")
+    body = _body(values, "pyxis.sh", "stable-diffusion.sh")
     return JobScript(name=f"mlperf-{name}.sh", title=title, options=_options(wanted, name, limit) | options, body=body)
 
 
@@ -449,7 +446,8 @@ def gpt3_script(wanted: Training, setting: Gpt3Setting, checkpoint: str) -> JobS
         "mem": 0,
         "cpus-per-task": max(1, wanted.partition.cpus // GPUS),
     }
-    return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=_body(values, "gpt3.sh"))
+    body = _body(values, "pyxis.sh", "gpt3.sh")
+    return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=body)
 
 
 def _options(wanted: Training, name: str, limit: int) -> dict[str, Option]:
@@ -464,7 +462,3 @@ def _options(wanted: Training, name: str, limit: int) -> dict[str, Option]:
         # A requeued run would write to the log of the first one, and neither could be measured.
         "no-requeue": True,
     }
-
-
-def _body(values: dict[str, str | int], path: str) -> str:
-    return variables(values) + "".join(f"\n{read_body(f'mlperf/{name}')}" for name in ("pyxis.sh", path))

@@ -4,7 +4,7 @@
 distinguish any two. Curves also differ by marker and dash. Texts have 4.5:1 in their own theme.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 
 SERIES = ("#0072b2", "#d55e00", "#19a68a", "#aa79f2", "#994c6b", "#9326ff")
 """Blue, vermilion, teal, lavender, plum, violet: for curves, bars and outlines, not for text."""
@@ -12,51 +12,20 @@ REFERENCE = "#767676"
 """Grey, for reference curves."""
 DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2), (4, 2, 1, 2, 1, 2), (10, 3))
 """Lengths of line and gap for each of `SERIES`; the first is solid."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Theme:
-    """Colours of a page."""
-
-    page: str
-    surface: str
-    """Behind tables' headings and notes; texts have 4.5:1 against it too."""
-    ink: str
-    muted: str
-    link: str
-    line: str
-    """Outlines and axes: 3:1 against the page."""
-    grid: str
-    """Decoration: no meaning, and no contrast."""
-    good: str
-    warning: str
-    bad: str
-
-
-LIGHT = Theme(
-    page="#ffffff",
-    surface="#f3f5f7",
-    ink="#1f2328",
-    muted="#57606a",
-    link="#0060a0",
-    line="#818b98",
-    grid="#dddddd",
-    good="#1a6e32",
-    warning="#8a5a00",
-    bad="#b91c26",
-)
-DARK = Theme(
-    page="#14181d",
-    surface="#1f252d",
-    ink="#e6edf3",
-    muted="#a3adb8",
-    link="#6cb6ff",
-    line="#77828e",
-    grid="#333b44",
-    good="#5cc96f",
-    warning="#e0a83a",
-    bad="#ff8078",
-)
+_COLOURS = {
+    "page": ("#ffffff", "#14181d"),
+    "surface": ("#f3f5f7", "#1f252d"),  # behind tables' headings and notes; texts have 4.5:1 against it too
+    "ink": ("#1f2328", "#e6edf3"),
+    "muted": ("#57606a", "#a3adb8"),
+    "link": ("#0060a0", "#6cb6ff"),
+    "line": ("#818b98", "#77828e"),  # outlines and axes: 3:1 against the page
+    "grid": ("#dddddd", "#333b44"),  # decoration: no meaning, and no contrast
+    "good": ("#1a6e32", "#5cc96f"),
+    "warning": ("#8a5a00", "#e0a83a"),
+    "bad": ("#b91c26", "#ff8078"),
+}
+"""Colours of a page, in the light and in the dark theme."""
+LIGHT, DARK = ({name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1))
 
 
 def stylesheet() -> str:
@@ -74,5 +43,5 @@ def rgb(colour: str) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _variables(theme: Theme) -> str:
-    return "".join(f"--{name}:{colour};" for name, colour in asdict(theme).items())
+def _variables(theme: Mapping[str, str]) -> str:
+    return "".join(f"--{name}:{colour};" for name, colour in theme.items())

@@ -89,7 +89,7 @@ def save_png(
             axes.minorticks_off()
         if y_from_zero:
             axes.set_ylim(bottom=None if min(y for line in lines for _, y in line.points) < 0 else 0)
-        axes.grid(visible=True, color=LIGHT.grid, linewidth=0.8)
+        axes.grid(visible=True, color=LIGHT["grid"], linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_title(shorten(title, _TITLE), loc="left", fontweight="bold")

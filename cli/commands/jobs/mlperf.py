@@ -20,7 +20,6 @@ from cluster.jobs.mlperf import (
     NEEDED_FILES,
     Preparation,
     RequestError,
-    Sizes,
     image_file,
     not_prepared,
     prepare_scripts,
@@ -211,8 +210,7 @@ def run(
         training = mlperf.Training(data=data_folder, partition=chosen, nodes=nodes, image=image_path, minutes=minutes)
         checkpoint = checkpoint or f"{data_folder}/checkpoint"
         if is_gpt3:
-            sizes = Sizes(tensor=tensor, pipeline=pipeline, batch=batch, micro=micro)
-            setting = mlperf.gpt3_setting(chosen, nodes, sizes)
+            setting = mlperf.gpt3_setting(chosen, nodes, tensor=tensor, pipeline=pipeline, batch=batch, micro=micro)
             script = mlperf.gpt3_script(training, setting, mlperf.check_folder(checkpoint, name))
         else:
             script = mlperf.diffusion_script(training, mlperf.diffusion_config(config, nodes))

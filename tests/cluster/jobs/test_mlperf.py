@@ -25,7 +25,6 @@ from cluster.jobs import mlperf
 from cluster.jobs.mlperf import (
     Preparation,
     RequestError,
-    Sizes,
     Training,
     diffusion_script,
     gpt3_script,
@@ -66,7 +65,7 @@ def of_diffusion(cluster: ClusterConfig, nodes: int, name: str = "") -> JobScrip
 def of_gpt3(cluster: ClusterConfig, nodes: int, **sizes: int) -> JobScript:
     row = mlperf.gpu_partition(cluster, "", nodes)
     wish = Training(data="/gpt3", partition=row, nodes=nodes, image=f"/gpt3/images/{image_file(OWN)}")
-    return gpt3_script(wish, mlperf.gpt3_setting(row, nodes, Sizes(**sizes)), "/gpt3/checkpoint")
+    return gpt3_script(wish, mlperf.gpt3_setting(row, nodes, **sizes), "/gpt3/checkpoint")
 
 
 def written(stack: str) -> dict[str, str]:
@@ -188,7 +187,7 @@ class TestGpt3:
     @pytest.mark.parametrize("setting", GPT3_SETTINGS, ids=lambda setting: f"{setting.gpu}-{setting.nodes}")
     def test_settings_of_the_catalog_fit(self, setting):
         row = mlperf.gpu_partition(large("nebius", setting.nodes), "", setting.nodes)
-        found = mlperf.gpt3_setting(row, setting.nodes, Sizes())
+        found = mlperf.gpt3_setting(row, setting.nodes)
         assert found.tensor * found.pipeline == 64
         assert setting.batch % (setting.nodes * 8 // 64) == 0
         assert found.batch == {8: 1536, 64: 2048}[setting.nodes]
@@ -577,7 +576,7 @@ def test_gpt3_is_started_with_the_options_of_its_script(node: Node) -> None:
     checkpoint.mkdir(parents=True)
     (checkpoint / "metadata.json").touch()
     row = mlperf.gpu_partition(config("nebius"), "", 2)
-    setting = mlperf.gpt3_setting(row, 8, mlperf.Sizes())
+    setting = mlperf.gpt3_setting(row, 8)
     script = gpt3_script(node.training(8), setting, f"{node.data}/checkpoint").text()
     done = node.run(script)
     assert (done.returncode, done.stderr) == (0, "")
@@ -604,7 +603,7 @@ def test_gpt3_is_started_with_the_options_of_its_script(node: Node) -> None:
 def test_gpt3_without_a_checkpoint_is_an_error(node: Node) -> None:
     (node.data / "checkpoint").mkdir()
     row = mlperf.gpu_partition(config("nebius"), "", 2)
-    setting = mlperf.gpt3_setting(row, 8, mlperf.Sizes())
+    setting = mlperf.gpt3_setting(row, 8)
     done = node.run(gpt3_script(node.training(8), setting, f"{node.data}/checkpoint").text())
     assert done.returncode == 1
     assert done.stderr == f"error: no metadata.json below {node.data}/checkpoint: it is no checkpoint of GPT-3\n"

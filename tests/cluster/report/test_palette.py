@@ -1,12 +1,11 @@
 """The palette: contrast by WCAG 2.2, and colours that stay apart with a colour vision deficiency."""
 
 import math
-from dataclasses import asdict
 from itertools import combinations
 
 import pytest
 
-from cluster.report.palette import DARK, DASHES, LIGHT, REFERENCE, SERIES, Theme, rgb, stylesheet
+from cluster.report.palette import DARK, DASHES, LIGHT, REFERENCE, SERIES, rgb, stylesheet
 
 # Protanopia, deuteranopia and tritanopia: Machado, Oliveira and Fernandes, "A Physiologically-based Model for
 # Simulation of Color Vision Deficiency", 2009, severity 1.0; for linear RGB.
@@ -58,13 +57,13 @@ def test_contrast_has_the_values_of_wcag():
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-def test_series_and_outlines_have_a_contrast_of_three_to_one_and_texts_of_four_and_a_half(theme: Theme):
+def test_series_and_outlines_have_a_contrast_of_three_to_one_and_texts_of_four_and_a_half(theme: dict[str, str]):
     for colour in (*SERIES, REFERENCE):
-        assert contrast(colour, theme.page) >= 3, colour
+        assert contrast(colour, theme["page"]) >= 3, colour
     texts = ("ink", "muted", "link", "good", "warning", "bad")
     for name, least in (("line", 3), *((name, 4.5) for name in texts)):
-        colour = getattr(theme, name)
-        assert min(contrast(colour, background) for background in (theme.page, theme.surface)) >= least, name
+        colour = theme[name]
+        assert min(contrast(colour, background) for background in (theme["page"], theme["surface"])) >= least, name
 
 
 @pytest.mark.parametrize("matrix", VISION.values(), ids=VISION)
@@ -81,5 +80,5 @@ def test_series_differ_by_dash():
 def test_the_stylesheet_has_both_themes_and_prints_the_light_one():
     light, dark = stylesheet().split("@media screen and (prefers-color-scheme:dark)")
     for theme, css in ((LIGHT, light), (DARK, dark)):
-        assert [name for name, colour in asdict(theme).items() if f"--{name}:{colour};" not in css] == []
+        assert [name for name, colour in theme.items() if f"--{name}:{colour};" not in css] == []
     assert all(f"--series-{at}:{colour};" in light for at, colour in enumerate(SERIES))
