@@ -68,12 +68,11 @@ def server_url(server: str) -> str:
     return server.rstrip("/") if "://" in server else f"https://{server.rstrip('/')}"
 
 
-LOGIN: Mapping[str, str] = {"nebius": "nebius iam whoami"}
-"""The command that logs in, by the program of a credential command. With a federated profile it opens a browser;
+CLI = "nebius"
+"""The Nebius CLI as a credential command. `nebius iam whoami` logs in: with a federated profile it opens a browser;
 `nebius profile create` creates a profile. Source: README and .envrc of nebius/nebius-solutions-library,
 soperator/installations/example."""
 INSTALL_KUBECTL = "https://kubernetes.io/docs/tasks/tools/, on Debian: apt-get install kubernetes-client"
-INSTALL: Mapping[str, str] = {"nebius": "https://docs.nebius.com/cli/install"}
 
 NO_KIND = "the server doesn't have a resource type"
 """kubectl's message if the cluster has no such kind, such as one of another version of Soperator."""
@@ -97,27 +96,24 @@ def reason(stderr: str, command: Sequence[str]) -> str:
     """Return the reason of a failure in one line. `command` is the kubeconfig's credential command (empty: our own)."""
     command = credential_command(command)
     program = command[0]
+    log_in = ". Log in with: nebius iam whoami" if program == CLI else ""
     if _NOT_FOUND.search(stderr):
-        where = f" Install it ({INSTALL[program]})." if program in INSTALL else ""
+        where = " Install it (https://docs.nebius.com/cli/install)." if program == CLI else ""
         return f"{program} is not on PATH, which gives kubectl its credential.{where}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     if failed := _FAILED.search(stderr):
         reasons = [line for line in lines if not _HELP.match(line) and not _FAILED.search(line)]
         why = f": {reasons[-1]}" if reasons else ""
         ended = f"`{shlex.join(command)}` failed with exit code {failed['code']}{why}"
-        return f"the credential command {ended}{_log_in(program)}"
+        return f"the credential command {ended}{log_in}"
     if _REFUSED.search(stderr):
-        return f"the credential of `{shlex.join(command)}` is refused: it may have expired{_log_in(program)}"
+        return f"the credential of `{shlex.join(command)}` is refused: it may have expired{log_in}"
     if pod := _NO_POD.search(stderr):
         return f"there is no pod {pod['pod']}"
     if container := _NO_CONTAINER.search(stderr):
         return f"its container {container['container']} does not run"
     reasons = [line for line in lines if not _HELP.match(line)]
     return (reasons or lines or ["kubectl gave no reason"])[-1]
-
-
-def _log_in(program: str) -> str:
-    return f". Log in with: {LOGIN[program]}" if program in LOGIN else ""
 
 
 def describe_events(events: Iterable[Mapping[str, Any]], count: int) -> list[str]:

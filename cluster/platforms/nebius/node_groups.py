@@ -9,13 +9,21 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.nebius import sizing
+from cluster.config.nodesets import Nodeset
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.stack_section import Filesystem, Nebius
+from cluster.roster import nodeset_type
 
 JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"
 """Mount tags of file systems: their names on the nodes (virtiofs)."""
+# The default size of each boot disk is also the smallest.
+DISK_GIB = 128
+"""With less there is no room for Kubernetes' own 48 GiB and for images."""
+LOGIN_DISK_GIB = 256
+"""Users' sessions, compilers and container images fill a smaller disk (nebius-solutions-library, variables.tf)."""
+GPU_DISK_GIB = 512
+"""Container images of several GB fill a smaller disk, and Soperator then drains the node."""
 WORKER_PODS = 32
 """Most pods of a worker node, which runs one worker and DaemonSets."""
 REPAIRS = (
@@ -108,41 +116,33 @@ def split_nodes(nodes: int, most: int) -> list[int]:
 
 def node_groups(config: ClusterConfig, settings: Nebius) -> tuple[NodeGroup, ...]:
     """Return all node groups of a cluster, in the order of their creation."""
-    return (*_services(config, settings), *_workers(config, settings))
+    return (*service_groups(config, settings), *_workers(config, settings))
 
 
-def _services(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
+def service_groups(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
+    """Yield the node groups that run no Slurm node."""
     shared = (JAIL, *map(submount_tag, settings.filesystems.submounts))
-    system = settings.system
-    yield NodeGroup(
-        name="system",
-        role="system",
-        machine_type=system.machine_type,
-        between=(system.min_nodes, system.max_nodes),
-        disk_gib=system.disk_gib,
-        tags=shared,
-        labels=_labels("system"),
-        os=node_os(settings, system.machine_type),
-    )
-    controller_type = config.controller.machine_type
-    login_type, logins = config.login.machine_type or controller_type, config.login.count
+    system, accounting = settings.system, settings.accounting
+    controller_type, controller_disk = config.controller.machine_type, config.controller.disk.size_gb or DISK_GIB
+    login_type, login_disk = config.login.machine_type or controller_type, config.login.disk.size_gb or LOGIN_DISK_GIB
     for role, machine_type, count, disk_gib, tags in (
-        ("controller", controller_type, 1, sizing.controller_disk(config), (SPOOL, *shared)),
-        ("login", login_type, logins, sizing.login_disk(config), shared),
-        ("accounting", settings.accounting.machine_type, 1, settings.accounting.disk_gib, (ACCOUNTING, *shared)),
+        ("system", system.machine_type, None, system.disk_gib, shared),
+        ("controller", controller_type, 1, controller_disk, (SPOOL, *shared)),
+        ("login", login_type, config.login.count, login_disk, shared),
+        ("accounting", accounting.machine_type, 1, accounting.disk_gib, (ACCOUNTING, *shared)),
     ):
-        if count:
-            yield NodeGroup(
-                name=role,
-                role=role,
-                machine_type=machine_type,
-                count=count,
-                disk_gib=disk_gib,
-                tags=tags,
-                labels=_labels(role),
-                taints={NODESET_LABEL: role},
-                os=node_os(settings, machine_type),
-            )
+        yield NodeGroup(
+            name=role,
+            role=role,
+            machine_type=machine_type,
+            count=count,
+            between=(system.min_nodes, system.max_nodes) if role == "system" else None,
+            disk_gib=disk_gib,
+            tags=tags,
+            labels=_labels(role),
+            taints={} if role == "system" else {NODESET_LABEL: role},
+            os=node_os(settings, machine_type),
+        )
 
 
 def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
@@ -162,7 +162,7 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
                 machine_type=machine_type,
                 count=count if least == count else None,
                 between=None if least == count else (least, count),
-                disk_gib=sizing.node_disk(config, section),
+                disk_gib=node_disk(config, section),
                 tags=tags,
                 labels=_labels("worker", name, gpus),
                 taints={GPU: str(gpus)} if gpus else {},
@@ -178,6 +178,16 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
                 max_pods=WORKER_PODS,
                 os=node_os(settings, machine_type),
             )
+
+
+def node_disk(config: ClusterConfig, section: Nodeset) -> int:
+    """Return the GiB of the boot disk of a nodeset's nodes."""
+    return section.disk.size_gb or smallest_node_disk(config, section)
+
+
+def smallest_node_disk(config: ClusterConfig, section: Nodeset) -> int:
+    """Return the GiB of the smallest boot disk that a nodeset's nodes can have."""
+    return GPU_DISK_GIB if nodeset_type(config, section).gpu else DISK_GIB
 
 
 def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:

@@ -242,12 +242,8 @@ def _nodeset(item: Object, powered: Mapping[str, int]) -> NodeSet:
     )
 
 
-def checks(items: Iterable[Object]) -> tuple[Check, ...]:
-    """Return the ActiveChecks."""
-    return tuple(map(_check, items))
-
-
-def _check(item: Object) -> Check:
+def check(item: Object) -> Check:
+    """Return an ActiveCheck."""
     spec, status = item.get("spec") or {}, item.get("status") or {}
     slurm, pods = status.get("slurmJobsStatus") or {}, status.get("k8sJobsStatus") or {}
     bad = [*(slurm.get("lastRunFailJobsAndReasons") or ()), *(slurm.get("lastRunErrorJobsAndReasons") or ())]

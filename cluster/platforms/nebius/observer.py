@@ -206,7 +206,7 @@ def _view(access: Access, answers: Mapping[str, KubectlResult]) -> View:
         phase=str((cluster.get("status") or {}).get("phase") or ""),
         conditions=observation.conditions(cluster),
         nodesets=observation.nodesets(answers["NodeSets"].items),
-        checks=observation.checks(answers["ActiveChecks"].items),
+        checks=tuple(map(observation.check, answers["ActiveChecks"].items)),
         pods=pods,
         hosts=observation.hosts(answers["nodes"].items),
         replacement=observation.allows_replacement(item for item in items if item["kind"] == "Deployment"),

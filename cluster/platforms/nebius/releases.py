@@ -7,7 +7,7 @@ value itself, which may be a mapping, or an output of Pulumi's that is not resol
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -83,10 +83,13 @@ def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
 
 def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[Release, ...]:
     """Return the releases without values of the stack file."""
-    values = chart_values(config, settings, facts)
+    given = chart_values(config, settings, facts)
     version, charts = settings.soperator.version, settings.soperator.charts
     # A folder with Soperator's charts has the others too, because its cluster may reach no other place.
     remote = charts.startswith(("oci://", "https://"))
+
+    def values(name: str) -> dict[str, Any]:
+        return fill_template(template(name), given) if (FOLDER / f"{name}.yaml").exists() else {}
 
     def soperator(name: str, namespace: str = config.name, **more: Any) -> Release:  # noqa: ANN401 - fields of Release
         """Return a release of Soperator's own chart."""
@@ -251,7 +254,7 @@ _JOBS_DIRECTORY = "/var/run/nebius/slurm"
 
 @cache
 def template(name: str) -> dict[str, Any]:
-    """Return the template of a release's values."""
+    """Return a template in charts/."""
     return yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
@@ -290,21 +293,12 @@ def _unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> I
             yield from _unknown(below, known[key], f"{path}.{key}")
 
 
-def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> Callable[[str], dict[str, Any]]:
-    """Return a function that returns the values of a release's chart, by the release's name."""
+def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str, Any]:
+    """Return the values of all placeholders in templates of releases."""
     given = {**_cluster(config, settings), **_services(config, settings, facts)}
-
-    def values(name: str) -> dict[str, Any]:
-        if name == NODESETS:
-            (member,) = template(name)[NODESETS]
-            rows = [
-                fill_template(member, {**given, **_nodeset(config, settings, nodeset)}) for nodeset in config.nodesets
-            ]
-            rest = {key: value for key, value in template(name).items() if key != NODESETS}
-            return {NODESETS: rows, **({} if (more := fill_template(rest, given)) is _OMIT else more)}
-        return fill_template(template(name), given) if (FOLDER / f"{name}.yaml").exists() else {}
-
-    return values
+    member = template("nodeset")
+    rows = [fill_template(member, {**given, **_nodeset(config, settings, name)}) for name in config.nodesets]
+    return {**given, NODESETS: rows}
 
 
 def _cluster(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
@@ -351,9 +345,9 @@ def _services(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str
         "tres": "CPU,Mem,Node,VMem,Gres/gpu" if gpus else "CPU,Mem,Node,VMem",
         "keep": f"{config.accounting.purge_after_months}month",
         "mariadb": sizing.MARIADB.quantities,
-        "slurmdbd": sizing.slurmdbd(settings).quantities,
-        "slurmctld": sizing.slurmctld(config).quantities,
-        "sshd": sizing.sshd(config).quantities,
+        "slurmdbd": sizing.service(config, "accounting", sizing.MARIADB).quantities,
+        "slurmctld": sizing.service(config, "controller").quantities,
+        "sshd": sizing.service(config, "login").quantities,
         "exporter": sizing.EXPORTER.quantities,
         "rest": sizing.on_system(settings, sizing.tier(config).rest).quantities,
         "logins": config.login.count,

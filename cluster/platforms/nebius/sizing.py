@@ -6,7 +6,6 @@ Source of the tiers: nebius-solutions-library, soperator/modules/sizing_tier/mai
 from dataclasses import dataclass
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.nodesets import Nodeset
 from cluster.platforms.nebius.machine_types import (
     DAEMON_CPU,
     DAEMON_MEMORY,
@@ -17,16 +16,8 @@ from cluster.platforms.nebius.machine_types import (
     preset_of,
     slurmd_resources,
 )
-from cluster.platforms.nebius.stack_section import Nebius
-from cluster.roster import nodeset_type
-
-# The default size of each boot disk is also the smallest.
-DISK_GIB = 128
-"""With less there is no room for Kubernetes' own 48 GiB and for images."""
-LOGIN_DISK_GIB = 256
-"""Users' sessions, compilers and container images fill a smaller disk (nebius-solutions-library, variables.tf)."""
-GPU_DISK_GIB = 512
-"""Container images of several GB fill a smaller disk, and Soperator then drains the node."""
+from cluster.platforms.nebius.node_groups import node_disk, service_groups
+from cluster.platforms.nebius.stack_section import Nebius, settings_of
 
 MARIADB = Resources(cpu=2000, memory=12 * GIB, disk=16 * GIB)
 EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
@@ -39,40 +30,11 @@ def slurmd(config: ClusterConfig, nodeset: str) -> Resources:
     return slurmd_resources(_node(section.machine_type or config.controller.machine_type, node_disk(config, section)))
 
 
-def slurmctld(config: ClusterConfig) -> Resources:
-    """Return the size of slurmctld's container."""
-    return _rest(_node(config.controller.machine_type, controller_disk(config)), MUNGE)
-
-
-def sshd(config: ClusterConfig) -> Resources:
-    """Return the size of sshd's container, in which users' sessions run."""
-    return _rest(_node(config.login.machine_type or config.controller.machine_type, login_disk(config)), MUNGE)
-
-
-def slurmdbd(settings: Nebius) -> Resources:
-    """Return the size of slurmdbd's container, beside MariaDB."""
-    group = settings.accounting
-    return _rest(_node(group.machine_type, group.disk_gib), MUNGE, MARIADB)
-
-
-def node_disk(config: ClusterConfig, section: Nodeset) -> int:
-    """Return the GiB of the boot disk of a nodeset's nodes."""
-    return section.disk.size_gb or smallest_node_disk(config, section)
-
-
-def smallest_node_disk(config: ClusterConfig, section: Nodeset) -> int:
-    """Return the GiB of the smallest boot disk that a nodeset's nodes can have."""
-    return GPU_DISK_GIB if nodeset_type(config, section).gpu else DISK_GIB
-
-
-def controller_disk(config: ClusterConfig) -> int:
-    """Return the GiB of the boot disk of the controller's node."""
-    return config.controller.disk.size_gb or DISK_GIB
-
-
-def login_disk(config: ClusterConfig) -> int:
-    """Return the GiB of the boot disk of each login node."""
-    return config.login.disk.size_gb or LOGIN_DISK_GIB
+def service(config: ClusterConfig, role: str, *others: Resources) -> Resources:
+    """Return the size of the main container (slurmctld, sshd, slurmdbd) on the nodes of a service's group, beside munge
+    and others."""
+    group = next(group for group in service_groups(config, settings_of(config)) if group.role == role)
+    return _rest(_node(group.machine_type, group.disk_gib), MUNGE, *others)
 
 
 def _node(machine_type: str, disk_gib: int) -> Resources:

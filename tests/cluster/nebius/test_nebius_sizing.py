@@ -52,13 +52,13 @@ def test_sizes_are_never_negative(vcpus: int, memory: int, disk: int) -> None:
 
 def test_containers_of_services_fit_their_nodes() -> None:
     config = nebius()
-    dbd, group = sizing.slurmdbd(settings(config)), settings(config).accounting
+    dbd, group = sizing.service(config, "accounting", sizing.MARIADB), settings(config).accounting
     node = allocatable(8, 32, group.disk_gib)
     for amount in ("cpu", "memory", "disk"):
         used = sum(getattr(item, amount) for item in (dbd, MUNGE, sizing.MARIADB))
         assert getattr(dbd, amount) > 0
         assert used <= getattr(node, amount)
-    for found in (sizing.slurmctld(config), sizing.sshd(config)):
+    for found in (sizing.service(config, "controller"), sizing.service(config, "login")):
         assert min(found.cpu, found.memory, found.disk) > 0
 
 
