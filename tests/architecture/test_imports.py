@@ -2,13 +2,13 @@
 other direction leads to a circle; an import of a heavy package in the wrong place costs a second at every start."""
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.architecture.test_sources import ROOT, nodes
 
 OURS = {"bench", "cli", "cluster", "components", "engine", "hostfiles", "lab", "scripts", "tests"}
@@ -126,7 +126,7 @@ def test_heavy_packages_are_loaded_only_when_used() -> None:
     )
     clouds = {"pulumi_gcp", "pulumi_kubernetes", "google.cloud", "google.auth", "requests", "nebius"}
     program = f"import sys\nfor line in {light}:\n exec(line)\n print(line, *{clouds | PLOTTERS} & {{*sys.modules}})"
-    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    ran = programs.run([sys.executable, "-c", program], cwd=ROOT, check=True)
     assert [line.strip() for line in ran.stdout.splitlines()] == [*light]
 
 

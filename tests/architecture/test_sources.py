@@ -2,11 +2,12 @@
 
 import ast
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests import programs
 
 ROOT = Path(__file__).parents[2]
 LOCKS = (
@@ -21,7 +22,7 @@ LOCKS = (
 def project_files() -> list[Path]:
     """Files that git tracks or would track; without git, all files but the environment."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = programs.run(command, cwd=ROOT)
     names = [ROOT / name for name in listed.stdout.split("\0") if name]
     if listed.returncode:
         names = [path for path in ROOT.rglob("*") if not {".venv", "__pycache__", ".git"} & set(path.parts)]

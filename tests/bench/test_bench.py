@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from bench import cases, report
 from bench.cases import CASES, Answer, Case, CommandError, Environment, free_network, sized
 from bench.report import Claim, Report, Result, Series, ratio
 from cluster.load import parse
+from tests import programs
 from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
 
 UP = Result(
@@ -104,6 +104,6 @@ class TestCommand:
 
     def test_the_script_refuses_unknown_actions(self) -> None:
         script = Path(__file__).parents[2] / "bench/by-hand.sh"
-        done = subprocess.run([str(script), "sideways", "a", "b", "c"], capture_output=True, text=True, check=False)
+        done = programs.run([str(script), "sideways", "a", "b", "c"])
         assert done.returncode == 2
         assert done.stderr.startswith("usage: by-hand.sh up|down FOLDER NAME CIDR")

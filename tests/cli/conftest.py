@@ -13,6 +13,7 @@ from cli import console
 from cli.app import main
 from cli.stack import project, state_dir
 from engine.state.crypter import Crypter
+from tests import programs
 
 Tool = Callable[[str, str], Path]
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
@@ -143,10 +144,7 @@ def tool(root: Path) -> Callable[[str, str], Path]:
     """A function that writes a shell script with this name and body to the first folder of PATH."""
 
     def write(name: str, body: str) -> Path:
-        path = root.parent / "bin" / name
-        path.write_text(f"#!/bin/sh\n{body}\n")
-        path.chmod(0o755)
-        return path
+        return programs.write(root.parent / "bin" / name, body)
 
     return write
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cli.stack import project
+from tests import programs
 from tests.cli.conftest import OUTPUTS, Hpc
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ class TestExitCodes:
 
     def test_a_closed_pipe_prints_no_error(self) -> None:
         command = f"{sys.executable} {ROOT}/cli schema; echo $? >&2"
-        done = subprocess.run(["bash", "-c", f"{{ {command}; }} | head -1"], capture_output=True, text=True, check=True)
+        done = programs.run(["bash", "-c", f"{{ {command}; }} | head -1"], check=True)
         assert done.stdout == "{\n"
         assert done.stderr.strip() in ("0", str(128 + signal.SIGPIPE))
 
@@ -175,7 +176,7 @@ HEAVY = {"pulumi", "grpc", "engine.core.operation", "cluster.config", "rich.live
 def test_light_commands_import_no_heavy_modules(arguments: list[str], tmp_path: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-X", "importtime", str(ROOT / "cli"), *arguments]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    done = programs.run(command, cwd=tmp_path, env=env)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "cli.app" in imported
     assert "Traceback" not in done.stderr

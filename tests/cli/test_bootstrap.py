@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from cli import bootstrap
+from tests import programs
 from tests.waiting import lives, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -54,14 +55,13 @@ class Checkout:
             assert path, tool
             (self.bin / tool).symlink_to(path)
         (self.bin / "python3").symlink_to(sys.executable)
-        (self.bin / "uv").write_text(UV)
-        (self.bin / "uv").chmod(0o755)
+        programs.write(self.bin / "uv", UV)
         self.log = folder / "uv.log"
         self.env = {"PATH": str(self.bin), "HOME": str(folder / "home"), "UV_LOG": str(self.log)}
 
     def hpc(self, *arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
         command, own = [self.folder / "hpc", *arguments], self.env | env
-        return subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
+        return programs.run(command, env=own, timeout=300)
 
     def synced(self) -> list[str]:
         """Return the requirements files installed so far, in order."""
@@ -157,7 +157,7 @@ class TestStart:
         link = checkout.bin / "hpc"
         link.symlink_to(checkout.folder / "hpc")
         for command, folder in (([str(link)], tmp_path), (["hpc"], tmp_path), (["sh", "hpc"], checkout.folder)):
-            ended = subprocess.run(command, cwd=folder, env=checkout.env, capture_output=True, text=True, check=False)
+            ended = programs.run(command, cwd=folder, env=checkout.env)
             assert ended.stdout == f"<{checkout.folder}/cli>"
 
     def test_takes_less_than_50_ms_of_cpu_when_warm(self, checkout: Checkout) -> None:
@@ -173,8 +173,7 @@ class TestStart:
     def test_without_python_the_package_to_install_is_named(self, checkout: Checkout) -> None:
         # The launcher must not install a package: with apt and root it would.
         (checkout.bin / "python3").unlink()
-        (checkout.bin / "python3").write_text('#!/bin/sh\n[ "$1" != --version ] || echo Python 3.8.1\nexit 1\n')
-        (checkout.bin / "python3").chmod(0o755)
+        programs.write(checkout.bin / "python3", '[ "$1" != --version ] || echo Python 3.8.1\nexit 1')
         script = (checkout.folder / "hpc").read_text().replace("/usr/bin/python3", "")
         (checkout.folder / "hpc").write_text(script)
         ended = checkout.hpc("up")
@@ -266,7 +265,7 @@ PIP_LISTS = (
 
 def pip(*arguments: str) -> str:
     command = [sys.executable, "-m", "pip", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return programs.run(command, check=True, cwd=ROOT).stdout
 
 
 @pytest.mark.parametrize("question", PIP_LISTS, ids=" ".join)

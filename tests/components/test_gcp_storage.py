@@ -19,6 +19,7 @@ from cluster.platforms.gcp.permissions import services
 from cluster.roster import machines
 from components.gcp.filesystems import Storage, share_name
 from components.gcp.network import Network
+from tests import programs
 from tests.clouds import EXASCALER, MANAGED, google
 from tests.components.graphs import graph
 from tests.harness import Recording, deploy
@@ -166,14 +167,13 @@ class TestExascaler:
         script = tmp_path / "startup.sh"
         script.write_text(text)
         lint = Path(sys.executable).parent / "shellcheck"
-        run = subprocess.run([lint, script], capture_output=True, text=True, timeout=300, check=False)
+        run = programs.run([lint, script], timeout=300)
         assert run.stdout == ""
 
     def test_the_script_writes_the_file_and_starts_the_images_program(self, tmp_path):
         """Run here, with the file in another place and a program in loci's place: twice, as at a second boot."""
         config = google(storage=STORAGES["guide"])
-        (tmp_path / "loci").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/called\n')
-        (tmp_path / "loci").chmod(0o755)
+        programs.write(tmp_path / "loci", f'echo "$@" >>{tmp_path}/called')
         text = startup_script(Exascaler(config)).replace("/etc/", f"{tmp_path}/")
         for _ in range(2):
             subprocess.run(["sh", "-c", text], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=120, check=True)

@@ -14,6 +14,7 @@ from cluster.load import parse
 from cluster.roster import machines
 from cluster.slurm.files import render
 from components.slurm import payload
+from tests import programs
 from tests.clouds import unchecked
 
 
@@ -120,13 +121,13 @@ class TestSetup:
         assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {
             name.partition("/")[0] for name in payload.setup_files() if "/" in name
         }
-        done = subprocess.run([sys.executable, str(tmp_path), "help"], capture_output=True, text=True, check=False)
+        done = programs.run([sys.executable, str(tmp_path), "help"])
         assert (done.returncode, "python3 FOLDER configure" in done.stderr) == (2, True)
 
     def test_a_machine_and_the_stack_compute_the_same_version(self, tmp_path: Path):
         self.unpack(tmp_path, payload.packed_setup())
         program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import collect; print(collect._setup())"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        done = programs.run([sys.executable, "-c", program], check=True)
         assert done.stdout.strip() == payload.setup_version()
 
     def test_a_secret_is_readable_by_its_owner_only_with_any_umask(self, tmp_path: Path):

@@ -4,12 +4,13 @@ import ast
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests import programs
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -87,13 +88,10 @@ def run(copy: Path) -> Run:
             else:
                 add(target, where.removeprefix("add to "), text)
         applied.add(title)
-        done = subprocess.run(
+        done = programs.run(
             [sys.executable, *arguments],
             cwd=copy,
             env={**os.environ, "HPC_HOME": str(copy / "state"), "PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert (done.returncode != 0) == fails, done.stderr
         return done.stdout + done.stderr

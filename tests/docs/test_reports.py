@@ -11,6 +11,7 @@ from cluster.catalog.mlperf import DIFFUSION_CONFIGS, GPT3_SETTINGS, MINUTES, ST
 from cluster.catalog.nccl import REFERENCES
 from cluster.report.nccl_result import FLOOR_NICS
 from cluster.report.nccl_run import format_size
+from tests import programs
 from tests.cluster.report.mlperf_logs import reference, text
 
 ROOT = Path(__file__).parents[2]
@@ -23,13 +24,10 @@ def test_the_report_prints_what_the_page_shows(tmp_path, update_golden) -> None:
     page = NCCL_PAGE.read_text("utf-8")
     shown = re.search(r"^\$ \./hpc (nccl report nccl\.log .*)\n((?:.*\n)*?)```", page, re.MULTILINE)
     assert shown
-    done = subprocess.run(
+    done = programs.run(
         [sys.executable, "-m", "cli", *shlex.split(shown[1])],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     if update_golden:
         NCCL_PAGE.write_text(page.replace(shown[0], f"$ ./hpc {shown[1]}\n{done.stdout}```"), "utf-8")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.google import gcloud
+from tests import programs
 from tests.waiting import lives, wait_for
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -100,10 +101,7 @@ class Cloud:
 
 def fake_gcloud(tools: Path) -> Cloud:
     """Write it into a folder. It is used if PATH has the folder and FAKE_GCLOUD is the returned file."""
-    tools.mkdir(exist_ok=True)
-    wrapper = tools / "gcloud"
-    wrapper.write_text(f'#!/bin/sh\n"{sys.executable}" -I "{FAKE}" "$@"\n')  # no exec: gcloud's own is a script too
-    wrapper.chmod(0o755)
+    programs.write(tools / "gcloud", f'"{sys.executable}" -I "{FAKE}" "$@"')  # no exec: gcloud's own is a script too
     cloud = Cloud(tools / "behaviour.json")
     cloud.set()
     return cloud

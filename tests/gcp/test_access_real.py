@@ -23,6 +23,7 @@ from cli.cluster.cluster import Cluster, from_outputs
 from cluster.platforms.gcp import iap
 from components.gcp import access
 from engine import Workspace
+from tests import programs
 from tests.gcp.servers import Cloud, SshServer, answers, free_port
 from tests.waiting import PATIENCE, wait_for
 
@@ -234,9 +235,7 @@ def written(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
 
 def ssh(config: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        ["ssh", "-F", str(config), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    return programs.run(["ssh", "-F", str(config), *words], stdin=subprocess.DEVNULL)
 
 
 def test_machines_answer_by_their_names_and_the_stacks(written: Callable[..., Path]) -> None:

@@ -1,7 +1,6 @@
 """The bake as a resource of a stack: what the engine and the Pulumi CLI do with it."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from components.gcp.nodes import ElasticInstancesProvider
 from engine import events
 from engine.core.scope import Scope
 from lab.google.compute import QUOTA, FakeCompute, FakeElastic, Fault, Machine
+from tests import programs
 from tests.gcp.baking import (
     IMAGE,
     LONG_LIMITS,
@@ -143,9 +143,7 @@ print(json.dumps([kinds, found.changes, found.replaces, "google.cloud" in sys.mo
         "elastic": serialize_provider(ElasticInstancesProvider()),
         "place": {"project": "p", "zone": "us-central1-a", "cluster": "a3", "nodeset": "gpu"},
     }
-    ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, input=json.dumps(given), capture_output=True, text=True, check=True
-    )
+    ran = programs.run([sys.executable, "-c", program], cwd=ROOT, input=json.dumps(given), check=True)
     kinds = ["components.gcp.baked_image", "components.gcp.nodes"]
     assert json.loads(ran.stdout) == [kinds, True, ["content"], False]
 

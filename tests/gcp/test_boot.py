@@ -16,6 +16,7 @@ from cluster.roster import MachineSpec, machines
 from components.gcp.boot import FIXED, HOST_KEY, BootArgs, StoredObject, archive, metadata, startup_script
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
+from tests import programs
 from tests.harness import FAKE_SECRETS, deploy
 
 CLUSTER = {
@@ -280,17 +281,13 @@ class TestShield:
     def shield(self, tmp_path):
         """Runs it on a machine that has the programs given, each of which records its arguments and input."""
 
-        def run(*programs: str) -> subprocess.CompletedProcess[str]:
+        def run(*names: str) -> subprocess.CompletedProcess[str]:
             for name in ("sh", "id", "sed", "cat"):
                 (tmp_path / name).symlink_to(f"/usr/bin/{name}")
-            for name in programs:
-                text = f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n'
-                (tmp_path / name).write_text(text + (f"cat >> {tmp_path}/input\n" if "-C" not in name else ""))
-                (tmp_path / name).chmod(0o755)
-            return subprocess.run(
-                ["/bin/sh", str(SHIELD)], env={"PATH": str(tmp_path)}, stdin=subprocess.DEVNULL, capture_output=True,
-                text=True, check=False,
-            )  # fmt: skip
+            for name in names:
+                text = f'echo "$@" >> {tmp_path}/called\n'
+                programs.write(tmp_path / name, text + (f"cat >> {tmp_path}/input" if "-C" not in name else ""))
+            return programs.run(["/bin/sh", str(SHIELD)], env={"PATH": str(tmp_path)}, stdin=subprocess.DEVNULL)
 
         return run
 
@@ -298,7 +295,7 @@ class TestShield:
         assert shield("nft", "iptables", "iptables-restore").returncode == 0
         text = (tmp_path / "input").read_text()
         assert "delete table inet hpc-metadata" in text
-        apt = subprocess.run(["id", "-u", "_apt"], capture_output=True, text=True, check=False).stdout.strip()
+        apt = programs.run(["id", "-u", "_apt"]).stdout.strip()
         allowed = f"{{ 0, {apt} }}" if apt else "{ 0 }"
         assert f"ip daddr 169.254.169.254 tcp dport != 53 meta skuid != {allowed} reject" in text
 

@@ -11,6 +11,7 @@ from typing import Any
 from pulumi.dynamic import DiffResult
 
 from components.local.resources import MachineProvider, NetworkProvider, SharedFolderProvider
+from tests import programs
 
 ADMIN = "/root/.ssh/authorized_keys"
 
@@ -104,13 +105,10 @@ class RealStack:
         """Run a command as root over SSH, trusting only the machine's own host key."""
         known = self.root / f"known-{self.name}-{name}"
         known.write_text(f"{self.address(name)} {self.state[name]['host_key']}\n")
-        done = subprocess.run(
-            [
+        done = programs.run([
                 "ssh", "-F", "none", "-i", str(self.key), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
                 "-o", f"UserKnownHostsFile={known}", "-o", "GlobalKnownHostsFile=none", "-o", "ConnectTimeout=60",
                 f"root@{self.address(name)}", command,
-            ],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            ])  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()

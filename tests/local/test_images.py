@@ -29,6 +29,7 @@ from components.local.host.images import (
     stanzas,
 )
 from components.local.host.paths import HostError
+from tests import programs
 from tests.waiting import lives, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -163,7 +164,7 @@ class TestDigest:
             (tmp_path / package).symlink_to(ROOT / package)
         code = "from components.local.host.images import recipe; print(recipe('debian-12').digest)"
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = programs.run(command, cwd=tmp_path, check=True)
         assert done.stdout.strip() == DIGEST
 
     def test_the_digest_depends_on_packages_but_not_on_their_order(self) -> None:
@@ -373,9 +374,7 @@ class TestWholeHost:
     ],
 )
 def test_mount_lustre_refuses_with_a_reason(arguments: list[str], status: int, said: str) -> None:
-    done = subprocess.run(
-        ["sh", str(ROOTFS / "usr/sbin/mount.lustre"), *arguments], capture_output=True, text=True, check=False
-    )
+    done = programs.run(["sh", str(ROOTFS / "usr/sbin/mount.lustre"), *arguments])
     assert done.returncode == status
     assert said in done.stderr
 
@@ -393,6 +392,6 @@ SCRIPTS = [
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_pass_shellcheck_and_are_executable(script: Path) -> None:
     checker = shutil.which("shellcheck", path=str(Path(__file__).parents[2] / ".venv/bin")) or "shellcheck"
-    done = subprocess.run([checker, str(script)], capture_output=True, text=True, check=False)
+    done = programs.run([checker, str(script)])
     assert done.returncode == 0, done.stdout
     assert script.stat().st_mode & 0o111

@@ -20,6 +20,7 @@ from components.local.host.machine import Design, design
 from components.local.host.paths import HostError
 from components.local.host.process import Process
 from components.local.resources import MachineProvider, NetworkProvider
+from tests import programs
 from tests.local.real import RealStack
 from tests.waiting import PATIENCE, wait_for
 
@@ -258,10 +259,7 @@ def test_a_late_start_of_a_killed_run_does_not_become_the_machine(tmp_path: Path
     (tmp_path / "wanted").write_text("newer")
     start = Path(machine.__file__).parent / "start-machine.sh"
     folders = [str(tmp_path)] * 4
-    done = subprocess.run(
-        [start, tmp_path / "run.json", "older", *folders, "touch", tmp_path / "ran"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = programs.run([start, tmp_path / "run.json", "older", *folders, "touch", tmp_path / "ran"])
     assert (done.returncode, done.stderr) == (1, "another start of this machine has taken over\n")
     assert {path.name for path in tmp_path.iterdir()} == {"wanted"}
 
@@ -279,9 +277,9 @@ def test_destroy_also_removes_machines_without_state(stack: RealStack, new_stack
     # And looking ourselves:
     assert not (stack.root / "stacks/td").exists()
     assert "/stacks/td/" not in Path("/proc/mounts").read_text()
-    links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
+    links = programs.run(["ip", "-brief", "link"], check=True).stdout
     assert not any(name in links for name in [*cables, bridge_name(gone.root, "td")])
-    commands = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    commands = programs.run(["ps", "-eo", "args"], check=True).stdout
     assert "/stacks/td/" not in commands
     assert not any(process.alive() for process in processes)
     assert not any(Path("/run/systemd/nspawn/propagate").glob(cables[0].removeprefix("vb-")))
@@ -333,7 +331,7 @@ def device(tmp_path: Path) -> Iterator[str]:
 def keep(machine: Path, device: str, *, leaves: str, turns: int = 1) -> list[str]:
     """Return what the set-up says on a machine that has the disk."""
     command = ["unshare", "--mount", sys.executable, "-c", DRIVER, NODE, machine, device, str(turns), leaves]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = programs.run(command, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

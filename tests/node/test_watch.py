@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from system import munge
 
+from tests import programs
+
 WATCH, QUICK_ACKS = (Path(__file__).parents[2] / "scripts" / "node" / name for name in ("watch.sh", "quick_acks.sh"))
 JOIN, RESTART = "restart hpc-node.service", "try-restart slurmd.service"
 
@@ -41,14 +43,10 @@ def watch(tmp_path):
         assert path in script
         script = script.replace(path, f"{'seen=' * path.startswith('seen=')}{tmp_path / there}")
     (tmp_path / "watch.sh").write_text(script)
-    (tmp_path / "bin/systemctl").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n')
-    (tmp_path / "bin/munge").write_text("#!/bin/sh\necho credential\n")
-    (tmp_path / "bin/unmunge").write_text(f"#!/bin/sh\n[ ! -e {tmp_path}/deaf ]\n")
-    (tmp_path / "bin/sleep").write_text(
-        f'#!/bin/sh\necho >> {tmp_path}/rounds\n[ $(wc -l < {tmp_path}/rounds) -le "$ROUNDS" ]\n'
-    )
-    for program in (tmp_path / "bin").iterdir():
-        program.chmod(0o755)
+    programs.write(tmp_path / "bin/systemctl", f'echo "$*" >> {tmp_path}/asked')
+    programs.write(tmp_path / "bin/munge", "echo credential")
+    programs.write(tmp_path / "bin/unmunge", f"[ ! -e {tmp_path}/deaf ]")
+    programs.write(tmp_path / "bin/sleep", f'echo >> {tmp_path}/rounds\n[ $(wc -l < {tmp_path}/rounds) -le "$ROUNDS" ]')
 
     def rounds(count: int) -> list[str]:
         env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "ROUNDS": str(count)}
@@ -64,8 +62,7 @@ def test_nothing_is_restarted_without_a_difference(watch):
 
 
 def test_unchanged_files_are_read_once_a_minute(watch, tmp_path):
-    (tmp_path / "bin/cmp").write_text(f'#!/bin/sh\necho >> {tmp_path}/read\nexec /usr/bin/cmp "$@"\n')
-    (tmp_path / "bin/cmp").chmod(0o755)
+    programs.write(tmp_path / "bin/cmp", f'echo >> {tmp_path}/read\nexec /usr/bin/cmp "$@"')
     assert watch(29) == []
     assert len((tmp_path / "read").read_text().splitlines()) == 3
     assert watch(60) == []
@@ -99,17 +96,13 @@ class TestRegister:
 
     @pytest.fixture
     def asked(self, watch, tmp_path):
-        (tmp_path / "bin/hostname").write_text("#!/bin/sh\necho gpu-1\n")
-        (tmp_path / "bin/systemctl").write_text(
-            f'#!/bin/sh\necho "$*" $(cat {tmp_path}/run/slurmd-once) >> {tmp_path}/asked\n'
-        )
+        programs.write(tmp_path / "bin/hostname", "echo gpu-1")
+        programs.write(tmp_path / "bin/systemctl", f'echo "$*" $(cat {tmp_path}/run/slurmd-once) >> {tmp_path}/asked')
         (tmp_path / "node/slurmd").write_text('SLURMD_OPTIONS="--conf-server a:6817"\n')
 
         def ask(state: str, names: str) -> list[str]:
             (tmp_path / "board/register").write_text(names)
-            (tmp_path / "bin/scontrol").write_text(f"#!/bin/sh\necho NodeName=gpu-1 State={state} Weight=1\n")
-            for name in ("hostname", "scontrol"):
-                (tmp_path / "bin" / name).chmod(0o755)
+            programs.write(tmp_path / "bin/scontrol", f"echo NodeName=gpu-1 State={state} Weight=1")
             return watch(5)
 
         return ask
@@ -147,8 +140,7 @@ def test_a_delivered_munge_key_is_used_once_the_controller_uses_it(watch, tmp_pa
 @pytest.mark.parametrize(("code", "joins"), [(10, 2), (0, 0), (1, 0)])
 def test_changed_metadata_restarts_the_join_on_google_cloud(watch, tmp_path, code, joins):
     """The exit code of the refresh is 10 if the stack has changed the machine's metadata."""
-    (tmp_path / "bin/refresh").write_text(f"#!/bin/sh\necho >> {tmp_path}/runs\nexit {code}\n")
-    (tmp_path / "bin/refresh").chmod(0o755)
+    programs.write(tmp_path / "bin/refresh", f"echo >> {tmp_path}/runs\nexit {code}")
     assert watch(60) == [JOIN] * joins
     assert len((tmp_path / "runs").read_text().splitlines()) == 2
 
@@ -164,8 +156,7 @@ fi
 
 
 def test_each_route_gets_quickack_once(tmp_path):
-    (tmp_path / "ip").write_text(IP)
-    (tmp_path / "ip").chmod(0o755)
+    programs.write(tmp_path / "ip", IP)
     log = tmp_path / "log"
     subprocess.run(["sh", str(QUICK_ACKS)], env={"PATH": f"{tmp_path}:/usr/bin:/bin", "LOG": str(log)}, check=True)
     assert log.read_text().splitlines() == [

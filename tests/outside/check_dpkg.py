@@ -28,6 +28,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp.image import FOLDER, parameters, steps
 from components.local.host.images import SUITES, _missing_packages, recipe
 from components.local.host.process import TOOLS
+from tests import programs
 from tests.clouds import A3, EXASCALER, MANAGED, google
 from tests.outside.recorder import Recorder
 
@@ -89,7 +90,7 @@ class Suite:
     def apt(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Run apt-get or apt-cache on the indexes."""
         command = [program, *self.options, *words]
-        return subprocess.run(command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False)
+        return programs.run(command, env={**os.environ, "LC_ALL": "C"})
 
     def candidate(self, name: str) -> str:
         """Version of a package that apt would install; empty: none."""
@@ -125,9 +126,7 @@ class Suite:
         env |= {"HPC_SUITE": self.folder.name, "HPC_DATABASE": str(self.work), **given}
         user = "nobody" if os.geteuid() == 0 else None
         command = ["/bin/bash", "-c", SHELL + text]
-        return subprocess.run(
-            command, env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, user=user
-        ).stdout
+        return programs.run(command, env=env, cwd="/", stdin=subprocess.DEVNULL, user=user).stdout
 
     def said(self, step: str, given: dict[str, str]) -> Iterator[list[str]]:
         """What a step of an image asks for: lines of words."""
@@ -243,9 +242,7 @@ def test_compilers_of_kernels(artifact: Path, suites: dict[str, Suite], outside:
         (config,) = tmp_path.glob(f"{number}/usr/src/*/.config")
         # As step 14-tools reads it.
         (pattern,) = re.findall(r"sed -n '(s/\^CONFIG_GCC.+?)'", (FOLDER / "system/14-tools.sh").read_text())
-        major = subprocess.run(
-            ["sed", "-n", pattern, config], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        major = programs.run(["sed", "-n", pattern, config], check=True).stdout.strip()
         _, missing, error = suites[deb.parents[1].name].install(f"gcc-{major}", f"g++-{major}")
         if not major or missing or error:
             outside.differs("kernel-compiler", f"{deb.name}: compiler {major!r}: no {missing} {error}")

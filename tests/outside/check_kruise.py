@@ -1,7 +1,6 @@
 """`kruise=CHECKOUT`: OpenKruise's chart from a checkout of openkruise/charts, by Helm with this program's values."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import yaml
@@ -9,6 +8,7 @@ import yaml
 from cluster.load import parse
 from cluster.platforms.nebius.releases import Facts, releases
 from lab.kubernetes import binaries
+from tests import programs
 from tests.harness import ROOT
 from tests.outside.recorder import Recorder
 
@@ -17,10 +17,11 @@ def test_webhooks_see_the_slurm_namespace_alone(artifact: Path, outside: Recorde
     config = parse(yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text(encoding="utf-8"))["config"])
     kruise = next(release for release in releases(config, Facts(root_keys=[])) if release.name == "kruise")
     chart = artifact / "versions" / "kruise" / kruise.version
-    done = subprocess.run(
+    done = programs.run(
         [binaries.ensure().helm, "template", "kruise", chart, "--values=-", "--post-renderer", kruise.post_renderer],
-        input=json.dumps(dict(kruise.values)), cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        input=json.dumps(dict(kruise.values)),
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stderr
     objects = [
         document

@@ -2,13 +2,13 @@
 rendered slurm.conf and an upgrade rely on in each release: the newest tag of each."""
 
 import re
-import subprocess
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from cluster.catalog.slurm_releases import ENDLESS_RESUME, POWER_SAVING, SUPPORT_ENDS, UPGRADES, VERSIONS
+from tests import programs
 from tests.outside.recorder import Recorder
 
 MANAGER, POWER, MANUAL = "src/slurmctld/node_mgr.c", "src/slurmctld/power_save.c", "doc/man/man5/slurm.conf.5"
@@ -23,7 +23,7 @@ class Source:
         self.tags = {version: self._newest(version) for version in VERSIONS}
 
     def _git(self, *words: str) -> str:
-        return subprocess.run(["git", "-C", self.checkout, *words], capture_output=True, text=True, check=True).stdout
+        return programs.run(["git", "-C", self.checkout, *words], check=True).stdout
 
     def _newest(self, version: str) -> str:
         tags = self._git("tag", "--list", "--sort=version:refname", f"slurm-{version.replace('.', '-')}-*").split()

@@ -21,6 +21,7 @@ from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, rel
 from components.nebius.chart_sources import definitions
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import ApiServer
+from tests import programs
 from tests.outside.recorder import Recorder
 
 STACK = Path(__file__).parents[2] / "Pulumi.nebius.yaml"
@@ -80,7 +81,7 @@ class Cluster:
 
     def run(self, program: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = [str(program), f"--kubeconfig={self.kubeconfig}", *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        return programs.run(command, input=stdin)
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         done = self.run(self.paths.kubectl, *arguments, stdin=stdin)
@@ -160,7 +161,7 @@ def test_a_cluster_may_be_called_as_it_is_accepted(
 ) -> None:
     chart = _charts(artifact, commit, tmp_path / "charts") / "helm-soperator-activechecks"
     command = ["template", "checks", str(chart), "--namespace=other", "--set=slurmClusterRefName=other"]
-    done = subprocess.run([binaries.ensure().helm, *command], capture_output=True, text=True, check=True)
+    done = programs.run([binaries.ensure().helm, *command], check=True)
     documents = (document for document in yaml.load_all(done.stdout, Loader=_Loader) if document)
     named = {document["metadata"].get("namespace", "other") for document in documents} - {"other"}
     only = versions.series(version).cluster_name
@@ -282,7 +283,7 @@ def template(release: Release, charts: Path, values: dict[str, Any]) -> str:
     """All objects of a chart with these values, or why it can't be rendered with them."""
     command = [binaries.ensure().helm, "template", release.name, str(charts / release.chart), "--values=-"]
     options = [f"--namespace={release.namespace}", f"--kube-version={KUBERNETES}"]
-    done = subprocess.run([*command, *options], input=json.dumps(values), capture_output=True, text=True, check=False)
+    done = programs.run([*command, *options], input=json.dumps(values))
     return done.stdout or done.stderr
 
 

@@ -1,7 +1,6 @@
 """`./hpc test --outside NAME=PATH`: one check, on what was given, and a report of what it did."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from cli.commands import test as suite
 from cli.commands.test import run_tests
 from cli.errors import CliError
 from cli.stack import project
+from tests import programs
 
 ROOT = Path(__file__).parents[2]
 CHECK = """
@@ -59,9 +59,7 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> None:
     command = suite.outside_checks([f"example={checks / 'artifact'}"], ())
-    done = subprocess.run(
-        command, cwd=checks, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
-    )
+    done = programs.run(command, cwd=checks, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 1, done.stdout + done.stderr
     report = done.stdout.partition("outside: example, 20")[2].splitlines()[1:8]
     assert report == [

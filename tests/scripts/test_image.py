@@ -5,13 +5,14 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import programs
 
 FOLDER = Path(__file__).parents[2] / "scripts" / "image"
 LIBRARY = FOLDER / "library.sh"
@@ -29,30 +30,22 @@ def served(tmp_path: Path) -> Iterator[str]:
         def __init__(self, *args: Any):
             super().__init__(*args, directory=str(folder))
 
-        def log_message(self, format: str, *args: object):  # noqa: A002 - the base class's name
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with programs.served(Handler) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def bash(text: str, **environment: str) -> tuple[int, str]:
     """Exit code and output of a step with this text."""
     script = f'. "{LIBRARY}"\n{environment.pop("before", "")}\n{text}'
     # The library sets its own PATH: stand-ins come before it again.
-    done = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
+    done = programs.run(["bash", "-c", script], env={**os.environ, **environment})
     return done.returncode, done.stdout + done.stderr
 
 
 def git(folder: Path, *words: str) -> str:
     """Run git in a repository of the test's."""
     identity = ["-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "protocol.file.allow=always"]
-    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
+    done = programs.run(["git", *identity, *words], cwd=folder, check=True)
     return done.stdout.strip()
 
 
@@ -206,19 +199,12 @@ class TestRepository:
         found = []
         for name in ("one", "two"):
             command = ["gpg", "--homedir", str(home), "--batch", "--quiet"]
-            subprocess.run(
-                [*command, "--passphrase", "", "--quick-generate-key", f"{name}@localhost", "ed25519"],
-                check=True, capture_output=True,
-            )  # fmt: skip
-            listed = subprocess.run(
-                [*command, "--with-colons", "--fingerprint", f"{name}@localhost"],
-                check=True, capture_output=True, text=True,
-            ).stdout  # fmt: skip
+            key = ["--passphrase", "", "--quick-generate-key", f"{name}@localhost", "ed25519"]
+            programs.run([*command, *key], check=True)
+            listed = programs.run([*command, "--with-colons", "--fingerprint", f"{name}@localhost"], check=True).stdout
             found.append(next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr")))
-        exported = subprocess.run(
-            ["gpg", "--homedir", str(home), "--armor", "--export"], check=True, capture_output=True
-        ).stdout
-        (tmp_path / "served" / "keys").write_bytes(exported)
+        exported = programs.run(["gpg", "--homedir", str(home), "--armor", "--export"], check=True).stdout
+        (tmp_path / "served" / "keys").write_text(exported)
         subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False)
         return f"{served}/keys", found
 
@@ -228,7 +214,7 @@ class TestRepository:
         status, said = bash(f"repository ours {url} {two} '{line}'", HPC_APT=str(tmp_path / "apt"))
         assert status == 0, said
         kept = tmp_path / "apt" / "keyrings" / "hpc-ours.gpg"
-        shown = subprocess.run(["gpg", "--show-keys", str(kept)], check=True, capture_output=True, text=True).stdout
+        shown = programs.run(["gpg", "--show-keys", str(kept)], check=True).stdout
         assert two in shown
         assert one not in shown
         listed = (tmp_path / "apt" / "sources.list.d" / "hpc-ours.list").read_text()
@@ -287,19 +273,12 @@ def written(step: str, name: str, folder: Path) -> Path:
     (path,) = FOLDER.glob(f"*/{step}.sh")
     text = path.read_text()
     (body,) = re.findall(rf"""put "\$OURS/{name}" 0755 <<'END'\n(.*?)\nEND\n""", text, re.DOTALL)
-    path = folder / name
-    path.write_text(body + "\n")
-    path.chmod(0o755)
-    return path
+    return programs.write(folder / name, body + "\n")
 
 
 def stub(folder: Path, name: str, text: str) -> Path:
     """A program in the place of another."""
-    path = folder / "bin" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!/bin/bash\n{text}\n")
-    path.chmod(0o755)
-    return path
+    return programs.write(folder / "bin" / name, text)
 
 
 def library(folder: Path) -> str:
@@ -323,7 +302,7 @@ def run(path: Path, folder: Path, **environment: str) -> tuple[int, str]:
     """Exit code and output."""
     (folder / "bin").mkdir(exist_ok=True)
     env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", **environment}
-    done = subprocess.run([path], capture_output=True, text=True, check=False, env=env)
+    done = programs.run([path], env=env)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -336,7 +315,7 @@ class TestArchive:
         sources = tmp_path / "sources.list.d" / "hpc-ubuntu.list"
         options = [f"-oDir::Etc::sourcelist={sources}", "-oDir::Etc::sourceparts=-", "-oDir::Etc::main=-"]
         command = ["apt-get", *options, f"-oDir::State={tmp_path}", "--print-uris", "update"]
-        asked = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        asked = programs.run(command, check=True).stdout
         at = f"https://snapshot.ubuntu.com/ubuntu/{self.DAY}/dists/jammy"
         assert re.findall(r"'(.*)/InRelease'", asked) == [at, f"{at}-updates", f"{at}-security"]
         assert sources.read_text().count(" main restricted universe multiverse\n") == 3
@@ -424,7 +403,7 @@ class TestNetworks:
         if not program.exists():
             program = Path(shutil.which("systemd-networkd-wait-online") or program)
         words = ["--quiet", "--timeout=1", "--operational-state=routable", "--interface=lo", "--help"]
-        done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+        done = programs.run([program, *words])
         assert (done.returncode, "--interface=INTERFACE" in done.stdout) == (0, True)
 
 
@@ -433,9 +412,7 @@ class TestSmoke:
         """Return what the step says with these parameters; most of it is missing here."""
         stub(folder, "apt-mark", "")  # the real one reads the lists of all packages, for half a second
         env = {**os.environ, "HPC_LIBRARY": library(folder), "BAKE": "1", **environment}
-        done = subprocess.run(
-            ["bash", FOLDER / "finish/90-smoke.sh"], capture_output=True, text=True, check=False, env=env, cwd=folder
-        )
+        done = programs.run(["bash", FOLDER / "finish/90-smoke.sh"], env=env, cwd=folder)
         assert done.returncode == 1
         return done.stdout
 
@@ -488,9 +465,7 @@ class TestBoot:
         )  # fmt: skip
         stub(folder, "journalctl", "echo its last words")
         env = {**os.environ, "HPC_LIBRARY": library(folder), "HPC_PAUSE": "0", "KERNEL": kernel}
-        done = subprocess.run(
-            ["bash", FOLDER / "finish/91-boot.sh"], capture_output=True, text=True, check=False, env=env
-        )
+        done = programs.run(["bash", FOLDER / "finish/91-boot.sh"], env=env)
         return done.returncode, done.stdout + done.stderr
 
     def test_a_healthy_machine_passes(self, tmp_path: Path):

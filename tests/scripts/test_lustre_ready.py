@@ -4,15 +4,15 @@ import http.server
 import os
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler
 from cluster.platforms.gcp.filesystems.lustre import Managed
+from tests import programs
 from tests.clouds import EXASCALER, MANAGED, google
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "lustre_ready.sh"
@@ -27,22 +27,9 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.send_response(self.status)
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class' name
-        """Nobody reads it."""
 
-
-@contextmanager
-def web(status: int) -> Iterator[int]:
-    handler = type("Handler", (Web,), {"status": status})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def web(status: int) -> AbstractContextManager[int]:
+    return programs.served(type("Handler", (Web,), {"status": status}))
 
 
 @contextmanager
@@ -63,7 +50,7 @@ def ask(*more: str, lnet: int, http_port: int = 1, seconds: int = 0) -> subproce
 
 def run(command: list[str], **ports: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **ports}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return programs.run(command, env=env, timeout=120)
 
 
 @pytest.mark.parametrize("status", [200, 301, 403, 404, 500])

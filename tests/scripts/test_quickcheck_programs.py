@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from scripts.jobs.quickcheck import container, driver, node
+from tests import programs
 from tests.waiting import PATIENCE, lives, wait_for
 
 V1 = "9:name=systemd:/x\n4:memory:/slurm/uid_1/job_3/step_0\n3:cpuset:/\n0::/x\n"
@@ -144,8 +145,7 @@ class TestImage:
         return driver.Driver({**spec, **more})
 
     def program(self, folder: Path, name: str, text: str) -> None:
-        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-        (folder / name).chmod(0o755)
+        programs.write(folder / name, text)
 
     def test_it_is_downloaded_to_the_home(self, here: Path):
         self.program(here, "enroot", 'echo "$4" >"$3"')
@@ -191,8 +191,7 @@ def test_a_node_with_a_failed_container_runs_the_job_on_all_nodes(monkeypatch: p
 
 def test_output_of_many_tasks_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Two lines of each of 400 nodes: without the first of them nodes would pass for silent."""
-    (tmp_path / "srun").write_text("#!/bin/sh\nseq -f '%0119g' 800\n")
-    (tmp_path / "srun").chmod(0o755)
+    programs.write(tmp_path / "srun", "seq -f '%0119g' 800")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     told: list[dict[str, object]] = []
     monkeypatch.setattr(driver, "event", lambda kind, **more: told.append({"event": kind, **more}))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.access.ssh import shell_line
+from tests import programs
 
 # Everything that a shell reads specially, and what Python allows in an argument. NUL can be in no argument at all.
 WORDS = st.lists(
@@ -25,11 +26,8 @@ WORDS = st.lists(
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A PATH whose `runuser` does what the real one does with `-l USER -c LINE`: gives the line to a shell."""
     folder = tmp_path_factory.mktemp("bin")
-    runuser = folder / "runuser"
-    runuser.write_text('#!/bin/sh\n[ "$1" = -l ] && [ "$2" = "a user" ] || exit 99\nexec /bin/sh "$3" "$4"\n')
-    runuser.chmod(0o755)
-    (folder / "words").write_text('#!/bin/sh\nfor word; do printf "%s\\0" "$word"; done\n')
-    (folder / "words").chmod(0o755)
+    programs.write(folder / "runuser", '[ "$1" = -l ] && [ "$2" = "a user" ] || exit 99\nexec /bin/sh "$3" "$4"')
+    programs.write(folder / "words", 'for word; do printf "%s\\0" "$word"; done')
     return folder
 
 
@@ -62,12 +60,9 @@ def test_sacct_waits_for_the_newest_job_to_be_recorded(machine: Path, command: l
         "sacct": f'echo "$*" >> {calls}; [ "$(wc -l < {calls})" -lt 3 ] || echo job 42',
     }
     for name, body in scripts.items():
-        (machine / name).write_text(f"#!/bin/sh\n{body}\n")
-        (machine / name).chmod(0o755)
+        programs.write(machine / name, body)
     line = shell_line("a user", command, terminal=False)
-    done = subprocess.run(
-        ["/bin/sh", "-c", line], env={"PATH": f"{machine}:{os.defpath}"}, capture_output=True, check=True, text=True
-    )
+    done = programs.run(["/bin/sh", "-c", line], env={"PATH": f"{machine}:{os.defpath}"}, check=True)
     assert done.stdout == "job 42\n"
     assert calls.read_text().splitlines() == ["--noheader --allocations --format=jobid"] * 3 + ["-X"]
 

@@ -1,7 +1,6 @@
 """ssh-config: what it writes, for whom, and that ssh takes it as it is meant."""
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from cli.access import ssh
 from cli.access.target import Target
 from cli.errors import CliError
+from tests import programs
 from tests.cli.conftest import Hpc, patch_outputs
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
@@ -61,7 +61,7 @@ def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def resolved(config: Path, host: str) -> dict[str, str]:
     """The options that ssh takes for a host."""
-    done = subprocess.run(["ssh", "-F", str(config), "-G", host], capture_output=True, text=True, check=True)
+    done = programs.run(["ssh", "-F", str(config), "-G", host], check=True)
     rows = (line.partition(" ") for line in done.stdout.splitlines())
     return {name: value for name, _, value in rows}
 

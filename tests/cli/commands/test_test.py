@@ -10,6 +10,7 @@ import pytest
 
 from cli.commands import test as suite
 from cli.stack import project
+from tests import programs
 from tests.cli.conftest import Hpc
 from tests.waiting import wait_for
 
@@ -183,11 +184,11 @@ def test_a_fast_run_checks_types_and_shell_scripts_of_changed_files_only(
 @pytest.fixture
 def apt_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The calls of a stand-in for apt-get, which can't install before its lists are updated."""
-    (tmp_path / "apt-get").write_text(
-        '#!/bin/sh\ncd "${0%/*}"\necho "$@" >>asked\n'
-        'case $1 in update) test ! -e offline && : >fresh;; *) echo "E: no such version"; test -e fresh;; esac\n'
+    programs.write(
+        tmp_path / "apt-get",
+        'cd "${0%/*}"\necho "$@" >>asked\n'
+        'case $1 in update) test ! -e offline && : >fresh;; *) echo "E: no such version"; test -e fresh;; esac',
     )
-    (tmp_path / "apt-get").chmod(0o755)
     monkeypatch.setattr(suite, "_PATH", str(tmp_path))
     return tmp_path / "asked"
 

@@ -11,6 +11,7 @@ from cli.errors import CliError
 from cli.operation import operation
 from cli.options import EngineName
 from cli.stack import pulumi_program, stackfile
+from tests import programs
 from tests.cli.conftest import CLOUD, Hpc, write_state
 
 Tool = Callable[[str, str], Path]
@@ -71,10 +72,8 @@ class TestChoice:
         assert file.read_text() == before
 
     def test_a_cli_installed_by_the_sdk_is_found(self, root: Path, tmp_path: Path) -> None:
-        pulumi = tmp_path / ".pulumi/versions" / pulumi_program.pulumi_version() / "bin/pulumi"
-        pulumi.parent.mkdir(parents=True)
-        pulumi.write_text("#!/bin/sh\n")
-        pulumi.chmod(0o755)
+        folder = tmp_path / ".pulumi/versions" / pulumi_program.pulumi_version()
+        pulumi = programs.write(folder / "bin/pulumi", "")
         assert operation.choose_engine(None, stack(root, "gcp"), "up") == str(pulumi)
         # A rehearsal does not change engines because the CLI was installed for something else.
         assert operation.choose_engine(None, stack(root, "local"), "up") is None

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import pwd
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from cli.operation import operation
 from cli.operation.run_options import RunOptions
 from cli.users import ClusterUsers
 from components.slurm.payload import run_sent
+from tests import programs
 from tests.cli.conftest import Hpc
 from tests.cli.users.conftest import FILE, LINE, item
 
@@ -172,7 +172,7 @@ def look(*names: str, start: str = "") -> users.ClusterUsers:
     asked = json.dumps({"files": dict(users._files()), "payload": {"users": list(names)}})
     _, option, code, program = run_sent("users_in_effect.py")
     command = [sys.executable, option, start + code, program]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+    done = programs.run(command, input=asked, check=True)
     return users.parse_in_effect(json.loads(done.stdout))
 
 

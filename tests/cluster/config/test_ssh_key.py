@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cluster.config.ssh_key import read_key
 from cluster.findings import RefusedError
+from tests import programs
 
 KINDS = {
     "ed25519": ("ed25519", 256), "rsa": ("rsa -b 2048", 2048), "p256": ("ecdsa -b 256", 256),
@@ -34,7 +35,7 @@ def test_bits_and_fingerprint_equal_those_of_ssh_keygen(kind: str, tmp_path: Pat
     file = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", *words.split(), "-N", "", "-C", "a b", "-f", str(file)], check=True)
     public = file.with_suffix(".pub")
-    said = subprocess.run(["ssh-keygen", "-l", "-f", str(public)], check=True, capture_output=True, text=True).stdout
+    said = programs.run(["ssh-keygen", "-l", "-f", str(public)], check=True).stdout
     found = read_key(public.read_text())
     assert said.split()[:2] == [str(found.bits), found.fingerprint]
     assert (found.bits, found.comment) == (bits, "a b")

@@ -10,6 +10,7 @@ import pytest
 
 from cluster.jobs.script import render_environment
 from cluster.load import parse
+from tests import programs
 from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import EVERY, config, load
 
@@ -29,14 +30,9 @@ class Job:
         for place in ("/var/", "/usr/local/gib"):
             text = text.replace(place, f"{folder}{place}")
         self.text = text.replace("/sys/class/net", f"{folder}/net")
-        tools = folder / "bin"
-        for name, body in {
-            "scontrol": 'echo "${SLURM_JOB_NODELIST%%,*}"',
-            "ip": "echo '2: docker0 inet 172.17.0.1/16'; echo '3: ens4    inet 10.0.0.5/32'",
-        }.items():
-            tools.mkdir(exist_ok=True)
-            (tools / name).write_text(f"#!/bin/bash\n{body}\n")
-            (tools / name).chmod(0o755)
+        addresses = "echo '2: docker0 inet 172.17.0.1/16'; echo '3: ens4    inet 10.0.0.5/32'"
+        programs.write(folder / "bin/ip", addresses)
+        programs.write(folder / "bin/scontrol", 'echo "${SLURM_JOB_NODELIST%%,*}"')
 
     def profile(self, text: str) -> None:
         path = self.folder / "var/lib/tcpxo/lib64/nccl-env-profile.sh"
@@ -50,7 +46,7 @@ class Job:
         (self.folder / "env.sh").write_text(self.text)
         environ = {"PATH": f"{self.folder}/bin:/usr/bin:/bin", **variables}
         program = f"set -euo pipefail\n{script.replace('ENV', f'{self.folder}/env.sh')}\n"
-        return subprocess.run(["bash", "-c", program], env=environ, capture_output=True, text=True, check=False)
+        return programs.run(["bash", "-c", program], env=environ)
 
     def sourced(self, times: int = 1, /, **variables: str) -> dict[str, str]:
         done = self.run(". ENV\n" * times + "env; declare -F; set -o | grep -E 'errexit|nounset'", **variables)

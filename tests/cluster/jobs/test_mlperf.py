@@ -32,6 +32,7 @@ from cluster.jobs.mlperf import (
     prepare_scripts,
 )
 from cluster.jobs.script import JobScript, render_environment
+from tests import programs
 from tests.cluster.stacks import ROOT, config, load, parse
 from tests.waiting import wait_for
 
@@ -243,14 +244,12 @@ class TestDataFolder:
         data = tmp_path / "a b"
         (data / "x").mkdir(parents=True)
         line = mlperf.inspect_command(str(data), ["x", "y's", "/", "/nowhere"])
-        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
+        done = programs.run(["bash", "-c", line], check=True)
         seen = mlperf.parse_data_folder(done.stdout)
         assert (seen.folder, seen.writable, seen.missing) == (True, True, ("y's", "/nowhere"))
         assert seen.size > 0
         assert seen.mount.startswith("/")
-        gone = subprocess.run(
-            ["bash", "-c", mlperf.inspect_command("/nowhere", [])], capture_output=True, text=True, check=True
-        )
+        gone = programs.run(["bash", "-c", mlperf.inspect_command("/nowhere", [])], check=True)
         assert not mlperf.parse_data_folder(gone.stdout).folder
 
 
@@ -283,10 +282,7 @@ class Folder:
             self.program(name, text)
 
     def program(self, name: str, text: str) -> None:
-        file = self.folder / "bin" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f"#!/bin/bash\n{text}\n")
-        file.chmod(0o755)
+        programs.write(self.folder / "bin" / name, text)
 
     def environment(self, **more: str) -> dict[str, str]:
         path = f"{self.folder / 'bin'}:/usr/bin:/bin"
@@ -318,7 +314,7 @@ class Machine(Folder):
         self.commit = self.git("rev-parse", "HEAD")
 
     def git(self, *words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=self.repository, capture_output=True, text=True, check=True)
+        done = programs.run(["git", *words], cwd=self.repository, check=True)
         return done.stdout.strip()
 
     def jobs(self, benchmark: str, **more: str) -> dict[str, str]:
@@ -334,9 +330,7 @@ class Machine(Folder):
         return found
 
     def run(self, script: str, **more: str) -> str:
-        done = subprocess.run(
-            ["bash", "-c", script], env=self.environment(**more), capture_output=True, text=True, check=False
-        )
+        done = programs.run(["bash", "-c", script], env=self.environment(**more))
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -425,7 +419,7 @@ def test_a_killed_clone_is_completed(machine: Machine) -> None:
     (tree_ / "stable_diffusion/run_and_time.sh").write_text("half of it")
     machine.run(code)
     assert (tree_ / "stable_diffusion/run_and_time.sh").read_text() == "echo\n"
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tree_, capture_output=True, text=True, check=True)
+    head = programs.run(["git", "rev-parse", "HEAD"], cwd=tree_, check=True)
     assert head.stdout.strip() == machine.commit
 
 
@@ -478,7 +472,7 @@ def test_a_missing_program_is_an_error(machine: Machine, job: str, missing: str)
     for name in ("bash", "date", "mkdir", "mv", "rm", "sed", "grep", "tar"):
         (tools / name).symlink_to(shutil.which(name) or name)
     environment = machine.environment(PATH=str(tools), SLURMD_NODENAME="worker-0")
-    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    done = programs.run(["bash", "-c", script], env=environment)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {missing} is not on worker-0\nto do: ")
 
@@ -520,7 +514,7 @@ class Node(Folder):
         job = {f"SLURM_{name}": value for name, value in (word.split("=") for word in slurm.split())}
         variables = self.environment(USER="alice", **job, **more)
         text = script.replace("/opt/apps/hpc/env.sh", str(self.folder / "env.sh"))
-        return subprocess.run(["bash", "-c", text], env=variables, capture_output=True, text=True, check=False)
+        return programs.run(["bash", "-c", text], env=variables)
 
     def called(self) -> list[tuple[list[str], dict[str, str]]]:
         return [tuple(json.loads(line)) for line in self.calls.read_text().splitlines()]

@@ -13,6 +13,7 @@ from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.script import ENV, JobScript, render_environment
 from cluster.report.nccl_log import read_text
 from cluster.report.nccl_result import check
+from tests import programs
 from tests.cluster.report.nccl_logs import log
 from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import ROOT, config
@@ -84,9 +85,7 @@ class Node:
         )
 
     def tool(self, name: str, body: str) -> None:
-        self.bin.mkdir(exist_ok=True)
-        (self.bin / name).write_text(f"#!/bin/bash\n{body}\n")
-        (self.bin / name).chmod(0o755)
+        programs.write(self.bin / name, body)
 
     def run(self, name: str) -> "subprocess.CompletedProcess[str]":
         text = SCRIPTS[name].text().replace(ENV, f"{self.folder}/env.sh").replace("/dev/nvidia", f"{self.folder}/gpu")
@@ -94,7 +93,7 @@ class Node:
             "PATH": f"{self.bin}:/usr/bin:/bin", "HOME": f"{self.folder}/home", "SLURM_JOB_ID": "7",
             "SLURM_JOB_NODELIST": "n-[0-1]", "SLURM_JOB_NUM_NODES": "2", "TMPDIR": str(self.folder),
         }  # fmt: skip
-        return subprocess.run(["bash", "-c", text], env=environ, capture_output=True, text=True, check=False)
+        return programs.run(["bash", "-c", text], env=environ)
 
     @property
     def calls(self) -> list[str]:
@@ -167,10 +166,8 @@ class TestRun:
 
     def test_the_programs_of_the_build_run_in_its_container(self, node: Node):
         self.gpus(node, 8)
-        program = node.folder / "home/nccl/nccl-tests-2.13.11-24.04-py3/build/all_gather_perf"
-        program.parent.mkdir(parents=True)
-        program.write_text("#!/bin/bash\necho measured\n")
-        program.chmod(0o755)
+        build = node.folder / "home/nccl/nccl-tests-2.13.11-24.04-py3/build"
+        programs.write(build / "all_gather_perf", "echo measured")
         done = node.run("a3mega-run")
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith("\nmeasured\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hostfiles import locked
+from tests import programs
 
 PACKAGES = {"promtool": "prometheus", "amtool": "prometheus-alertmanager"}
 Tool = Callable[..., str]
@@ -42,7 +43,7 @@ def _tool(name: str) -> Tool:
     path = _installed(name)
 
     def run(*arguments: object) -> str:
-        done = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, check=False)
+        done = programs.run([path, *map(str, arguments)])
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from cluster.monitoring.dashboards import DASHBOARDS, ELASTIC, FABRIC, IMAGE, grafana_files
+from tests import programs
 from tests.architecture.test_sources import ROOT
 from tests.e2e.test_health import NOT_HERE, expand_query
 from tests.pages.chromium import packages
@@ -123,10 +123,9 @@ def missing(given: object, kept: object, path: str = "") -> list[str]:
 def test_grafanas_types_accept_the_dashboards():
     """Its typed SDK, which has a release for Grafana 11.6 as its newest."""
     documents = [document for name, document in grafana_files("dev").items() if name.endswith(".json")]
-    done = subprocess.run(
-        [sys.executable, "-c", _TYPES], input=json.dumps(documents), env={"PYTHONPATH": str(packages())},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = programs.run(
+        [sys.executable, "-c", _TYPES], input=json.dumps(documents), env={"PYTHONPATH": str(packages())}, check=True
+    )
     assert missing(documents, json.loads(done.stdout)) == []
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.observe.logs import LOGS_BY_NAME, Line, LineClock, Log, parse_time, script
+from tests import programs
 from tests.waiting import PATIENCE
 
 MACHINE = st.lists(
@@ -41,7 +42,7 @@ def test_lines_are_merged_by_time_and_lines_without_a_time_follow_their_predeces
 
 def lines(file: Path, **options: object) -> tuple[list[str], str]:
     log = Log(roles=("node",), file=str(file))
-    done = subprocess.run(["sh", "-c", script(log, **options)], capture_output=True, text=True, check=True)  # type: ignore[arg-type]
+    done = programs.run(["sh", "-c", script(log, **options)], check=True)  # type: ignore[arg-type]
     return done.stdout.splitlines(), done.stderr
 
 

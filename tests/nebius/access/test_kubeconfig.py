@@ -16,6 +16,7 @@ import yaml
 from cli.commands import nebius_token
 from cluster.platforms.nebius.kubectl import OWN_COMMAND, PORTABLE_COMMAND, kubeconfig, server_url
 from components.nebius.api import client
+from tests import programs
 from tests.nebius.kube.project import Kube
 
 PEM = ssl.DER_cert_to_PEM_cert(b"certificate")
@@ -77,10 +78,7 @@ def test_words_of_the_command_arrive_as_given(words: list[str]) -> None:
 
 
 def plugin(**environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        OWN_COMMAND, env={**os.environ, **environ}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    return programs.run(OWN_COMMAND, env={**os.environ, **environ}, stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.slow
@@ -108,10 +106,11 @@ def test_a_kubeconfig_of_a_state_names_it_by_the_variable_or_by_the_project_s_fo
 def run(program: list[Any], file: Path, token: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """A program, as it is started in the project's folder."""
     kept = {name: value for name, value in os.environ.items() if name != "HPC_PROGRAM"}
-    return subprocess.run(
-        [*map(str, program), f"--kubeconfig={file}"], env={**kept, "NEBIUS_IAM_TOKEN": token, **environ},
-        cwd=Path(OWN_COMMAND[0]).parent, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return programs.run(
+        [*map(str, program), f"--kubeconfig={file}"],
+        env={**kept, "NEBIUS_IAM_TOKEN": token, **environ},
+        cwd=Path(OWN_COMMAND[0]).parent,
+    )
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])

@@ -12,6 +12,7 @@ import pytest
 
 from cluster.observe.moment import parse_moment
 from cluster.platforms.nebius.observer import LOGS, OBSERVER, sources_of_log, sources_of_pod
+from tests import programs
 from tests.nebius.access.cluster_objects import PODS, World, pod
 from tests.nebius.access.conftest import Hpc, calls
 from tests.waiting import PATIENCE, lives, wait_for
@@ -65,7 +66,7 @@ def test_moments_are_the_same_as_dates_of_machines(given: str, expected: str) ->
     # What `date` makes of the same words, for those that do not depend on the clock.
     if given.startswith("2026"):
         words = ["date", "-u", f"--date={given}", "+%Y-%m-%dT%H:%M:%S"]
-        assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == expected
+        assert programs.run(words, check=True).stdout.strip() == expected
 
 
 def test_a_line_has_one_time() -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +17,7 @@ from components.nebius.resource import NebiusProvider
 from engine import events
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import NebiusServer
+from tests import programs
 from tests.harness import ROOT, provider_process
 from tests.nebius.api.project import OWNER, PROJECT_ID, Project, cluster_rows, few_rows, owned
 
@@ -242,7 +242,7 @@ class TestCost:
             "print(work.stack('test').preview(lambda event: None).ok, 'nebius' in sys.modules)"
         )
         paths = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
-        ran = subprocess.run([sys.executable, "-c", program], env=paths, capture_output=True, text=True, check=False)
+        ran = programs.run([sys.executable, "-c", program], env=paths)
         assert ran.stdout.strip() == "True False", ran.stderr
 
 

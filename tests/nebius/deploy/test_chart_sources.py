@@ -5,9 +5,7 @@ import http.server
 import io
 import json
 import re
-import subprocess
 import tarfile
-import threading
 
 import pytest
 
@@ -17,6 +15,7 @@ from components.nebius import chart_sources
 from components.nebius.chart_sources import DefinitionsProvider
 from components.nebius.kubectl import KubectlError
 from lab import nebius_rehearsal
+from tests import programs
 from tests.nebius.kube.conftest import namespace, project
 
 INDEX = """apiVersion: v1
@@ -71,7 +70,7 @@ class TestVersions:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
-                base = f"http://{place}"
+                base = f"http://{self.headers['Host']}"
                 text, code = "", 404
                 if self.path.startswith("/token"):
                     text, code = json.dumps({"token": "anonymous"}), 200
@@ -95,17 +94,10 @@ class TestVersions:
                 self.end_headers()
                 self.wfile.write(text if isinstance(text, bytes) else text.encode())
 
-            def log_message(self, format, *args):  # noqa: A002 - the base class's name
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        place = f"127.0.0.1:{server.server_port}"
         real = chart_sources._open
         monkeypatch.setattr(chart_sources, "_open", lambda url, *more: real(url.replace("https://", "http://"), *more))
-        yield place
-        server.shutdown()
-        server.server_close()
+        with programs.served(Handler) as port:
+            yield f"127.0.0.1:{port}"
 
     def test_versions_in_a_registry(self, registry):
         repo = f"oci://{registry}/soperator"
@@ -254,10 +246,10 @@ def test_active_checks_of_a_rehearsal_are_in_the_namespace_that_real_ones_name(k
 )
 def test_keys_that_a_rehearsals_chart_does_not_have_are_refused(kube, chart_, values):
     place = [f"--kubeconfig={kube.access.kubeconfig}", "--namespace=refused", "--create-namespace", "--values=-"]
-    done = subprocess.run(
+    done = programs.run(
         [kube.paths.helm, "install", "refused", nebius_rehearsal.STAND_INS / chart_, *place],
-        input=json.dumps({"clusterName": "refused", **values}), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        input=json.dumps({"clusterName": "refused", **values}),
+    )
     assert done.returncode == 1
     assert "don't meet the specifications of the schema" in done.stderr
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.nebius import people
+from tests import programs
 from tests.nebius.deploy.site import ROOT
 
 PROGRAM = ROOT / "scripts" / "nebius" / "people.py"
@@ -66,13 +67,7 @@ def run(tmp_path):
 
     def program(**given):
         asked = {"users": [], "groups": [], "accounting": {"users": []}, **given}
-        done = subprocess.run(
-            [sys.executable, str(PROGRAM), str(folder)],
-            input=json.dumps(asked),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = programs.run([sys.executable, str(PROGRAM), str(folder)], input=json.dumps(asked), check=True)
         calls = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
         return json.loads(done.stdout.splitlines()[-1]), calls
 
@@ -99,8 +94,7 @@ def test_the_user_of_checks_is_there_before_its_account(run, tmp_path, monkeypat
     """As Soperator's own check makes it, unless it is there."""
     program, record = tmp_path / "soperator-createuser", tmp_path / "record"
     words = '{ printf \'["createuser"\'; printf \', "%s"\' "$@"; echo "]"; } >>'
-    program.write_text(f"#!/bin/sh\n{words} {record}\nread -r key\n")
-    program.chmod(0o755)
+    programs.write(program, f"{words} {record}\nread -r key")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     _, calls = run(users=[{"name": "sync", "groups": []}], checks_user="soperatorchecks")
     assert [name for name, *_ in calls][-2:] == ["createuser", "accounts"]
@@ -171,11 +165,9 @@ class TestForReal:
                 "users": list(users), "accounting": {"users": []},
                 "groups": [{"name": user["name"], "gid": user["gid"]} for user in users],
             }  # fmt: skip
-            done = subprocess.run(
-                ["unshare", "--mount", "--propagation", "private", "sh", "-c", PRIVATE, "sh", str(tmp_path),
-                 sys.executable, str(folder / "people.py"), str(folder)],
-                input=json.dumps(asked), capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            private = ["unshare", "--mount", "--propagation", "private", "sh", "-c", PRIVATE, "sh", str(tmp_path)]
+            command = [*private, sys.executable, str(folder / "people.py"), str(folder)]
+            done = programs.run(command, input=json.dumps(asked))
             assert done.returncode == 0, done.stderr
             assert json.loads(done.stdout.splitlines()[-1]) == {}, done.stdout
             members = {row[0]: row[3] for row in (line.split(":") for line in (etc / "group").read_text().splitlines())}

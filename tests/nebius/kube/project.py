@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from engine import KubernetesTools, Workspace, events
 from engine.state import crypter
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import Access, ApiServer
+from tests import programs
 from tests.nebius.forks import FORKS
 from tests.waiting import lives, wait_for
 
@@ -29,7 +29,7 @@ class Kube:
     def kubectl(self, *arguments, stdin=None, check=True):
         """Standard output of kubectl as the administrator."""
         command = [self.paths.kubectl, f"--kubeconfig={self.access.kubeconfig}", *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        done = programs.run(command, input=stdin)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout
 
@@ -116,11 +116,11 @@ class Project:
         """Have a tool stop before or after its next call with this word among its arguments, until `released`."""
         real, flag, script = getattr(self, tool), self.root / "hold", self.root / f"held-{tool}"
         act = f'{real} "$@" > /dev/null; ' if after else ""
-        script.write_text(
-            f'#!/bin/bash\nif [ -e {flag} ] && [[ " $* " == *" {word} "* ]]; then {act}echo $$ > {flag}.pid; '
-            f'exec sleep 1200; fi\nexec {real} "$@"\n'
+        programs.write(
+            script,
+            f'if [ -e {flag} ] && [[ " $* " == *" {word} "* ]]; then {act}echo $$ > {flag}.pid; '
+            f'exec sleep 1200; fi\nexec {real} "$@"',
         )
-        script.chmod(0o755)
         flag.touch()
         setattr(self, tool, str(script))
         return lambda: (flag.unlink(), setattr(self, tool, real))

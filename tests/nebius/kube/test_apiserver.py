@@ -16,6 +16,7 @@ from components.local.host.paths import HostError
 from components.local.host.process import Process
 from lab.kubernetes import apiserver, binaries
 from lab.kubernetes.apiserver import ApiServer
+from tests import programs
 from tests.nebius.kube.project import ROOT, Kube
 from tests.waiting import wait_for
 
@@ -124,7 +125,7 @@ def test_certificates_of_its_authority_are_trusted_for_their_hosts(tmp_path):
     assert key.stat().st_mode & 0o777 == 0o600
     hosts = ["-verify_ip", "10.0.0.7", "-verify_hostname", "worker-0"]
     command = ["openssl", "verify", "-CAfile", authority, *hosts, certificate]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    shown = programs.run(command)
     assert shown.returncode == 0, shown.stderr
 
 

@@ -13,6 +13,7 @@ from components.local.host.paths import HostError
 from lab.kubernetes import binaries
 from lab.kubernetes import binaries as finding
 from lab.kubernetes.binaries import MODULES, PROGRAMS
+from tests import programs
 from tests.nebius.kube.project import ROOT
 from tests.waiting import wait_for
 
@@ -39,9 +40,8 @@ def source(tmp_path):
 def go(tmp_path, monkeypatch):
     """A Go that writes what it was called with into the program, after it was let go."""
     folder = tmp_path / "bin"
-    folder.mkdir()
-    script = folder / "go"
-    script.write_text(
+    programs.write(
+        folder / "go",
         f"""#!{sys.executable}
 import os, pathlib, sys, time
 here = pathlib.Path({str(tmp_path)!r})
@@ -56,9 +56,8 @@ if (here / "fail").exists():
     sys.exit("go: downloading example.com v1\\nmain.go:3:1: syntax error")
 target = pathlib.Path(sys.argv[sys.argv.index("-o") + 1])
 target.write_text("program")
-"""
+""",
     )
-    script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return tmp_path
 
@@ -161,7 +160,7 @@ class TestGo:
         monkeypatch.setenv("GOCACHE", os.environ.get("GOCACHE", str(binaries.cache().parents[1] / "go-build")))
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         built = binaries.build("tool", source, variables={"main.version": "v7"})
-        done = subprocess.run([built], capture_output=True, text=True, check=True)
+        done = programs.run([built], check=True)
         assert done.stderr == "here v7\n"
 
 
@@ -193,10 +192,7 @@ class TestPath:
     @pytest.fixture
     def tool(self, tmp_path, monkeypatch):
         def put(name, printed):
-            script = tmp_path / name
-            script.write_text(f"#!/bin/sh\necho '{printed}'\n")
-            script.chmod(0o755)
-            return script
+            return programs.write(tmp_path / name, f"echo '{printed}'")
 
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         return put

@@ -10,6 +10,7 @@ from engine.providers import helm
 from engine.providers.base import Context, InputCheckError
 from engine.providers.helm import Release
 from engine.providers.kubernetes import Cluster
+from tests import programs
 from tests.nebius.kube.project import CHARTS, Project
 from tests.waiting import wait_for
 
@@ -164,10 +165,8 @@ def test_values_come_from_files_in_order_with_the_programs_own_above(project, ku
 
 
 def test_secret_values_are_on_no_command_line_and_in_no_state(project, kube, namespace, tmp_path):
-    log, real, script = tmp_path / "arguments", project.helm, tmp_path / "helm"
-    script.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {real} "$@"\n')
-    script.chmod(0o755)
-    project.helm = str(script)
+    log = tmp_path / "arguments"
+    project.helm = str(programs.write(tmp_path / "helm", f'echo "$@" >> {log}\nexec {project.helm} "$@"'))
     text = release(namespace, message="M").replace("'M'", 'pulumi.Output.secret("swordfish-3")')
     assert project.up(text).ok
     assert message(kube, namespace) == "swordfish-3"

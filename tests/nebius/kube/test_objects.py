@@ -5,6 +5,7 @@ import base64
 import pytest
 
 from engine import NotRunnableError, Workspace
+from tests import programs
 from tests.nebius.kube.project import Project
 
 pytestmark = pytest.mark.slow
@@ -96,11 +97,7 @@ def test_a_field_that_the_kind_does_not_have_is_refused_by_name(project, namespa
 
 def test_secrets_are_on_no_command_line_and_in_no_state(project, kube, namespace, tmp_path):
     log = tmp_path / "arguments"
-    real = project.kubectl
-    script = tmp_path / "kubectl"
-    script.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {real} "$@"\n')
-    script.chmod(0o755)
-    project.kubectl = str(script)
+    project.kubectl = str(programs.write(tmp_path / "kubectl", f'echo "$@" >> {log}\nexec {project.kubectl} "$@"'))
     text = """
 k.core.v1.Secret("hidden", metadata={"name": "hidden"}, string_data={"password": "swordfish-1"}, opts=options)
 k.core.v1.ConfigMap("config", metadata={"name": "c"}, data={"k": pulumi.Output.secret("swordfish-2")}, opts=options)

@@ -2,7 +2,6 @@
 
 import json
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from cli.commands import backend
 from components.nebius.api import client
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import Call, NebiusServer
+from tests import programs
 from tests.cli.conftest import Hpc
 from tests.nebius.state.conftest import ACCOUNT, BUCKET, INIT, PROJECT, TENANT, key, record, rows, world
 
@@ -348,9 +348,6 @@ def test_an_attempt_that_fails_prints_no_traceback(nebius: NebiusServer, root: P
     """In a process of its own: here pytest takes the SDK's log."""
     script = "from components.nebius.state import StateBucket; import sys; StateBucket('project-e00def', sys.argv[1])"
     nebius.faults.append(Fault(what="unavailable", count=None))
-    ended = subprocess.run(
-        [sys.executable, "-c", script, nebius.endpoint],
-        cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ended = programs.run([sys.executable, "-c", script, nebius.endpoint], cwd=Path(__file__).parents[3])
     assert "The SDK" not in ended.stderr
     assert ended.stderr.rstrip().splitlines()[-1].strip().startswith("to do:")

@@ -10,14 +10,14 @@ from health import checks, outcome
 from system import mounts
 from system.host import SetupError, side_by_side
 
+from tests import programs
 from tests.node.health.gpu_documents import document, failed
 from tests.waiting import lives, wait_for
 
 
 def install_nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Put this script on PATH as nvidia-smi."""
-    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
-    (folder / "nvidia-smi").chmod(0o755)
+    programs.write(folder / "nvidia-smi", text)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 

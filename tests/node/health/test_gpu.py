@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
 
+from tests import programs
 from tests.node.health.gpu_documents import T4, document, gpu_element
 
 LOST = "Unable to determine the device handle"
@@ -228,8 +229,7 @@ class TestDiag:
             assert gpu.diag(255, output)["state"] == "skipped"
 
     def test_it_runs_once_an_hour_if_dcgm_is_installed(self, tmp_path, monkeypatch):
-        (tmp_path / "dcgmi").write_text(f"#!/bin/sh\ncat <<'END'\n{self.report()}\nEND\necho x >>{tmp_path}/ran\n")
-        (tmp_path / "dcgmi").chmod(0o755)
+        programs.write(tmp_path / "dcgmi", f"cat <<'END'\n{self.report()}\nEND\necho x >>{tmp_path}/ran")
         monkeypatch.setattr(outcome, "LAST", tmp_path / "health.json")
         monkeypatch.setenv("PATH", "/nowhere")
         assert checks._diag() == outcome.skipped("DCGM is not installed")

@@ -5,7 +5,6 @@ import http.server
 import json
 import os
 import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,8 @@ from jobs.prologs import digest, obtain
 from jobs.rxdm import DEBIAN
 from system import host, mounts
 from system.host import SetupError
+
+from tests import programs
 
 RXDM = f"#!/bin/bash\nif {DEBIAN}; then\n\techo export\nfi\n"
 
@@ -227,19 +228,13 @@ class _Server(http.server.BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):  # who asked may have heard enough
             self.wfile.write(PAGES.get(self.path, PAGE))
 
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        pass
-
 
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(prologs, "PAUSE_SECONDS", 0)
     _Server.asked = []
-    serving = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server)
-    threading.Thread(target=serving.serve_forever, args=[0.02], daemon=True).start()
-    yield f"http://127.0.0.1:{serving.server_port}"
-    serving.shutdown()
-    serving.server_close()
+    with programs.served(_Server) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def source(url: str, data: bytes = SCRIPT) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """The trial of the rxdm prolog as on an A3 Mega node with Ubuntu 22.04 finds prologs that do not do their work."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from jobs import rxdm
 from jobs.rxdm import DEBIAN, PATCHED, classify, patch_check
 
+from tests import programs
 from tests.cluster.stacks import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -102,5 +102,5 @@ def test_a_trial_leaves_no_mounts_files_or_processes(monkeypatch):
     monkeypatch.setattr(rxdm, "TRIAL_SECONDS", 1)
     assert "did not end within 1 s" in rxdm.trial_failure(prolog(body="exec sleep 4343"))
     assert left() == ("", [])
-    ps = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True, env={**os.environ})
+    ps = programs.run(["ps", "-eo", "args"], check=True, env={**os.environ})
     assert "sleep 4343" not in ps.stdout

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests import programs
 from tests.cluster.stacks import ROOT
 
 
@@ -28,18 +29,13 @@ class Tree:
         (self.path / "etc/slurm_mux.conf").write_text(text)
 
     def add(self, place: str, body: str) -> None:
-        script = self.path / place
-        script.parent.mkdir(exist_ok=True)
-        script.write_text(f"#!/bin/bash\necho ran {place}\n{body}\n")
-        script.chmod(0o755)
+        programs.write(self.path / place, f"echo ran {place}\n{body}")
 
     def run(
         self, kind: str = "prolog", *, node: str = "lab-gpu-0", **variables: str
     ) -> subprocess.CompletedProcess[str]:
         env = {"SLURM_JOB_ID": "7", "SLURM_JOB_PARTITION": "batch", "SLURMD_NODENAME": node, **variables}
-        return subprocess.run(
-            [str(self.path / f"slurm_{kind}")], env=env, capture_output=True, text=True, timeout=120, check=False
-        )
+        return programs.run([str(self.path / f"slurm_{kind}")], env=env, timeout=120)
 
     def log(self, kind: str = "prolog") -> str:
         return (self.logs / f"{kind}.log").read_text()
@@ -146,7 +142,7 @@ class TestFailures:
         assert "etc/slurm_mux.conf cannot be read" in done.stderr
 
     def test_it_runs_by_its_links_only(self, tree):
-        done = subprocess.run([str(tree.path / "slurm_mux")], capture_output=True, text=True, check=False)
+        done = programs.run([str(tree.path / "slurm_mux")])
         assert (done.returncode, "slurm_prolog or slurm_epilog" in done.stderr) == (2, True)
 
 

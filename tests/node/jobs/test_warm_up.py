@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jobs import warm_up
 
+from tests import programs
+
 SCRIPT = Path(warm_up.__file__).with_name("warm_up.sh")
 NAMES = st.lists(st.integers(0, 500).map(lambda n: f"n-{n}"), unique=True, max_size=60)
 
@@ -177,19 +179,14 @@ class TestScript:
             assert old in text
             text = text.replace(old, new)
         (tmp_path / "script").write_text(text)
-        (tmp_path / "bin").mkdir()
-        enroot = tmp_path / "bin" / "enroot"
-        enroot.write_text(
-            f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\n[ ! -e {tmp_path}/broken ] || exit 1\necho "$4" >"$3"\n'
-        )
-        enroot.chmod(0o755)
+        text = f'echo "$*" >>{tmp_path}/asked\n[ ! -e {tmp_path}/broken ] || exit 1\necho "$4" >"$3"'
+        programs.write(tmp_path / "bin" / "enroot", text)
         return tmp_path
 
     def warm(self, node: Path, *arguments: str, umask: int = 0o022) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["/bin/bash", "-c", (node / "script").read_text(), "warm-up", *arguments],
-            capture_output=True, text=True, check=False, env={}, timeout=120, umask=umask,
-        )  # fmt: skip
+        return programs.run(
+            ["/bin/bash", "-c", (node / "script").read_text(), "warm-up", *arguments], env={}, timeout=120, umask=umask
+        )
 
     @pytest.mark.parametrize("umask", [0o022, 0o077])
     def test_an_image_is_downloaded_once_for_everybody(self, node: Path, umask: int):

@@ -10,6 +10,7 @@ from system import cluster_state
 from system.host import SetupError, take_lock, write
 
 from cluster.slurm import paths
+from tests import programs
 from tests.node.reconcile.simulated import Cluster
 from tests.waiting import PATIENCE
 
@@ -22,9 +23,7 @@ def cluster(tmp_path: Path) -> Cluster:
 def test_a_program_of_slurmctld_leaves_a_request_and_always_succeeds(tmp_path, cluster):
     text = service.REQUEST_PROGRAM.replace(str(service.REQUESTS), str(tmp_path / "requests"))
     for kind in service.KINDS:
-        program = tmp_path / kind
-        program.write_text(text)
-        program.chmod(0o755)
+        program = programs.write(tmp_path / kind, text)
         # Also where there is no loop yet.
         assert subprocess.run([program, "c-gpu-[0-3]"], check=False).returncode == 0
     (tmp_path / "requests").mkdir()
@@ -120,18 +119,13 @@ class TestWaitForNodes:
 
     @pytest.fixture
     def run(self, tmp_path: Path):
-        program = tmp_path / "await-nodes"
-        program.write_text(
-            service.AWAIT_PROGRAM.replace('sleep "$pause"', f"echo slept >>{tmp_path}/slept; . {tmp_path}/next")
-        )
-        program.chmod(0o755)
+        sleep = f"echo slept >>{tmp_path}/slept; . {tmp_path}/next"
+        program = programs.write(tmp_path / "await-nodes", service.AWAIT_PROGRAM.replace('sleep "$pause"', sleep))
         (tmp_path / "next").write_text("")
         for command in ("sinfo", "squeue"):
-            (tmp_path / command).write_text(f"#!/bin/sh\ncat {tmp_path}/{command}.txt\n")
+            programs.write(tmp_path / command, f"cat {tmp_path}/{command}.txt")
             (tmp_path / f"{command}.txt").write_text("")
-        (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'PrologEpilogTimeout     = 100'\n")
-        for command in ("sinfo", "squeue", "scontrol"):
-            (tmp_path / command).chmod(0o755)
+        programs.write(tmp_path / "scontrol", "echo 'PrologEpilogTimeout     = 100'")
         env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c-gpu-[0-1]"}
 
         def run() -> int:

@@ -6,6 +6,8 @@ import pytest
 from slurm import join, scheduler
 from system import cluster_state, remote_node
 
+from tests import programs
+
 CONFIGURED = {"state": "configured", "digest": "new", "message": "", "boot": "b"}
 SCONTROL = (
     "NodeName=dev-cpu-0 Arch=x86_64 CPUAlloc=0 State=IDLE ThreadsPerCore=1 Partitions=cpu Comment=a b\n"
@@ -86,9 +88,7 @@ class TestHostKeys:
         monkeypatch.setattr(remote_node, "KEY", key)
         monkeypatch.setattr(cluster_state, "boot_id", lambda: "b")
         tool = tmp_path / "bin/ssh"
-        tool.parent.mkdir()
-        tool.write_text('#!/bin/sh\nfor word; do case $word in UserKnownHostsFile=*) cat "${word#*=}" ;; esac; done\n')
-        tool.chmod(0o755)
+        programs.write(tool, 'for word; do case $word in UserKnownHostsFile=*) cat "${word#*=}" ;; esac; done')
         monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
         monkeypatch.setattr(cluster_state.socket, "gethostname", lambda: "dev-cpu-0")
         return tmp_path

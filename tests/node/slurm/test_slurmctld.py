@@ -15,6 +15,7 @@ from system.host import SetupError
 from cluster.checks.settings import NOT_EXECUTED
 from cluster.slurm.files import digest
 from components.slurm.payload import PASSWORD_MARK, slurm_files
+from tests import programs
 from tests.cluster.stacks import cluster
 
 
@@ -231,14 +232,12 @@ def send(tmp_path: Path):
     """Runs it as slurmctld does, with another mail program; that one's words."""
     given = tmp_path / "given"
     for name, text in {"mail": f'printf "%s|" "$@" >{given}; cat >>{given}', "logger": ":"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        programs.write(tmp_path / name, text)
     text = SCRIPT.read_text().replace("/usr/bin/mail", str(tmp_path / "mail"))
     (tmp_path / "hpc-mail").write_text(text.replace("timeout 5 squeue", str(tmp_path / "squeue")))
 
     def run(subject: str, address: str, *, comment: str = "", kind: str = "") -> str:
-        (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{comment}'\n")
-        (tmp_path / "squeue").chmod(0o755)
+        programs.write(tmp_path / "squeue", f"echo '{comment}'")
         given.unlink(missing_ok=True)
         command = ["sh", tmp_path / "hpc-mail", "-s", subject, address]
         env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_MAIL_TYPE": kind, "SLURM_JOB_ID": "1"}

@@ -9,6 +9,8 @@ import pytest
 from interface import User
 from system import containers, mounts
 
+from tests import programs
+
 ROOT = Path(__file__).parents[3]
 ALICE: User = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
 BOB: User = {**ALICE, "name": "bob", "uid": 2002, "gid": 3000}
@@ -62,9 +64,7 @@ def settings_of(folder: Path, **variables: str) -> dict[str, str]:
     values = {"HOME": "/home/alice", "PATH": os.environ["PATH"], **variables}
     for conf in folder.glob("*.conf"):
         conf.write_text(conf.read_text().replace("${UID}", "2001"))  # bash's own, which can't be set
-    done = subprocess.run(
-        ["bash", "-c", script, "-", str(folder)], env=values, capture_output=True, text=True, check=True
-    )
+    done = programs.run(["bash", "-c", script, "-", str(folder)], env=values, check=True)
     return dict(line.split("=", 1) for line in done.stdout.splitlines())
 
 
@@ -145,7 +145,7 @@ def test_login_machines_have_nvcrlogin(machine: list[tuple[str, ...]], tmp_path:
     containers.converge([ALICE])
     assert not (tmp_path / "nvcrlogin").exists()
     containers.converge([ALICE], login=True)
-    done = subprocess.run([tmp_path / "nvcrlogin", "--help"], capture_output=True, text=True, check=True)
+    done = programs.run([tmp_path / "nvcrlogin", "--help"], check=True)
     assert "API key of NVIDIA NGC" in done.stdout
 
 
@@ -159,7 +159,7 @@ def test_docker_works_for_root_only(machine: list[tuple[str, ...]], tmp_path: Pa
 
     def call(user: int, **variables: str) -> "subprocess.CompletedProcess[str]":
         command = ["bash", "-c", script, "docker", "ps", "a  b"]
-        return subprocess.run(command, capture_output=True, text=True, check=False, user=user, env=variables)
+        return programs.run(command, user=user, env=variables)
 
     assert call(0).stdout == call(2001, DOCKER_HOST="unix:///x").stdout == "ps a  b\n"
     refused = call(2001)

@@ -1,11 +1,12 @@
 """The profile of shells on login machines, and sshd's PAM stack with pam_slurm_adopt."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from system import login
 from system.host import SetupError
+
+from tests import programs
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
@@ -13,14 +14,14 @@ from system.host import SetupError
 def test_only_interactive_shells_have_other_columns_of_sacct(tmp_path: Path, shell: str, option: str, told: str):
     """Scripts and jobs count columns; a variable would reach them from the shell that starts them."""
     (tmp_path / "hpc.sh").write_text(login.PROFILE)
-    (tmp_path / "sacct").write_text('#!/bin/sh\necho "${SACCT_FORMAT:-none}" "$@"\n')
-    (tmp_path / "sacct").chmod(0o755)
+    programs.write(tmp_path / "sacct", 'echo "${SACCT_FORMAT:-none}" "$@"')
     script = f". {tmp_path}/hpc.sh; sacct -X; sh -c 'sacct -P'"
-    done = subprocess.run(
+    done = programs.run(
         [shell, option, "-c", script],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}, capture_output=True, text=True, check=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)},
+        check=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     first, second = done.stdout.splitlines()
     assert first.startswith(told)
     assert first.endswith("-X")

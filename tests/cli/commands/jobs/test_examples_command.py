@@ -1,7 +1,6 @@
 """`./hpc examples`: without a cluster, and the files that it writes and removes on one."""
 
 import json
-import subprocess
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -13,6 +12,7 @@ import pytest
 from cli.cluster.jobs import Jobs
 from cli.commands.jobs.examples import write
 from cluster.jobs.examples import EXAMPLES, RECORD
+from tests import programs
 from tests.cli.conftest import Hpc
 from tests.cluster.stacks import EVERY
 
@@ -36,7 +36,7 @@ class FolderJobs(Jobs):
 
     def run(self, line: str, *, stdin: str = "", seconds: float = 60) -> str:
         command = ["bash", "-c", line.replace(EXAMPLES, str(self.place(EXAMPLES)))]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=seconds)
+        done = programs.run(command, input=stdin, check=True, timeout=seconds)
         return done.stdout
 
     def place(self, path: str) -> Path:

@@ -15,6 +15,7 @@ from cli.commands.jobs.job_cluster import JobCluster
 from cli.errors import CliError
 from cli.stack import project
 from cluster.jobs.mlperf import NEEDED_FILES
+from tests import programs
 from tests.cli.conftest import Hpc
 from tests.cluster.report.mlperf_logs import blocks, event, preamble, reference, text
 from tests.cluster.stacks import ROOT, config
@@ -68,9 +69,7 @@ class StandIn:
         if "grep -anE" in line:
             file = self.folder / "log"
             file.write_bytes(text(self.log(self.waits)))
-            done = subprocess.run(
-                ["bash", "-c", re.sub(r" /mlperf-sd/\S+", f" {file}", line)], capture_output=True, text=True, check=True
-            )
+            done = programs.run(["bash", "-c", re.sub(r" /mlperf-sd/\S+", f" {file}", line)], check=True)
             return done.stdout
         if "rm -f" in line:
             self.removed.append(line)
