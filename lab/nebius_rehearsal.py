@@ -12,7 +12,7 @@ from cluster.config import ClusterConfig
 from cluster.findings import ROOT, ConfigError
 from cluster.load import parse
 from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.stack_section import Nebius
+from cluster.platforms.nebius.stack_section import settings_of
 from components.local.host.process import require_host
 from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 from lab.nebius_supervisor import Place, Supervisor
@@ -103,9 +103,6 @@ class NebiusRehearsal(Rehearsal):
     """A stack with another address of the API, another credential command and other charts."""
 
     def __init__(self, config: ClusterConfig, request: Request) -> None:
-        section = config.section(Nebius)
-        if section is None:
-            raise RehearsalError(f"{request.file} has no section nebius")
         for given, option in (
             (request.cidr, "--cidr"),
             (request.real_prolog, "--real-prolog"),
@@ -113,7 +110,7 @@ class NebiusRehearsal(Rehearsal):
         ):
             if given:
                 raise RehearsalError(f"{option} is for stacks of machines: leave it out, {request.stack} has pods.")
-        self._config, self._nebius, self._request = config, section, request
+        self._config, self._nebius, self._request = config, settings_of(config), request
         self._supervisor = Supervisor(request.folder)
         try:
             self._endpoint = self._supervisor.endpoint()

@@ -61,10 +61,7 @@ def drift(
                     f"./hpc up {stack}"
                 )
             with observers.open_access(stack, values, timeout) as access:
-                try:
-                    differences, not_compared = observer.drift(access, values["config"])
-                except LookupError as error:
-                    raise CliError(str(error)) from None
+                differences, not_compared = observer.drift(access, values["config"])
             _print(stack, differences, not_compared, json=json, advice=observer.advice)
             raise Exit(1 if differences or not_compared else 0)
         observation = observe(stack, values, seconds=timeout)

@@ -16,7 +16,7 @@ from cluster.platforms.nebius.node_groups import DISK_GIB, LOGIN_DISK_GIB, small
 from cluster.platforms.nebius.platform import CIDR
 from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, releases_without_overrides
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
-from cluster.platforms.nebius.stack_section import AUTO_LIMIT_GIB, Nebius
+from cluster.platforms.nebius.stack_section import AUTO_LIMIT_GIB, Nebius, settings_of
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, parse
 from cluster.roster import nodeset_type
 from cluster.slurm.power_saving import elastic_nodesets
@@ -30,23 +30,23 @@ CHECKS_USERS = ("nebius", CHECKS_USER)
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Yield the reasons why `up` would fail, or create a cluster that does not work."""
-    if settings := config.section(Nebius):
-        yield from _soperator_errors(config, settings)
-        yield from _machine_errors(config, settings)
-        yield from _gpu_errors(config, settings)
-        yield from _filesystem_errors(config, settings)
-        yield from _setting_errors(config, settings)
-        yield from _value_errors(config, settings)
+    settings = settings_of(config)
+    yield from _soperator_errors(config, settings)
+    yield from _machine_errors(config, settings)
+    yield from _gpu_errors(config, settings)
+    yield from _filesystem_errors(config, settings)
+    yield from _setting_errors(config, settings)
+    yield from _value_errors(config, settings)
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """Yield the warnings for the author of the stack file."""
-    if settings := config.section(Nebius):
-        yield from _soperator_warnings(settings)
-        yield from _gpu_warnings(config, settings)
-        yield from _filesystem_warnings(settings)
-        yield from _setting_warnings(config)
-        yield from _elastic_warnings(config, settings)
+    settings = settings_of(config)
+    yield from _soperator_warnings(settings)
+    yield from _gpu_warnings(config, settings)
+    yield from _filesystem_warnings(settings)
+    yield from _setting_warnings(config)
+    yield from _elastic_warnings(config, settings)
 
 
 def _soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """The impact of edits on Nebius."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from cluster.catalog.slurm_releases import takes_over
 from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
@@ -48,13 +48,14 @@ def recreated(edit: Edit) -> Impact:
 @rule(Effect.NOTHING, Effect.REPLACE)
 def everything(edit: Edit) -> Impact:
     """A setting of all nodes: controller and login pods move to other nodes too."""
-    changed, nodesets = _groups(edit), reshaped(edit)
-    if not changed and not nodesets:
+    changed, nodes = _groups(edit), _recreated_nodes(edit)
+    if not changed and not nodes:
         return _UNCHANGED
+    of_nodesets = _describe_recreation(nodes) if nodes else "nodes of nodesets stay as they are"
     return Replace(
-        f"{_nodes(edit, nodesets)}; nodes of {', '.join(changed) or 'no other group'} are recreated one after another: "
+        f"{of_nodesets}; nodes of {', '.join(changed) or 'no other group'} are recreated one after another: "
         "slurmctld starts again with its state, commands wait for it, and sessions on login pods end",
-        show_jobs(_names(edit, nodesets)),
+        show_jobs(nodes),
     )
 
 
@@ -93,7 +94,8 @@ def nodes_per_group(edit: Edit) -> Impact:
     old, new = (
         [
             split_nodes(config.nodesets[name].most, settings_of(config).workers_of(name).nodes_per_group)
-            for name in _both(edit)
+            for name in edit.before.nodesets
+            if name in edit.after.nodesets
         ]
         for config in (edit.before, edit.after)
     )
@@ -117,19 +119,25 @@ def services(edit: Edit) -> Impact:
     return NoEffect("nodes of operators are recreated one after another; Slurm and its jobs run on")
 
 
-def reshaped(edit: Edit) -> list[str]:
-    """Return the nodesets whose nodes are recreated."""
+def _recreate(edit: Edit, otherwise: Impact) -> Impact:
+    """Return the impact on nodesets whose nodes are recreated; `otherwise` if there are none."""
+    nodes = _recreated_nodes(edit)
+    return Replace(_describe_recreation(nodes), show_jobs(nodes)) if nodes else otherwise
+
+
+def _recreated_nodes(edit: Edit) -> list[str]:
+    """Return the nodes before and after the edit that have another shape after it."""
+    before, after = edit.before, edit.after
     return [
-        name
-        for name in _both(edit)
-        if len({shape(config, settings_of(config), name) for config in (edit.before, edit.after)}) > 1
+        node
+        for name in before.nodesets
+        if name in after.nodesets and shape(before, settings_of(before), name) != shape(after, settings_of(after), name)
+        for node in node_names(before, name)[: after.nodesets[name].most]
     ]
 
 
-def _recreate(edit: Edit, otherwise: Impact) -> Impact:
-    """Return the impact on nodesets whose nodes are recreated; `otherwise` if there are none."""
-    changed = reshaped(edit)
-    return Replace(_nodes(edit, changed), show_jobs(_names(edit, changed))) if changed else otherwise
+def _describe_recreation(nodes: list[str]) -> str:
+    return f"{names(nodes)} is recreated: it takes no new jobs, and `up` waits until its jobs have ended"
 
 
 def _recreate_all(edit: Edit, what: str) -> Impact:
@@ -143,10 +151,6 @@ def _recreate_all(edit: Edit, what: str) -> Impact:
 
 def _logins(edit: Edit) -> list[str]:
     return [machine.name for machine in machines(edit.before) if machine.roles == ("login",)]
-
-
-def _both(edit: Edit) -> list[str]:
-    return [name for name in edit.before.nodesets if name in edit.after.nodesets]
 
 
 def _groups(edit: Edit) -> list[str]:
@@ -168,20 +172,6 @@ def _leave(nodes: tuple[str, ...], detail: str = "") -> Impact:
         f"the next `up` continues to wait where this one gave up{detail}",
         show_jobs(nodes),
     )
-
-
-def _nodes(edit: Edit, nodesets: list[str]) -> str:
-    if not nodesets:
-        return "nodes of nodesets stay as they are"
-    nodes = names(_names(edit, nodesets))
-    return f"{nodes} is recreated: it takes no new jobs, and `up` waits until its jobs have ended"
-
-
-def _names(edit: Edit, nodesets: Iterable[str]) -> list[str]:
-    before, after = (
-        [name for nodeset in nodesets for name in node_names(config, nodeset)] for config in (edit.before, edit.after)
-    )
-    return [name for name in before if name in after]
 
 
 @rule(Effect.REPLACE, Effect.REFUSED)
@@ -257,7 +247,7 @@ def mount(edit: Edit) -> Impact:
     return Replace(
         f"pods are recreated with it at {edit.new}: Slurm nodes take no new jobs, and `up` waits until their jobs have "
         "ended; sessions on login pods end",
-        show_jobs(_names(edit, reshaped(edit))),
+        show_jobs(_recreated_nodes(edit)),
     )
 
 

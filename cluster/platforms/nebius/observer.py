@@ -28,7 +28,7 @@ from cluster.platforms.nebius.names import (
     SLURM_CLUSTERS,
 )
 from cluster.platforms.nebius.observation import Pod, View
-from cluster.platforms.nebius.stack_section import Nebius
+from cluster.platforms.nebius.stack_section import settings_of
 from cluster.platforms.observer import Access, ControllerResult, KubectlResult, LogRequest, StatusReport, Table
 
 _CRASHES = 6
@@ -115,12 +115,9 @@ class Soperator:
 
     @staticmethod
     def drift(access: Access, exported: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401 - as exported
-        """Compare charts and their objects, NodeSets, Slurm's own view and its database. Raises LookupError: the
-        configuration has no section of this platform."""
+        """Compare charts and their objects, NodeSets, Slurm's own view and its database."""
         config = parse_output(exported)
-        settings = config.section(Nebius)
-        if settings is None:
-            raise LookupError(f"stack {access.stack} has no section nebius in its output of the configuration.")
+        settings = settings_of(config)
         seen, view, answers = _read(access, observation.ACCOUNTING)
         records = access.kubectl("get", "secrets", "--all-namespaces", f"--selector={drift.SELECTOR}", "--output=json")
         releases = None if records.code else drift.parse_releases(records.items)

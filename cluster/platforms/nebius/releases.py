@@ -295,18 +295,14 @@ def _unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> I
 
 def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str, Any]:
     """Return the values of all placeholders in templates of releases."""
-    given = {**_cluster(config, settings), **_services(config, settings, facts)}
-    member = template("nodeset")
-    rows = [fill_template(member, {**given, **_nodeset(config, settings, name)}) for name in config.nodesets]
-    return {**given, NODESETS: rows}
-
-
-def _cluster(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
     version, registry = settings.soperator.version, _registry(settings)
     moved = registry != _DEFAULT_REGISTRY
     gpus = {gpu.count for nodeset in config.nodesets.values() if (gpu := nodeset_gpu(config, nodeset))}
     tier = sizing.tier(config)
-    return {
+    slurm_config, custom_slurm_config = slurm.conf(config)
+    submounts = settings.filesystems.submounts
+    tags = (JAIL, SPOOL, *map(submount_tag, submounts))
+    given = {
         "cluster": config.name,
         "version": version,
         "registry": registry,
@@ -330,14 +326,6 @@ def _cluster(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
         **dict.fromkeys(monitoring.OPTIONAL, _OMIT),
         **monitoring.values(config),
         "munge": MUNGE.quantities,
-    }
-
-
-def _services(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str, Any]:
-    gpus, (slurm_config, custom_slurm_config) = has_gpus(config), slurm.conf(config)
-    submounts = settings.filesystems.submounts
-    tags = (JAIL, SPOOL, *map(submount_tag, submounts))
-    return {
         "slurm_config": slurm_config,
         "custom_slurm_config": custom_slurm_config or _OMIT,
         "partitions": slurm.partitions(config),
@@ -349,7 +337,7 @@ def _services(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str
         "slurmctld": sizing.service(config, "controller").quantities,
         "sshd": sizing.service(config, "login").quantities,
         "exporter": sizing.EXPORTER.quantities,
-        "rest": sizing.on_system(settings, sizing.tier(config).rest).quantities,
+        "rest": sizing.on_system(settings, tier.rest).quantities,
         "logins": config.login.count,
         "root_keys": list(facts.root_keys),
         "service": settings.login.service,
@@ -368,6 +356,9 @@ def _services(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str
         "bucket": facts.backups.get("name", _OMIT),
         "endpoint": facts.backups.get("endpoint", _OMIT),
     }
+    member = template("nodeset")
+    rows = [fill_template(member, {**given, **_nodeset(config, settings, name)}) for name in config.nodesets]
+    return {**given, NODESETS: rows}
 
 
 def _service(settings: Nebius, facts: Facts) -> dict[str, Any]:

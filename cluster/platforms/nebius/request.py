@@ -8,15 +8,13 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.base import Places
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
-from cluster.platforms.nebius.stack_section import Nebius
+from cluster.platforms.nebius.stack_section import Nebius, settings_of
 from cluster.platforms.nebius.versions import series
 
 
 def describe_request(config: ClusterConfig) -> list[str]:
     """Return the lines below a preview: one for each role and nodeset, then storage, quotas and versions."""
-    settings = config.section(Nebius)
-    if settings is None:
-        return []
+    settings = settings_of(config)
     groups, version = node_groups(config, settings), settings.soperator.version
     software = f"Soperator {version} (Slurm {series(version).slurm}) on Kubernetes {settings.kubernetes.version}"
     return [
@@ -29,9 +27,7 @@ def describe_request(config: ClusterConfig) -> list[str]:
 
 def places(config: ClusterConfig) -> Places:
     """Return the subnet, and the file systems that users see on all login and worker pods."""
-    settings = config.section(Nebius)
-    if settings is None:
-        return Places(network="", mounts={})
+    settings = settings_of(config)
     systems = {"/": settings.filesystems.jail, **{row.mount: row for row in settings.filesystems.submounts.values()}}
     mounts = {
         path: f"file system of {_size(row.spec.size_gib)}" if row.spec else f"file system {row.existing}"
