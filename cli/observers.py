@@ -154,7 +154,7 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:
     An `up` drains nodes before it deletes their pods. Once an `up` has succeeded, every node that exists is to stay.
     """
     cluster = from_outputs(stack, outputs)
-    scheduler = Scheduler(cluster, stack)
+    scheduler = Scheduler(cluster)
     try:
         nodes = [node for name, node in scheduler.nodes().items() if name in cluster.targets]
         drained = [node.name for node in nodes if node.drained and node.reason.startswith(_OWN_REASON)]

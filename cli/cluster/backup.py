@@ -116,7 +116,7 @@ def default_name(cluster: str) -> str:
     return f"{cluster}-accounting-{time.strftime('%Y%m%d-%H%M%S')}.sql.gz"
 
 
-def fetch(cluster: Cluster, stack: str, file: Path) -> Backup:
+def fetch(cluster: Cluster, file: Path) -> Backup:
     """Dump the controller's database into `file`, which is created with mode 0600 once the dump is complete. Raises
     CliError: the file exists, or can't be written, or the dump failed."""
     if file.exists():
@@ -125,7 +125,7 @@ def fetch(cluster: Cluster, stack: str, file: Path) -> Backup:
     try:
         part.unlink(missing_ok=True)
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            _dump(cluster, stack, out.fileno())
+            _dump(cluster, out.fileno())
             os.fsync(out.fileno())
         backup = read_backup(part)
         os.link(part, file)  # unlike a rename it does not replace a file
@@ -140,7 +140,7 @@ def fetch(cluster: Cluster, stack: str, file: Path) -> Backup:
     return backup
 
 
-def _dump(cluster: Cluster, stack: str, out: int) -> None:
+def _dump(cluster: Cluster, out: int) -> None:
     """Write the controller's dump to a file descriptor."""
     controller = cluster.controller
     with remote.connect([controller], cluster.admin_key) as argv:
@@ -154,7 +154,7 @@ def _dump(cluster: Cluster, stack: str, out: int) -> None:
                 process.kill()
                 raise
     if process.returncode:
-        raise CliError(_failure(cluster, stack, process.returncode, stderr))
+        raise CliError(_failure(cluster, process.returncode, stderr))
 
 
 def uploaded_name(backup: Backup) -> str:
@@ -162,11 +162,11 @@ def uploaded_name(backup: Backup) -> str:
     return f"restore-{backup.sha256[:16]}.sql.gz"
 
 
-def restore_backup(cluster: Cluster, stack: str, file: Path, backup: Backup, request: str) -> None:
+def restore_backup(cluster: Cluster, file: Path, backup: Backup, request: str) -> None:
     """Upload a backup and restore it on the controller; `request` is the input of the phase and has its
     `uploaded_name`. Prints the controller's output. Raises CliError: a step failed; the message says what to do."""
     controller, target = cluster.controller, f"{UPLOADED}/{uploaded_name(backup)}"
-    command = shlex.join(["./hpc", "accounting", "restore", stack, str(file)])
+    command = shlex.join(["./hpc", "accounting", "restore", cluster.stack, str(file)])
     with file.open("rb") as packed:
         _upload(cluster, packed, target)
     # Not on the command line: the users of a large cluster do not fit into one argument.
@@ -193,11 +193,11 @@ def restore_backup(cluster: Cluster, stack: str, file: Path, backup: Backup, req
         )
         raise
     if codes[controller.name]:
-        text = _failure(cluster, stack, codes[controller.name], "\n".join(errors))
+        text = _failure(cluster, codes[controller.name], "\n".join(errors))
         raise CliError(f"{text}\nThe same command may be run again at any time: {command}")
 
 
-def rebuild(cluster: Cluster, stack: str, *, insert: bool) -> list[str]:
+def rebuild(cluster: Cluster, *, insert: bool) -> list[str]:
     """List, or with `insert` add, the records of ended jobs that the database lacks. Returns the controller's output.
 
     Raises CliError: it does not answer, or records wait in slurmctld.
@@ -210,7 +210,7 @@ def rebuild(cluster: Cluster, stack: str, *, insert: bool) -> list[str]:
         seconds=_REBUILD_SECONDS,
     )
     if done.code:
-        raise CliError(_failure(cluster, stack, done.code, done.err))
+        raise CliError(_failure(cluster, done.code, done.err))
     return done.out.splitlines()
 
 
@@ -229,11 +229,11 @@ def _upload(cluster: Cluster, content: IO[bytes], target: str) -> None:
         )
 
 
-def _failure(cluster: Cluster, stack: str, code: int, stderr: str) -> str:
+def _failure(cluster: Cluster, code: int, stderr: str) -> str:
     """Return the message for a phase that failed on the controller."""
     name = cluster.controller.name
     if code == _UNKNOWN_PHASE:
-        return f"{name}: its set-up is older than this program. Bring it up to date: ./hpc up {stack}"
+        return f"{name}: its set-up is older than this program. Bring it up to date: ./hpc up {cluster.stack}"
     if code == remote.UNREACHED:
         return f"{name} does not answer, or the connection broke: {stderr.strip()}"
     return f"{name}: {stderr.strip() or f'exit code {code}'}"

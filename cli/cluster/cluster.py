@@ -1,14 +1,14 @@
 """A cluster that is up, as its stack's outputs describe it: targets, keys, users."""
 
-import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cli.access.remote import driver_of
 from cli.access.ssh import Ssh
 from cli.access.target import Target, read_targets
-from cli.errors import CliError
+from cli.errors import CliError, hint
+from cli.stack import outputs as stack_outputs
 from cluster.platforms.capability import Capability
 
 
@@ -16,29 +16,30 @@ from cluster.platforms.capability import Capability
 class Cluster:
     """The outputs of a stack that commands need."""
 
+    stack: str
+    """The stack's name in commands."""
     name: str
     targets: Mapping[str, Target]
     login: str
     users: tuple[str, ...]
-    admin_key: str = ""
+    admin_key: str
     """Private key for root on every machine, in OpenSSH's format; empty where no driver needs it."""
-    prometheus: Mapping[str, str] = field(default_factory=dict)
+    prometheus: Mapping[str, str]
     """User, password and certificate of Prometheus if it requires them, else empty."""
-    elastic: Callable[[], Mapping[str, Target]] = dict
-    """Returns the elastic nodes by name. Only Slurm has the information whether one has a machine now."""
+    outputs: Mapping[str, Any]
+    """All of the stack's outputs."""
 
     def target(self, name: str | None) -> Target:
         """Return the target with this name, which may lack the cluster's name in front; without a name the login
         machine. Raises CliError: there is no such target."""
         name = name or self.login
         candidates = (name, f"{self.name}-{name}", f"{self.name}-{name}-0", f"{name}-0")
-        for read in (lambda: self.targets, self.elastic):
+        for read in (lambda: self.targets, self._elastic):
             targets = read()
             if match := next((targets[candidate] for candidate in candidates if candidate in targets), None):
                 return match
-        near = difflib.get_close_matches(name, self.targets, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise CliError(f"cluster {self.name} has no machine {name!r}.{hint} There are: {', '.join(self.targets)}.")
+        names = ", ".join(self.targets)
+        raise CliError(f"cluster {self.name} has no machine {name!r}.{hint(name, self.targets)} There are: {names}.")
 
     @property
     def controller(self) -> Target:
@@ -60,9 +61,31 @@ class Cluster:
             return str(name)
         if name is None and self.users:
             return self.users[0]
-        hint = f"There are: {', '.join(self.users)}, root." if self.users else "It has none but root: use --as root."
+        known = f"There are: {', '.join(self.users)}, root." if self.users else "It has none but root: use --as root."
         what = f"no user {name!r}" if name else "no users"
-        raise CliError(f"cluster {self.name} has {what}. {hint}")
+        raise CliError(f"cluster {self.name} has {what}. {known}")
+
+    def _elastic(self) -> dict[str, Target]:
+        """Return the elastic nodes by name. Only Slurm has the information whether one has a machine now. If outputs do
+        not list them, they are behind the jump host of other nodes, else behind the controller."""
+        if rows := self.outputs.get("elastic"):
+            return read_targets({**self.outputs, "targets": rows})
+        if "config" not in self.outputs:
+            return {}
+        from cluster.load import parse_output
+        from cluster.roster import elastic_names
+
+        config = parse_output(self.outputs["config"])
+        jumps = [target.jump for target in self.targets.values() if target.roles == ("node",) and target.jump]
+        jump = next(iter([*jumps, *(target for target in self.targets.values() if "controller" in target.roles)]), None)
+        if jump is None or not isinstance(driver_of(jump), Ssh):
+            return {}
+        addresses = (self.outputs.get("place") or {}).get("addresses") or {}
+        return {
+            name: Target(name=name, method="ssh", roles=("node",), address=addresses.get(name) or name, jump=jump)
+            for nodeset in config.nodesets
+            for name in elastic_names(config, nodeset)
+        }
 
 
 def require_capabilities(stack: str, outputs: Mapping[str, Any], *needed: Capability) -> None:
@@ -95,34 +118,17 @@ def from_outputs(stack: str, outputs: Mapping[str, Any], *needed: Capability) ->
             f"If its last `up` did not end well, repeat it: ./hpc up {stack}"
         )
     return Cluster(
+        stack=stack,
         name=str(outputs.get("cluster") or stack),
         targets=targets,
         login=str(outputs["login"]),
         users=tuple(outputs.get("users") or ()),
         admin_key=str(outputs.get("admin_key") or ""),
         prometheus=outputs.get("prometheus") or {},
-        elastic=lambda: _elastic(outputs, targets),
+        outputs=outputs,
     )
 
 
-def _elastic(outputs: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Target]:
-    """Return the elastic nodes of a stack. If its outputs do not list them, they are behind the jump host of its other
-    nodes, else behind the controller."""
-    if rows := outputs.get("elastic"):
-        return read_targets({**outputs, "targets": rows})
-    if "config" not in outputs:
-        return {}
-    from cluster.load import parse_output
-    from cluster.roster import elastic_names
-
-    config = parse_output(outputs["config"])
-    jumps = [target.jump for target in targets.values() if target.roles == ("node",) and target.jump]
-    jump = next(iter([*jumps, *(target for target in targets.values() if "controller" in target.roles)]), None)
-    if jump is None or not isinstance(driver_of(jump), Ssh):
-        return {}
-    addresses = (outputs.get("place") or {}).get("addresses") or {}
-    return {
-        name: Target(name=name, method="ssh", roles=("node",), address=addresses.get(name) or name, jump=jump)
-        for nodeset in config.nodesets
-        for name in elastic_names(config, nodeset)
-    }
+def connect(stack: str, *needed: Capability) -> Cluster:
+    """Return the cluster of a stack, for a command that needs these capabilities. Raises CliError as `from_outputs`."""
+    return from_outputs(stack, stack_outputs.read(stack, show_secrets=True), *needed)

@@ -125,10 +125,12 @@ class Jobs:
     """Submits and follows jobs of one user on the login machine."""
 
     cluster: Cluster
-    stack: str
-    """The stack's name in commands."""
     user: str
     """A user of the cluster, or root."""
+
+    @property
+    def stack(self) -> str:
+        return self.cluster.stack
 
     def put(self, files: Mapping[str, str], mode: int = 0o644) -> list[str]:
         """Write files below FOLDER as root, each atomically, if they differ. Returns the paths of the files written.
@@ -245,7 +247,7 @@ _USER = re.compile("[a-z_][a-z0-9_-]*")
 _OUTPUT = re.compile(r"^ +StdOut=(/.+)$", re.MULTILINE)
 
 
-def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str, str]:
+def read_job_log(cluster: Cluster, job: str, most: int) -> tuple[str, str]:
     """Return the path of a job's log and its first `most` bytes, read as the job's user.
 
     slurmctld has the path for some minutes after the job's end (MinJobAge). For older jobs the accounting database has
@@ -254,18 +256,18 @@ def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str
     Raises:
         CliError: neither has the job, or its user can't read the log.
     """
-    root, number = Jobs(cluster, stack, "root"), shlex.quote(job)
+    root, number = Jobs(cluster, "root"), shlex.quote(job)
     # Not from `scontrol show job`: there the job's name comes before its user, and may contain another user's name.
     user = _first_line(root, f"squeue --noheader --states=all --jobs={number} --format=%u 2>/dev/null || true")
     if _USER.fullmatch(user):
-        jobs = Jobs(cluster, stack, user)
+        jobs = Jobs(cluster, user)
         paths = _OUTPUT.findall(jobs.run(f"scontrol show job {number} 2>/dev/null || true"))
         if paths:
             return paths[-1], jobs.read(paths[-1], most)
     user = _first_line(root, f"sacct --noheader --parsable2 --allocations --jobs={number} --format=User")
     if not _USER.fullmatch(user):
-        raise CliError(f"job {job}: neither slurmctld nor the accounting database of {stack} has it.")
-    jobs = Jobs(cluster, stack, user)
+        raise CliError(f"job {job}: neither slurmctld nor the accounting database of {cluster.stack} has it.")
+    jobs = Jobs(cluster, user)
     path = f"{jobs.run('echo ~').strip()}/{LOGS}/{job}.log"
     try:
         return path, jobs.read(path, most)

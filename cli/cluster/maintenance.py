@@ -121,7 +121,7 @@ def _not_resumed(scheduler: Scheduler, node: Node) -> str:
     jobs = f" {_count(node).capitalize()} still running there." if node.busy else ""
     return (
         f"{node.name} did not come back, it is {node.word}{why}.{jobs} Look at what its slurmd says: "
-        f"./hpc logs {scheduler.stack} slurmd --on {node.name.removeprefix(scheduler.cluster.name + '-')}"
+        f"./hpc logs {scheduler.cluster.stack} slurmd --on {node.name.removeprefix(scheduler.cluster.name + '-')}"
     )
 
 
@@ -162,7 +162,7 @@ def reboot(
     if unreached := [name for name in unanswering if name not in scheduler.cluster.targets]:
         raise CliError(
             f"{compress(unreached)}: does not answer slurmctld, which alone reaches elastic nodes. To do: have another "
-            f"machine created: ./hpc ssh {scheduler.stack} controller -- scontrol update "
+            f"machine created: ./hpc ssh {scheduler.cluster.stack} controller -- scontrol update "
             f"NodeName={compress(unreached)} State=POWER_DOWN_FORCE"
         )
     before = {node.name: node.started for node in nodes}
@@ -202,7 +202,7 @@ def _refuse_shared(scheduler: Scheduler, nodes: Sequence[Node]) -> None:
     if shared:
         raise CliError(
             f"{', '.join(shared)}: the machine is controller or login machine as well, and would take the cluster "
-            f"along. When nobody needs it: ./hpc ssh {scheduler.stack} {shared[0]} -- systemctl reboot"
+            f"along. When nobody needs it: ./hpc ssh {scheduler.cluster.stack} {shared[0]} -- systemctl reboot"
         )
 
 
@@ -255,7 +255,7 @@ def _reboot_by_ssh(scheduler: Scheduler, names: list[str]) -> list[str]:
     if len(failed) == len(names):
         raise CliError(
             f"{compress(names)}: stays drained. A machine that does not answer is started by what runs it, on this "
-            f"host by: ./hpc up {scheduler.stack}"
+            f"host by: ./hpc up {scheduler.cluster.stack}"
         )
     return [name for name in names if name not in failed]
 
@@ -317,7 +317,7 @@ def _report_reboot(
         raise CliError(
             f"{compress(missing)}: did not come back, and stays as it is: "
             + ", ".join(f"{name} {nodes[name].word}" for name in missing if name in nodes)
-            + f". What it says: ./hpc logs {scheduler.stack} {short}. When it is there: "
-            f"./hpc nodes {scheduler.stack} resume {compress(missing)}"
+            + f". What it says: ./hpc logs {scheduler.cluster.stack} {short}. When it is there: "
+            f"./hpc nodes {scheduler.cluster.stack} resume {compress(missing)}"
         )
     console.note(f"Rebooted in {seconds:.0f} s")

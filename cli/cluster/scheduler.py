@@ -27,8 +27,6 @@ class Scheduler:
     """Runs commands of Slurm on the controller of a cluster that is up."""
 
     cluster: Cluster
-    stack: str
-    """The stack's name in commands."""
 
     def nodes(self) -> dict[str, Node]:
         """Return every node with the jobs on it, in slurmctld's order.

@@ -7,9 +7,9 @@ from typing import Annotated
 from typer import Argument
 
 from cli import console, options
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import connect
 from cli.errors import CliError
-from cli.stack import outputs, state_dir
+from cli.stack import state_dir
 from cluster.platforms.capability import Capability
 
 
@@ -28,7 +28,7 @@ def backup(
     The cluster goes on meanwhile, and the backup shows one moment of it. It is a gzipped SQL dump that says which
     cluster's it is and ends with a sum, 0600, and appears only when it is whole. Nothing is overwritten.
     """
-    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.BACKUP)
+    cluster = connect(stack, Capability.BACKUP)
     from cli.cluster.backup import default_name, fetch
 
     # Not the current folder, which for most people is this repository.
@@ -37,7 +37,7 @@ def backup(
     if not target.parent.is_dir():
         raise CliError(f"{target}: there is no folder {target.parent}. Make it, or give another file.")
     console.note(f"Backing up the accounting of cluster {cluster.name} ...")
-    header = fetch(cluster, stack, target)
+    header = fetch(cluster, target)
     size = target.stat().st_size
     amount = f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
     console.line(f"{target}: {header.jobs} job records of {header.date}, Slurm {header.slurm}, {amount}")
@@ -70,15 +70,14 @@ def restore(
         raise CliError(f"{file}: {error}. Nothing was changed.") from None
     except OSError as error:
         raise CliError(f"{file}: can't be read: {error.strerror}.") from None
-    values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values, Capability.BACKUP)
+    cluster = connect(stack, Capability.BACKUP)
     if header.cluster != cluster.name:
         raise CliError(
             f"{file}: is of cluster {header.cluster}, and stack {stack} is cluster {cluster.name}. Nothing was changed."
         )
     from cli.cluster.scheduler import Scheduler
 
-    release = Scheduler(cluster, stack).run("slurmctld -V").split()[-1]
+    release = Scheduler(cluster).run("slurmctld -V").split()[-1]
     if not can_read(release, header.slurm):
         raise CliError(
             f"{file}: was made with Slurm {header.slurm}, whose tables the cluster's {release} can't read. Nothing was "
@@ -91,10 +90,10 @@ def restore(
     from cluster.load import parse_output
     from cluster.slurm.accounting import restore_request
 
-    if "config" not in values:
+    if "config" not in cluster.outputs:
         raise CliError(f"stack {stack} was brought up by an older version of this program. First: ./hpc up {stack}")
-    request = restore_request(uploaded_name(header), header.sha256, parse_output(values["config"]))
-    restore_backup(cluster, stack, file, header, request)
+    request = restore_request(uploaded_name(header), header.sha256, parse_output(cluster.outputs["config"]))
+    restore_backup(cluster, file, header, request)
     console.note(f"Try: ./hpc usage {stack}")
 
 
@@ -104,10 +103,10 @@ def rebuild(stack: options.Stack, *, yes: options.Yes = False) -> None:
     Shows them first. Jobs go on, records that are there stay as they are, and each new one says in its system comment
     that it was rebuilt. It has no steps. Jobs of the last 27 days count. Safe to repeat, also after it was cut off.
     """
-    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.BACKUP)
+    cluster = connect(stack, Capability.BACKUP)
     from cli.cluster.backup import rebuild as rebuild_records
 
-    missing = rebuild_records(cluster, stack, insert=False)
+    missing = rebuild_records(cluster, insert=False)
     if not missing:
         console.note(f"No ended job of cluster {cluster.name} lacks its record.")
         return
@@ -115,5 +114,5 @@ def rebuild(stack: options.Stack, *, yes: options.Yes = False) -> None:
     what = f"{len(missing)} record{'s' * (len(missing) > 1)}"
     if not yes:
         console.confirm(f"Write {what} into the accounting of cluster {cluster.name}?", doing=f"writing {what}")
-    for line in rebuild_records(cluster, stack, insert=True):
+    for line in rebuild_records(cluster, insert=True):
         console.line(line)

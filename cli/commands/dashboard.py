@@ -9,9 +9,8 @@ from typing import Annotated, Any
 from typer import Option
 
 from cli import console, options
-from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.cluster import Cluster, connect
 from cli.errors import CliError
-from cli.stack import outputs
 from cluster.platforms.capability import Capability
 
 _SECONDS = 60
@@ -38,11 +37,10 @@ def dashboard(
     nothing is served. Where Grafana is not on that machine too, it reaches Prometheus by a tunnel or an address that
     you write into the data source.
     """
-    values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values, Capability.SSH)
+    cluster = connect(stack, Capability.SSH)
     from cluster.load import parse_output
 
-    config = parse_output(values["config"]) if "config" in values else None
+    config = parse_output(cluster.outputs["config"]) if "config" in cluster.outputs else None
     if config is None or config.monitoring is None:
         raise CliError(
             f"stack {stack} has no section `monitoring`, so nothing collects its metrics. Add `monitoring: {{}}` to "
@@ -104,7 +102,7 @@ def _job_document(stack: str, cluster: Cluster, prometheus: Any, number: str) ->
     from scripts.node.slurm.hostlist import expand
     from scripts.node.slurm.job_report import JobError, report
 
-    scheduler = Scheduler(cluster, stack)
+    scheduler = Scheduler(cluster)
     try:
         jobs = report(number, lambda script: scheduler.run(script, seconds=_SECONDS))["jobs"]
     except JobError as error:

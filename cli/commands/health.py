@@ -68,7 +68,7 @@ def health(
             f"stack {stack} has no health checks. To do: write `slurm: {{health: {{}}}}` into its stack file, and run: "
             f"./hpc up {stack}"
         )
-    scheduler = Scheduler(cluster, stack)
+    scheduler = Scheduler(cluster)
     chosen = scheduler.find_nodes(names) if names else list(scheduler.nodes().values())
     if off := [node.name for node in chosen if node.asleep or node.booting]:
         # Their last results are of machines that no longer exist.

@@ -6,10 +6,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from cli import console, options
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import connect
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from cli.stack import outputs
 from cluster.observe.topology import DISTANCES, TopologyError, parse_topology, topology_command
 from cluster.platforms.capability import Capability
 from scripts.node.slurm.job_report import ALLOWED, ID, JobError, lines, report
@@ -33,7 +32,7 @@ def job(
     JSON: {job, notes, jobs [{id, state, waits, asked, allocated, used, runs, steps, meanwhile, next_time ...}]}, and
     of a whole array {array {states, tasks, waits ...}}. Times are seconds of the epoch, sizes bytes, shares 0 to 1.
     """
-    scheduler = Scheduler(from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.USAGE), stack)
+    scheduler = Scheduler(connect(stack, Capability.USAGE))
     try:
         document = report(number, lambda script: scheduler.run(script, seconds=_SECONDS))
     except JobError as error:
@@ -63,10 +62,10 @@ def topology(
     """
     if job and not ID.fullmatch(job):
         raise CliError(f"--job {job!r} is no job's number. Allowed: {ALLOWED}.")
-    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.NODES)
+    cluster = connect(stack, Capability.NODES)
     mark = secrets.token_hex(12)
     try:
-        tree = parse_topology(Scheduler(cluster, stack).run(topology_command(mark, job)), mark, job)
+        tree = parse_topology(Scheduler(cluster).run(topology_command(mark, job)), mark, job)
     except TopologyError as error:
         raise CliError(f"{cluster.name}: {error}.") from None
     if json:

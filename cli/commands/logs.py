@@ -6,9 +6,8 @@ from typer import Argument, Exit, Option
 
 from cli import options
 from cli.access import remote
-from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.cluster import Cluster, connect
 from cli.errors import CliError
-from cli.stack import outputs
 from cluster.platforms.capability import Capability
 
 _SECONDS = 60
@@ -58,13 +57,12 @@ def logs(
     from cluster.observe.moment import machine_time
     from cluster.platforms.observer import LogRequest, observer_of
 
-    values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values, Capability.LOGS)
+    cluster = connect(stack, Capability.LOGS)
     if lines is None and not since:
         lines = DEFAULT_LINES
-    if observer := observer_of(values):
+    if observer := observer_of(cluster.outputs):
         asked = LogRequest(what=what, on=on or (), lines=lines, since=since or "", follow=follow)
-        raise Exit(observers.print_logs(observer, stack, values, asked))
+        raise Exit(observers.print_logs(observer, stack, cluster.outputs, asked))
     log, machines = _choose(cluster, what, on or [])
     begin = options.read_time("--since", since, machine_time) if since else ""
     line = script(log, lines=lines, since=begin, follow=follow)

@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from cli import console, observers, options
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import connect
 from cli.cluster.maintenance import drain, reboot, resume
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from cli.stack import outputs
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
@@ -42,13 +41,13 @@ def nodes(
     alone, reboot ends them; those that can be requeued wait again.
     """
     needed = [Capability.NODES, *([Capability.REBOOT] if action == "reboot" else [])]
-    cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), *needed)
-    scheduler = Scheduler(cluster, stack)
+    cluster = connect(stack, *needed)
+    scheduler = Scheduler(cluster)
     if action is None:
         every = list(scheduler.nodes().values())
         actors = None
-        if observer := observer_of(values):
-            with observers.open_access(stack, values) as access:
+        if observer := observer_of(cluster.outputs):
+            with observers.open_access(stack, cluster.outputs) as access:
                 actors = observer.actors(access, every)
         _list(every, actors, json=json)
         return
@@ -61,7 +60,8 @@ def nodes(
     else:
         from cluster.load import parse_output
 
-        timeout = parse_output(values["config"]).slurm.join_seconds if "config" in values else 300
+        config = cluster.outputs.get("config")
+        timeout = parse_output(config).slurm.join_seconds if config else 300
         reboot(scheduler, chosen, reason=reason, force=force, wait=wait, timeout=timeout)
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from typer import Option
 
 from cli import console, observers, options
-from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.cluster import Cluster, connect
 from cli.cluster.jobs import Jobs
 from cli.cluster.observation import observe
 from cli.cluster.scheduler import Scheduler
@@ -25,7 +25,6 @@ from cli.display import status_screen
 from cli.display.report_page import Benchmark, Health, Report, Status, Unread, render, unread
 from cli.errors import CliError
 from cli.interrupts import exit_on_termination
-from cli.stack import outputs
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS, RUN_NAME
 from cluster.load import parse_output
@@ -74,8 +73,7 @@ def report(
         _require_report(path, force=force)
     except OSError as error:
         raise CliError(f"can't write {path}: {error.strerror or error}.") from None
-    values = outputs.read(stack, show_secrets=True)
-    contents = _read_report(stack, values, from_outputs(stack, values), since, begin)
+    contents = _read_report(connect(stack), since, begin)
     page = render(contents)
     try:
         write_atomically(path, page)
@@ -99,22 +97,23 @@ def _require_report(path: Path, *, force: bool) -> None:
                 raise CliError(f"{path} is no report. To do: name another file with --output, or add --force.")
 
 
-def _read_report(stack: str, values: Mapping[str, Any], cluster: Cluster, since: str, begin: str) -> Report:
+def _read_report(cluster: Cluster, since: str, begin: str) -> Report:
     """Read all parts at the same time."""
+    values = cluster.outputs
     config = parse_output(values["config"]) if values.get("config") else None
     observer = observer_of(values)
     about: Mapping[str, Any] = values.get("platform") or {}
     capabilities: Sequence[str] = about.get("capabilities", [capability.value for capability in Capability])
     parts: dict[str, tuple[Capability, Callable[[], Any]]] = {
-        "status": (Capability.STATUS, lambda: _status(stack, values, observer)),
-        "health": (Capability.NODES, lambda: _health(stack, values, cluster, config, observer)),
-        "usage": (Capability.USAGE, lambda: usage.read_usage(cluster, stack, machine_time(since), machine_time("now"))),
-        "reliability": (Capability.USAGE, lambda: usage.read_faults(cluster, stack, begin, "now")),
-        "nccl": (Capability.RUN, lambda: _nccl(cluster, stack, runs.result())),
-        "mlperf": (Capability.RUN, lambda: _mlperf(cluster, stack, runs.result())),
+        "status": (Capability.STATUS, lambda: _status(cluster, observer)),
+        "health": (Capability.NODES, lambda: _health(cluster, config, observer)),
+        "usage": (Capability.USAGE, lambda: usage.read_usage(cluster, machine_time(since), machine_time("now"))),
+        "reliability": (Capability.USAGE, lambda: usage.read_faults(cluster, begin, "now")),
+        "nccl": (Capability.RUN, lambda: _nccl(cluster, runs.result())),
+        "mlperf": (Capability.RUN, lambda: _mlperf(cluster, runs.result())),
     }
     with exit_on_termination(), ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
-        runs = pool.submit(_runs, Scheduler(cluster, stack), begin)
+        runs = pool.submit(_runs, Scheduler(cluster), begin)
         futures = {
             name: pool.submit(_read_part, read)
             for name, (needed, read) in parts.items()
@@ -126,7 +125,7 @@ def _read_report(stack: str, values: Mapping[str, Any], cluster: Cluster, since:
             why = f"The platform, {about.get('title')}, does not have the capability {needed.value}."
             contents[name] = Unread(why, missing=False)
     return Report(
-        stack=stack,
+        stack=cluster.stack,
         name=cluster.name,
         platform=str(about.get("title") or "an unknown platform"),
         version=program_version(),
@@ -144,34 +143,32 @@ def _read_part(read: Callable[[], T]) -> T | Unread:
         return Unread("; ".join(line.strip() for line in str(error).splitlines()))
 
 
-def _status(stack: str, values: Mapping[str, Any], observer: Observer | None) -> Status:
+def _status(cluster: Cluster, observer: Observer | None) -> Status:
     now = time.time()
     if observer:
-        with observers.open_access(stack, values) as access:
+        with observers.open_access(cluster.stack, cluster.outputs) as access:
             status = observer.status(access)
         tables = {_COMMON_TABLES.get(rows[0][0], rows[0][0]): rows for rows in observers.tables(status, now)}
         others = [rows for name, rows in tables.items() if name not in _COMMON_TABLES.values()]
         return Status(observation=status.seen, findings=status.findings, tables=tables, others=others)
-    observation = observe(stack, values)
+    observation = observe(cluster.stack, cluster.outputs)
     return Status(
         observation=observation, findings=findings(observation), tables=status_screen.tables(observation, now)
     )
 
 
-def _health(
-    stack: str, values: Mapping[str, Any], cluster: Cluster, config: ClusterConfig | None, observer: Observer | None
-) -> Health | Unread:
+def _health(cluster: Cluster, config: ClusterConfig | None, observer: Observer | None) -> Health | Unread:
     if observer:
-        with observers.open_access(stack, values) as access:
+        with observers.open_access(cluster.stack, cluster.outputs) as access:
             checks = observer.health(access)
         tables = [rows for rows in observers.tables(checks, time.time()) if rows[0][0] not in _COMMON_TABLES]
         return Health(tables=tables, findings=checks.findings)
     if config is None or config.slurm.health is None:
         return Unread("The stack has no health checks.", missing=False)
     # The last results of nodes whose machines are off are of machines that no longer exist.
-    nodes = [node for node in Scheduler(cluster, stack).nodes().values() if not node.asleep and not node.booting]
+    nodes = [node for node in Scheduler(cluster).nodes().values() if not node.asleep and not node.booting]
     results = health.read_results(cluster, nodes, config.slurm.health.interval)
-    return Health(tables=[health.table(results)], findings=health_findings(stack, results))
+    return Health(tables=[health.table(results)], findings=health_findings(cluster.stack, results))
 
 
 # -- benchmarks --------------------------------------------------------------------------------------------------------
@@ -203,7 +200,7 @@ def _runs(scheduler: Scheduler, begin: str) -> list[_Run]:
     return sorted(runs, key=lambda run: -run.started)
 
 
-def _nccl(cluster: Cluster, stack: str, runs: Sequence[_Run]) -> list[Benchmark]:
+def _nccl(cluster: Cluster, runs: Sequence[_Run]) -> list[Benchmark]:
     """Read the logs of runs of nccl-tests: those of each user in one command, which runs as that user."""
     by_user: dict[str, list[_Run]] = defaultdict(list)
     for run in [run for run in runs if run.name == RUN_NAME][:_NCCL_RUNS]:
@@ -214,7 +211,7 @@ def _nccl(cluster: Cluster, stack: str, runs: Sequence[_Run]) -> list[Benchmark]
         numbers = " ".join(run.job for run in own)
         line = f"for job in {numbers}; do head -c {_NCCL_LOG_BYTES} -- ~/{LOGS}/$job.log 2>&1; echo; echo {mark}; done"
         try:
-            texts = Jobs(cluster, stack, user).run(line, seconds=300).split(f"{mark}\n")
+            texts = Jobs(cluster, user).run(line, seconds=300).split(f"{mark}\n")
         except CliError as error:
             benchmarks += [run.with_result(Unread(str(error))) for run in own]
         else:
@@ -230,9 +227,9 @@ def _nccl_result(run: _Run, text: str) -> Entry | Unread:
     return Entry(log, check(log))
 
 
-def _mlperf(cluster: Cluster, stack: str, runs: Sequence[_Run]) -> list[Benchmark]:
+def _mlperf(cluster: Cluster, runs: Sequence[_Run]) -> list[Benchmark]:
     def result(run: _Run) -> MlperfReport | Unread:
-        jobs = Jobs(cluster, stack, run.user)
+        jobs = Jobs(cluster, run.user)
         try:
             path = mlperf_report.find_log(jobs, run.job, "")
             with mlperf_report.fetched_log(jobs, path) as file:

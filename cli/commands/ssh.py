@@ -10,9 +10,8 @@ from cli.access import remote
 from cli.access.remote import LOOK_UP_SECONDS, driver_of
 from cli.access.ssh import quoted
 from cli.access.target import Target
-from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.cluster import Cluster, connect
 from cli.errors import CliError
-from cli.stack import outputs
 from cluster.platforms.capability import Capability
 
 _Command = Annotated[
@@ -37,7 +36,7 @@ def run(
     blanks or pipes in it, as in `-- "sinfo | head"`, is a line for the user's shell there. 255 is ssh's own exit
     code: the machine was not reached.
     """
-    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.RUN)
+    cluster = connect(stack, Capability.RUN)
     raise Exit(remote.run(cluster.target(login), cluster.admin_key, cluster.user(user), command or ()))
 
 
@@ -68,7 +67,7 @@ def ssh(
     name = words.pop(0) if words[:1] not in ([], [options.COMMAND_FOLLOWS]) else None
     if options.COMMAND_FOLLOWS in words:
         words.remove(options.COMMAND_FOLLOWS)
-    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.SSH)
+    cluster = connect(stack, Capability.SSH)
     target = _target(cluster, name, key)
     if key:
         # The machine may have users that the stack file does not have, so the name is not checked here.
@@ -93,8 +92,7 @@ def ssh_config(
     jobs if slurm.pam_slurm_adopt is set. Host keys are pinned. Run it again after machines were added or recreated;
     `destroy` removes what it wrote.
     """
-    values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values, Capability.SSH)
+    cluster = connect(stack, Capability.SSH)
     name = "root" if admin_key and user is None else cluster.user(user)
     if (name == "root") != admin_key:
         raise CliError(
@@ -105,7 +103,7 @@ def ssh_config(
     from cli.cluster import user_config
     from cluster.load import parse_output
 
-    config = parse_output(values["config"]) if values.get("config") else None
+    config = parse_output(cluster.outputs["config"]) if cluster.outputs.get("config") else None
     files = user_config.Files(stack)
     nodes = bool(config and config.slurm.pam_slurm_adopt)
     text, left_out = user_config.render(cluster, files, user=name, admin=admin_key, nodes=nodes)

@@ -7,11 +7,10 @@ from typing import Annotated
 from typer import Option
 
 from cli import console, options
-from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.cluster import Cluster, connect
 from cli.cluster.scheduler import Scheduler
 from cli.display import accounting
 from cli.errors import CliError, hint
-from cli.stack import outputs
 from cluster.observe import reliability as measured
 from cluster.observe import usage as used
 from cluster.observe.moment import SECONDS as UNITS
@@ -47,14 +46,13 @@ def usage(
 
     begin = options.read_time("--since", since, machine_time)
     end = options.read_time("--until", until, machine_time)
-    values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values, Capability.USAGE)
-    since, until, accounted = read_usage(cluster, stack, begin, end)
+    cluster = connect(stack, Capability.USAGE)
+    since, until, accounted = read_usage(cluster, begin, end)
     records = accounted.records
     if accounted.runaways and not json:
         console.note(accounting.runaway_note(accounted))
     _require_known("user", user, {record.user for record in records}, cluster.users)
-    configured = parse_output(values["config"]).accounting.accounts if values.get("config") else ()
+    configured = parse_output(config).accounting.accounts if (config := cluster.outputs.get("config")) else ()
     _require_known("account", account, {record.account for record in records}, [row.name for row in configured])
     records = [record for record in records if user in (None, record.user) and account in (None, record.account)]
     keys: tuple[used.GroupKey, ...] = (by,) if by else used.GROUP_KEYS
@@ -78,7 +76,7 @@ def usage(
     console.note(f"From {since} to {until}, the controller's time.")
 
 
-def read_usage(cluster: Cluster, stack: str, since: str, until: str) -> tuple[str, str, used.UsageRecords]:
+def read_usage(cluster: Cluster, since: str, until: str) -> tuple[str, str, used.UsageRecords]:
     """Return two moments in the controller's time, and what was used between them. The moments are passed as words of
     its shell. Raises CliError: the controller does not answer, or the first moment is not before the second."""
     line = (
@@ -86,7 +84,7 @@ def read_usage(cluster: Cluster, stack: str, since: str, until: str) -> tuple[st
         '[ "$start" \\< "$end" ] || { echo "--since ($start) is not before --until ($end)" >&2; exit 2; }; '
         'echo "$start $end" && ' + used.command('"$start"', '"$end"')
     )
-    first, _, text = Scheduler(cluster, stack).run(line, seconds=_SECONDS).partition("\n")
+    first, _, text = Scheduler(cluster).run(line, seconds=_SECONDS).partition("\n")
     try:
         start, end = first.split()
         return start, end, used.parse_records(text, start, end)
@@ -139,8 +137,8 @@ def reliability(
     )
     begin = options.read_time("--since", since, date_expression)
     end = options.read_time("--until", until, date_expression)
-    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.USAGE)
-    figures = measured.reliability(read_faults(cluster, stack, begin, end), assumed)
+    cluster = connect(stack, Capability.USAGE)
+    figures = measured.reliability(read_faults(cluster, begin, end), assumed)
     if json:
         console.json({"cluster": cluster.name, **figures})
         return
@@ -155,13 +153,13 @@ def reliability(
         console.note(line)
 
 
-def read_faults(cluster: Cluster, stack: str, since: str, until: str) -> measured.Facts:
+def read_faults(cluster: Cluster, since: str, until: str) -> measured.Facts:
     """Return the facts between two moments, which are texts that `date --date=` reads. Raises CliError: the controller
     does not answer, or the first moment is not before the second."""
     mark = secrets.token_hex(12)
     moments = "; ".join(f'{name}="$(date --date="{at}" +%s)"' for name, at in (("since", since), ("until", until)))
     line = f'{moments}; echo "$since $until"\n{measured.command(mark)}'
-    first, _, text = Scheduler(cluster, stack).run(line, seconds=_SECONDS).partition("\n")
+    first, _, text = Scheduler(cluster).run(line, seconds=_SECONDS).partition("\n")
     try:
         start, end = map(int, first.split())
         if start >= end:

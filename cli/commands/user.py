@@ -8,7 +8,7 @@ from typer import Argument, Exit, Option
 
 from cli import console, options
 from cli.access import remote
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import connect
 from cli.errors import CliError
 from cli.operation.run_options import RunOptions
 from cli.stack import outputs, project, stack_config
@@ -265,7 +265,7 @@ def _refuse_busy(stack: str, name: str) -> None:
     """Raise CliError if the user has jobs, as `up` would after the file is edited. If the cluster does not answer, this
     is left to `up`."""
     try:
-        cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.RUN)
+        cluster = connect(stack, Capability.RUN)
         line = f"squeue --noheader --user={shlex.quote(name)} --format='%i %P %T %M %R'"
         done = remote.capture(cluster.target(None), cluster.admin_key, line, seconds=_SECONDS)
     except CliError:

@@ -348,7 +348,7 @@ def _vacate(stack: str, names: Sequence[str], config: ClusterConfig | None, *, q
         return
     # Slow to import, and most runs have no such nodes.
     from cli.access import remote
-    from cli.cluster.cluster import from_outputs
+    from cli.cluster.cluster import connect
     from components.slurm.payload import phase_command
 
     what = f"{listing(names)} become{'s' if len(names) == 1 else ''} static"
@@ -356,7 +356,7 @@ def _vacate(stack: str, names: Sequence[str], config: ClusterConfig | None, *, q
         console.confirm(f"{what}. Drain now, and delete the elastic machines?", doing=what)
     if not quiet:
         console.line(f"{what}: waiting until no job runs there, and the elastic machines are deleted.")
-    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True))
+    cluster = connect(stack)
     done = remote.capture(
         cluster.controller,
         cluster.admin_key,

@@ -180,7 +180,7 @@ def jobs(
     and no node is out of service; a check that is skipped has not passed, and its reason is printed.
     """
     cluster = read_cluster(stack, user, Capability.NODES)
-    config, user_jobs, scheduler = cluster.config, cluster.jobs, Scheduler(cluster.jobs.cluster, stack)
+    config, user_jobs, scheduler = cluster.config, cluster.jobs, Scheduler(cluster.jobs.cluster)
     user = user_jobs.user
     start = time.monotonic()
     with _progress(quiet=json) as show:

@@ -121,7 +121,7 @@ def examples(
         return _copy(copy_to, {"env.sh": files[ENV], **example_files(config, chosen)}, chosen, json=json)
     if cluster is None:
         raise CliError(f"stack {stack} is not up. Bring it up with: ./hpc up {stack}")
-    written = write(Jobs(cluster, stack, "root"), files)
+    written = write(Jobs(cluster, "root"), files)
     if json:
         return console.json({**asdict(written), "files": list(files), "left_out": chosen.left_out})
     return _print_written(stack, cluster, written, files, chosen)

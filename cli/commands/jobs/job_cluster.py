@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from typer import Option
 
 from cli import console
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import connect
 from cli.cluster.jobs import Jobs
 from cli.errors import CliError
-from cli.stack import outputs, project, rehearsals, stack_config, stackfile
+from cli.stack import project, rehearsals, stack_config, stackfile
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.script import ENV, JobScript, render_environment
 from cluster.load import parse_output
@@ -47,11 +47,10 @@ class JobCluster:
 def read_cluster(stack: str, user: str | None, *needed: Capability) -> JobCluster:
     """Return the cluster of a stack, which must have these capabilities besides RUN. Raises CliError: it is not up, or
     has no such user."""
-    values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values, Capability.RUN, *needed)
-    if not values.get("config"):
+    cluster = connect(stack, Capability.RUN, *needed)
+    if not cluster.outputs.get("config"):
         raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
-    return JobCluster(jobs=Jobs(cluster, stack, cluster.user(user)), config=parse_output(values["config"]))
+    return JobCluster(jobs=Jobs(cluster, cluster.user(user)), config=parse_output(cluster.outputs["config"]))
 
 
 def read_config(stack: str) -> ClusterConfig:

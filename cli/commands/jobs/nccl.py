@@ -365,7 +365,7 @@ class _PairsRun:
 
     def _nodes_in_service(self) -> list[str]:
         jobs, names = self.cluster.jobs, _nodes(self.request)
-        nodes = Scheduler(jobs.cluster, jobs.stack).nodes()
+        nodes = Scheduler(jobs.cluster).nodes()
         # A pair that waits for a machine to be created would delay its round.
         ready = [name for name in names if name in nodes and nodes[name].ready]
         for name in names:

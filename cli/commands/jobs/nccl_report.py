@@ -9,10 +9,9 @@ from rich.text import Text
 from typer import Argument, Exit, Option
 
 from cli import console, options
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import connect
 from cli.cluster.jobs import read_job_log
 from cli.errors import CliError, hint
-from cli.stack import outputs
 from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
 from cluster.report.nccl_compare import Comparison, compare, log_files, read_dated_logs, read_folder
@@ -107,8 +106,8 @@ def _read_log(name: str, stack: str) -> NcclLog:
         if name.isascii() and name.isdigit() and not path.exists():
             if not stack:
                 raise CliError(f"{name} is no file. If it is the number of a job, name its cluster: --stack STACK.")
-            cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.RUN)
-            place, text = read_job_log(cluster, stack, name, _LOG_BYTES)
+            cluster = connect(stack, Capability.RUN)
+            place, text = read_job_log(cluster, name, _LOG_BYTES)
             return read_text(text, place)
         if stack:
             raise CliError(f"--stack goes with the number of a job, and {name} is a file.")

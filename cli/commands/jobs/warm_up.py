@@ -56,7 +56,7 @@ def warm_up(
     """
     cluster = read_cluster(stack, "root", Capability.NODES)
     settings = _settings(cluster.config, image or [], seconds)
-    only = {node.name for node in Scheduler(cluster.jobs.cluster, stack).find_nodes(expand(nodes))} if nodes else None
+    only = {node.name for node in Scheduler(cluster.jobs.cluster).find_nodes(expand(nodes))} if nodes else None
     request = payload.warm_up(cluster.config, settings, only=only)
     if not request["images"] and not any(partition["rxdm"] for partition in request["partitions"]):
         raise CliError(

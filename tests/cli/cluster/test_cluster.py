@@ -127,7 +127,7 @@ def test_an_elastic_node_is_reached_through_the_controller() -> None:
 @pytest.fixture
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Scheduler:
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    return Scheduler(from_outputs("dev", OUTPUTS), "dev")
+    return Scheduler(from_outputs("dev", OUTPUTS))
 
 
 def test_a_wait_for_nodes_continues_when_the_controller_answers_again(

@@ -25,7 +25,7 @@ def jobs(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     tool("runuser", f'echo "$2" >>{tmp_path}/as; exec bash -c "$4"')
     monkeypatch.setattr(module, "FOLDER", str(tmp_path / "apps"))
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    return Jobs(from_outputs("dev", OUTPUTS), "dev", "alice")
+    return Jobs(from_outputs("dev", OUTPUTS), "alice")
 
 
 class TestFiles:

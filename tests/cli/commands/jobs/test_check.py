@@ -160,7 +160,7 @@ def test_control_sequences_of_a_node_are_escaped(up: dict[str, Any], hpc: Hpc):
 
 
 def jobs() -> Jobs:
-    return Jobs(from_outputs("dev", OUTPUTS), "dev", "alice")
+    return Jobs(from_outputs("dev", OUTPUTS), "alice")
 
 
 def planned(nodes: str, config: ClusterConfig = CONFIG) -> CheckPlan:
@@ -202,7 +202,7 @@ def test_the_mailbox_is_read_as_the_user(root: object, monkeypatch: pytest.Monke
     lines: list[str] = []
     monkeypatch.setattr(check, "_MAIL_SECONDS", 0)
     monkeypatch.setattr(Scheduler, "run", lambda _, line: lines.append(line) or output)
-    assert check.mail_result(Scheduler(jobs().cluster, "dev"), "alice", "ab12").status == status
+    assert check.mail_result(Scheduler(jobs().cluster), "alice", "ab12").status == status
     assert "runuser -u" in lines[0]
     assert "Name=hpc-check-ab12 " in lines[0]
 
