@@ -96,6 +96,14 @@ def findings_of(stack: dict[str, Any]) -> dict[str, Finding]:
 
 
 Changes = dict[str, Any]
+
+
+@cache
+def cases(name: str) -> dict[str, Changes]:
+    """Return the cases of a file in tests/golden/refused: what is replaced in a small cluster, by the case's name."""
+    return yaml.safe_load((ROOT / "tests/golden/refused" / f"{name}.yaml").read_text())
+
+
 PARTITION = {"nodesets": ["cpu"], "default": True}
 ALICE = {"name": "alice", "uid": 2001}
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGNpTp8sZTrWHTKHIEY6xkYfOHfY5ufmf6QfgC/8UbOW alice@laptop"
@@ -107,18 +115,6 @@ def nodeset(**keys: Any) -> Changes:
 
 def partition(**keys: Any) -> Changes:
     return {"partitions": {"cpu": PARTITION | keys}}
-
-
-def user(**keys: Any) -> Changes:
-    return {"users": [ALICE | keys]}
-
-
-def users(*others: Changes) -> Changes:
-    return {"users": [ALICE, *others]}
-
-
-def accounting(**keys: Any) -> Changes:
-    return {"accounting": keys}
 
 
 def extra(**keys: Any) -> Changes:

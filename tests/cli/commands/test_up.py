@@ -19,7 +19,7 @@ from components.config import load
 from components.local.host.paths import MachinePaths
 from tests.cli.conftest import CLOUD, Hpc, write_state
 from tests.clouds import settings
-from tests.cluster.checks.refused_google import CASES as CLOUD_ERRORS
+from tests.cluster.stacks import cases
 
 ROOT = Path(__file__).parents[3]
 
@@ -117,7 +117,7 @@ class TestConsoles:
 def test_a_stack_that_google_cloud_would_refuse_is_refused_before_the_first_step(
     hpc: Hpc, root: Path, command: str
 ) -> None:
-    changes = CLOUD_ERRORS["a reservation with placement"]
+    changes = cases("google")["a reservation with placement"]
     (root / "Pulumi.cloud.yaml").write_text(yaml.safe_dump({"config": settings(**changes)}, sort_keys=False))
     ended = hpc(command, "cloud")
     assert "1 error in the stack configuration" in ended.error

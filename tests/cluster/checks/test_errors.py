@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from tests.cluster.checks import refused_google, refused_local
-from tests.cluster.stacks import ROOT, cloud_findings, findings
+from tests.cluster.stacks import ROOT, cases, cloud_findings, findings
 
 TWO_ENDS = ("accounts in a circle", "QOS that preempt each other")
 """Circles have two ends to break them at."""
@@ -16,13 +15,13 @@ Reviewed = Callable[[str, Mapping[str, str]], None]
 
 def test_one_mistake_is_one_error(reviewed: Reviewed) -> None:
     """With a second finding, a reader would search for a second mistake."""
-    found = {case: findings(**changes) for case, changes in refused_local.CASES.items()}
+    found = {case: findings(**changes) for case, changes in cases("local").items()}
     assert [case for case, every in found.items() if len(every) != (2 if case in TWO_ENDS else 1)] == []
     reviewed("refused/local", {case: "\n".join(map(str, every.values())) for case, every in found.items()})
 
 
 def test_one_mistake_on_google_cloud_is_one_error(reviewed: Reviewed) -> None:
-    found = {case: cloud_findings(changes) for case, changes in refused_google.CASES.items()}
+    found = {case: cloud_findings(changes) for case, changes in cases("google").items()}
     assert [case for case, every in found.items() if len(every) != 1] == []
     reviewed("refused/google", {case: "\n".join(map(str, every.values())) for case, every in found.items()})
 
