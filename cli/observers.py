@@ -6,12 +6,11 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
 
 from cli import console, options
 from cli.access import remote
 from cli.access.kubectl import KubeApi, Kubernetes
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import Cluster
 from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
 from cli.errors import CliError
@@ -31,10 +30,9 @@ _OWN_REASON = "hpc: "
 
 
 @contextmanager
-def open_access(stack: str, outputs: Mapping[str, Any], seconds: float | None = None) -> Generator[Access]:
-    """Open the connection to a cluster; its kubeconfig is on this machine until the block ends. Raises CliError: the
-    stack is not up, or this machine has no kubectl."""
-    cluster = from_outputs(stack, outputs)
+def open_access(cluster: Cluster, seconds: float | None = None) -> Generator[Access]:
+    """Open the connection to a cluster; its kubeconfig is on this machine until the block ends. Raises CliError: this
+    machine has no kubectl."""
     limit = seconds or _SECONDS
 
     def run(line: str) -> ControllerResult:
@@ -44,9 +42,9 @@ def open_access(stack: str, outputs: Mapping[str, Any], seconds: float | None = 
         )
 
     with exit_on_termination(), ExitStack() as files:
-        api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), limit)
+        api = KubeApi(files, Kubernetes.of(cluster.outputs.get("kubernetes")), limit)
         yield Access(
-            stack=stack,
+            stack=cluster.stack,
             namespace=api.kubernetes.namespace,
             controller=cluster.controller.name,
             roles={name: target.roles for name, target in cluster.targets.items()},
@@ -111,7 +109,7 @@ class LogPrinter:
                 console.note(f"{name}: {text}")
 
 
-def print_logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked: LogRequest) -> int:
+def print_logs(observer: Observer, cluster: Cluster, asked: LogRequest) -> int:
     """Print logs, those of several pods merged by their times, and return the exit code: 1 if none could be read.
     Raises CliError: there is no such log, or the cluster does not answer."""
 
@@ -119,12 +117,11 @@ def print_logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked
         """Return a point in time in RFC 3339, as kubectl takes it. Pods have no time zone, so a time of day is UTC."""
         return parse_moment(text, dt.datetime.now(dt.timezone.utc)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    from_outputs(stack, outputs)
     with exit_on_termination(), ExitStack() as files:
-        api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), _LOG_SECONDS)
+        api = KubeApi(files, Kubernetes.of(cluster.outputs.get("kubernetes")), _LOG_SECONDS)
         pods = api.ask("get", "pods", "--all-namespaces", "--output=json")
         if pods.code:
-            raise CliError(f"the pods of stack {stack} can't be listed: {pods.why}")
+            raise CliError(f"the pods of stack {cluster.stack} can't be listed: {pods.why}")
         since = options.read_time("--since", asked.since, in_utc) if asked.since else ""
         try:
             arguments = observer.logs(replace(asked, since=since), pods.items, api.kubernetes.namespace)
@@ -148,12 +145,11 @@ def print_logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked
     return 0 if any(not answer.code for answer in answers.values()) else 1
 
 
-def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:
+def recover(cluster: Cluster, *, quiet: bool) -> bool:
     """Resume the nodes that a failed `up` drained, and return whether that succeeded.
 
     An `up` drains nodes before it deletes their pods. Once an `up` has succeeded, every node that exists is to stay.
     """
-    cluster = from_outputs(stack, outputs)
     scheduler = Scheduler(cluster)
     try:
         nodes = [node for name, node in scheduler.nodes().items() if name in cluster.targets]

@@ -88,25 +88,19 @@ class Cluster:
         }
 
 
-def require_capabilities(stack: str, outputs: Mapping[str, Any], *needed: Capability) -> None:
-    """Raise CliError if the stack's platform lacks one of these capabilities. Outputs that do not list any mean that it
-    has all of them."""
-    platform = outputs.get("platform") or {}
-    available = platform.get("capabilities", [capability.value for capability in Capability])
-    missing = [capability.value for capability in needed if capability.value not in available]
-    if missing:
-        raise CliError(
-            f"stack {stack} is on {platform['title']}, a platform without the capability {', '.join(missing)}. "
-            f"It has: {', '.join(available) or 'none'}."
-        )
-
-
 def from_outputs(stack: str, outputs: Mapping[str, Any], *needed: Capability) -> Cluster:
     """Read a stack's outputs (with secrets), for a command that needs these capabilities. Raises CliError: the stack is
     not up, its platform lacks a capability, or the outputs are not complete."""
     if not outputs:
         raise CliError(f"stack {stack} is not up. Bring it up with: ./hpc up {stack}")
-    require_capabilities(stack, outputs, *needed)
+    platform = outputs.get("platform") or {}
+    # Outputs that list no capabilities mean that the platform has all of them.
+    available = platform.get("capabilities", [capability.value for capability in Capability])
+    if lacking := [capability.value for capability in needed if capability.value not in available]:
+        raise CliError(
+            f"stack {stack} is on {platform['title']}, a platform without the capability {', '.join(lacking)}. "
+            f"It has: {', '.join(available) or 'none'}."
+        )
     targets = read_targets(outputs)
     needs_key = not targets or any(driver_of(target).needs_admin_key for target in targets.values())
     key = outputs.get("admin_key") or not needs_key

@@ -2,11 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from cli.access import remote
-from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.cluster import Cluster
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 from scripts.node.interface import ROLES
 
@@ -24,19 +23,18 @@ _NO_PROGRAM = ("can't open file", "can't find '__main__'")
 OLD, GONE = "its set-up is of an earlier version", "its set-up is gone"
 
 
-def observe(stack: str, outputs: Mapping[str, Any], *, seconds: float | None = None) -> ClusterObservation:
-    """Return the observations of all machines of a stack, those that do not answer included.
+def observe(cluster: Cluster, *, seconds: float | None = None) -> ClusterObservation:
+    """Return the observations of all machines of a cluster, those that do not answer included.
 
     `seconds` is the time limit of each machine. Without it, machines that are late get a second try with a longer
-    limit. Raises CliError: the stack is not up."""
-    cluster = from_outputs(stack, outputs)
+    limit."""
     usual = timeout(len(cluster.targets))
     machines = _observe(cluster, cluster.targets, seconds or usual, factor=(seconds or usual) / usual)
     if not seconds and (late := [name for name, machine in machines.items() if machine.needs_longer_timeout]):
         for name, machine in _observe(cluster, late, LONGER * usual, factor=LONGER).items():
             if machine.has_facts or not machines[name].has_facts:
                 machines[name] = machine
-    return ClusterObservation(stack=stack, machines=tuple(sorted(machines.values(), key=_rank)))
+    return ClusterObservation(stack=cluster.stack, machines=tuple(sorted(machines.values(), key=_rank)))
 
 
 def _observe(cluster: Cluster, names: Iterable[str], seconds: float, *, factor: float) -> dict[str, MachineObservation]:

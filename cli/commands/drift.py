@@ -11,11 +11,11 @@ from typer import Exit, Option
 
 from cli import console, observers, options
 from cli.access import remote
-from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
+from cli.cluster.cluster import Cluster, connect
 from cli.cluster.observation import observe
 from cli.display import status_screen
 from cli.errors import CliError
-from cli.stack import outputs, project
+from cli.stack import project
 from cluster.config import ClusterConfig
 from cluster.load import parse_output
 from cluster.observe.drift import ExpectedCluster, key_id, starting_machines, unread_parts
@@ -52,19 +52,19 @@ def drift(
     JSON: {stack, ok, differences [{id, where, what, stack, there, mends}], unseen [text]}.
     """
     with project.held(stack) if mend else nullcontext():
-        values = outputs.read(stack, show_secrets=True)
-        require_capabilities(stack, values, Capability.DRIFT, *([Capability.MEND] if mend else []))
+        cluster = connect(stack, Capability.DRIFT, *([Capability.MEND] if mend else []))
+        values = cluster.outputs
         if observer := observer_of(values):
             if "config" not in values:
                 raise CliError(
                     f"stack {stack} has no output of its configuration: its last `up` did not end well. Repeat it: "
                     f"./hpc up {stack}"
                 )
-            with observers.open_access(stack, values, timeout) as access:
+            with observers.open_access(cluster, timeout) as access:
                 differences, not_compared = observer.drift(access, values["config"])
             _print(stack, differences, not_compared, json=json, advice=observer.advice)
             raise Exit(1 if differences or not_compared else 0)
-        observation = observe(stack, values, seconds=timeout)
+        observation = observe(cluster, seconds=timeout)
         config = _config_of_last_up(stack, values)
         differences = find_differences(_expected_state(config, values, observation), observation)
         if mend:
@@ -72,8 +72,8 @@ def drift(
             for _ in ("what was reported", "what could not be reported"):
                 incomplete = any(machine.reached and not machine.has_facts for machine in observation.machines)
                 if differences:
-                    _mend(stack, config, values, observation, differences)
-                    observation = _observe_after_mending(stack, values, timeout)
+                    _mend(cluster, config, observation, differences)
+                    observation = _observe_after_mending(cluster, timeout)
                     differences = find_differences(_expected_state(config, values, observation), observation)
                 if not incomplete:
                     break
@@ -123,9 +123,8 @@ _JOIN = "systemctl reset-failed hpc-node; systemctl restart hpc-node"
 
 
 def _mend(
-    stack: str,
+    cluster: Cluster,
     config: ClusterConfig,
-    values: Mapping[str, Any],
     observation: ClusterObservation,
     differences: Sequence[Difference],
 ) -> None:
@@ -134,12 +133,12 @@ def _mend(
     if any(difference.id == "setup-old" for difference in differences):
         raise CliError(
             f"the machines' set-up is of another version than this program's, and mending would mix the two. "
-            f"Bring this one first: ./hpc up {stack}"
+            f"Bring this one first: ./hpc up {cluster.stack}"
         )
     differences = [difference for difference in differences if difference.mends == "mend"]
     if not differences:
         return
-    cluster, place, controller = from_outputs(stack, values), values["place"], observation.controller.name
+    place, controller = cluster.outputs["place"], observation.controller.name
     reached = {machine.name: machine for machine in observation.machines if machine.reached}
     ids = {name: {difference.id for difference in differences if name in difference.where} for name in reached}
     differing = [name for name in reached if ids[name]]
@@ -198,16 +197,16 @@ def _run(cluster: Cluster, name: str, line: str, *, stdin: str = "", note: str =
         console.note(f"{name}: {text}")
 
 
-def _observe_after_mending(stack: str, values: Mapping[str, Any], timeout: float | None) -> ClusterObservation:
+def _observe_after_mending(cluster: Cluster, timeout: float | None) -> ClusterObservation:
     """Observe the cluster once nothing starts there any more, at most for _SECONDS: a daemon that is starting would be
     a difference. Nodes join again by themselves when the controller publishes its configuration again."""
     deadline = time.monotonic() + _SECONDS
-    observation = observe(stack, values, seconds=timeout)
+    observation = observe(cluster, seconds=timeout)
     if names := starting_machines(observation):
         console.note(f"{compress(names)}: waiting for what starts there")
     while starting_machines(observation) and time.monotonic() < deadline:
         time.sleep(1)
-        observation = observe(stack, values, seconds=timeout)
+        observation = observe(cluster, seconds=timeout)
     return observation
 
 

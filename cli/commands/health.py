@@ -10,12 +10,11 @@ from typer import Exit, Option
 
 from cli import console, observers, options
 from cli.access import remote
-from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
+from cli.cluster.cluster import Cluster, connect
 from cli.cluster.observation import EACH
 from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
 from cli.errors import CliError
-from cli.stack import outputs
 from cluster.config.slurm import HealthChecks
 from cluster.findings import ClusterFinding
 from cluster.load import parse_output
@@ -51,18 +50,17 @@ def health(
     JSON: {stack, ok, nodes [{node, state, reason, result, age, checks {kind: {state, text}}, measured, failing}],
     findings [{id, where, what, todo, note, since}]}; age in seconds. Kinds of checks are kept from version to version.
     """
-    values = outputs.read(stack, show_secrets=True)
-    require_capabilities(stack, values, Capability.NODES)
-    if observer := observer_of(values):
+    cluster = connect(stack, Capability.NODES)
+    if observer := observer_of(cluster.outputs):
         if run or names:
             raise CliError(
                 f"stack {stack}: {observer.operator} runs its checks by itself. To do: leave out NODES and --run."
             )
-        with observers.open_access(stack, values) as access:
+        with observers.open_access(cluster) as access:
             report = observer.health(access)
         raise Exit(observers.print_report(report, json=json))
-    cluster = from_outputs(stack, values, Capability.NODES)
-    checked = parse_output(values["config"]).slurm.health if "config" in values else None
+    config = cluster.outputs.get("config")
+    checked = parse_output(config).slurm.health if config else None
     if checked is None:
         raise CliError(
             f"stack {stack} has no health checks. To do: write `slurm: {{health: {{}}}}` into its stack file, and run: "

@@ -62,7 +62,7 @@ def logs(
         lines = DEFAULT_LINES
     if observer := observer_of(cluster.outputs):
         asked = LogRequest(what=what, on=on or (), lines=lines, since=since or "", follow=follow)
-        raise Exit(observers.print_logs(observer, stack, cluster.outputs, asked))
+        raise Exit(observers.print_logs(observer, cluster, asked))
     log, machines = _choose(cluster, what, on or [])
     begin = options.read_time("--since", since, machine_time) if since else ""
     line = script(log, lines=lines, since=begin, follow=follow)

@@ -47,7 +47,7 @@ def nodes(
         every = list(scheduler.nodes().values())
         actors = None
         if observer := observer_of(cluster.outputs):
-            with observers.open_access(stack, cluster.outputs) as access:
+            with observers.open_access(cluster) as access:
                 actors = observer.actors(access, every)
         _list(every, actors, json=json)
         return

@@ -146,12 +146,12 @@ def _read_part(read: Callable[[], T]) -> T | Unread:
 def _status(cluster: Cluster, observer: Observer | None) -> Status:
     now = time.time()
     if observer:
-        with observers.open_access(cluster.stack, cluster.outputs) as access:
+        with observers.open_access(cluster) as access:
             status = observer.status(access)
         tables = {_COMMON_TABLES.get(rows[0][0], rows[0][0]): rows for rows in observers.tables(status, now)}
         others = [rows for name, rows in tables.items() if name not in _COMMON_TABLES.values()]
         return Status(observation=status.seen, findings=status.findings, tables=tables, others=others)
-    observation = observe(cluster.stack, cluster.outputs)
+    observation = observe(cluster)
     return Status(
         observation=observation, findings=findings(observation), tables=status_screen.tables(observation, now)
     )
@@ -159,7 +159,7 @@ def _status(cluster: Cluster, observer: Observer | None) -> Status:
 
 def _health(cluster: Cluster, config: ClusterConfig | None, observer: Observer | None) -> Health | Unread:
     if observer:
-        with observers.open_access(cluster.stack, cluster.outputs) as access:
+        with observers.open_access(cluster) as access:
             checks = observer.health(access)
         tables = [rows for rows in observers.tables(checks, time.time()) if rows[0][0] not in _COMMON_TABLES]
         return Health(tables=tables, findings=checks.findings)

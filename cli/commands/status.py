@@ -6,10 +6,9 @@ from typing import Any
 from typer import Exit
 
 from cli import console, observers, options
-from cli.cluster.cluster import require_capabilities
+from cli.cluster.cluster import connect
 from cli.cluster.observation import observe
 from cli.display import status_screen
-from cli.stack import outputs
 from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation
 from cluster.observe.status_findings import findings
@@ -27,13 +26,12 @@ def status(stack: options.Stack, *, timeout: options.Timeout = None, json: optio
     JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, late, why,
     facts}}}; times are seconds since the epoch. An id stands for a kind of fault, and stays.
     """
-    values = outputs.read(stack, show_secrets=True)
-    require_capabilities(stack, values, Capability.STATUS)
-    if observer := observer_of(values):
-        with observers.open_access(stack, values, timeout) as access:
+    cluster = connect(stack, Capability.STATUS)
+    if observer := observer_of(cluster.outputs):
+        with observers.open_access(cluster, timeout) as access:
             report = observer.status(access)
         raise Exit(observers.print_report(report, json=json))
-    observation = observe(stack, values, seconds=timeout)
+    observation = observe(cluster, seconds=timeout)
     problems = findings(observation)
     if json:
         console.json(_document(observation, problems))

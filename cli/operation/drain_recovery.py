@@ -44,11 +44,11 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
     from cluster.platforms.observer import observer_of
     from components.slurm.payload import phase_command
 
+    cluster = from_outputs(stack, outputs)
     if observer_of(outputs):
-        if observers.recover(stack, outputs, quiet=quiet):
+        if observers.recover(cluster, quiet=quiet):
             end(stack)
         return
-    cluster = from_outputs(stack, outputs)
     complete = True
     # The controller comes first: the others wait for its config version.
     others = (target for role in ("login", "monitoring") for target in cluster.with_role(role))

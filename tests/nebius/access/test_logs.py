@@ -164,9 +164,9 @@ class TestCommand:
         program = (
             "import sys; sys.path.insert(0, sys.argv[1])\n"
             "from cli.observers import print_logs; from cluster.platforms.observer import LogRequest, observer_of\n"
-            "from tests.nebius.access.conftest import OUTPUTS\n"
+            "from cli.cluster.cluster import from_outputs; from tests.nebius.access.conftest import OUTPUTS\n"
             "asked = LogRequest(what='slurmd', lines=5, follow=True)\n"
-            "sys.exit(print_logs(observer_of(OUTPUTS), 'nebius', OUTPUTS, asked))\n"
+            "sys.exit(print_logs(observer_of(OUTPUTS), from_outputs('nebius', OUTPUTS), asked))\n"
         )
         words = [sys.executable, "-c", program, str(Path(__file__).parents[3])]
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
