@@ -14,6 +14,7 @@ from cluster.findings import Actor, ClusterFinding, merge_alike
 from cluster.observe.nodes import Node, observed_nodes
 from cluster.observe.observation import ClusterObservation
 from cluster.observe.status_findings_nodes import held
+from cluster.platforms.nebius.names import AVAILABLE
 from cluster.platforms.nebius.observation import HOSTS, Check, View
 
 
@@ -217,7 +218,7 @@ def _known(seen: ClusterObservation, problem: Problem, name: str, since: float |
 
 
 def _cluster(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
-    if view.available or "SlurmCluster" in view.unread:
+    if view.phase == AVAILABLE or "SlurmCluster" in view.unread:
         return
     bad = [condition for condition in view.conditions if condition.status == "False"]
     failed = "; ".join(

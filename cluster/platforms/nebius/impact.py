@@ -7,7 +7,7 @@ from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, R
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
 from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.node_groups import node_groups, shape, split_nodes
+from cluster.platforms.nebius.node_groups import service_groups, shape, split_nodes
 from cluster.platforms.nebius.stack_section import settings_of
 from cluster.roster import machines, node_names
 
@@ -158,8 +158,7 @@ def _groups(edit: Edit) -> list[str]:
     old, new = (
         {
             group.name: (group.machine_type, group.disk_gib, group.tags, group.os)
-            for group in node_groups(config, settings_of(config))
-            if group.role != "worker"
+            for group in service_groups(config, settings_of(config))
         }
         for config in (edit.before, edit.after)
     )

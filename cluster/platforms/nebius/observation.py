@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 
 from cluster.platforms.nebius.kubectl import describe_events
-from cluster.platforms.nebius.names import AVAILABLE
 from scripts.node.slurm.output import node_rows, parse_squeue, partition_rows, squeue_format, summarize_jobs
 
 
@@ -46,11 +45,6 @@ class Pod:
     since: float | None = None
     events: tuple[str, ...] = ()
     """The last events, the newest last."""
-
-    @property
-    def crashes(self) -> bool:
-        """True if a container of the pod was started again, and does not run."""
-        return bool(self.container) and self.restarts > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +100,6 @@ class View:
     """The last lines of crashed containers, by the name of their pod."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """The parts that could not be read, and why."""
-
-    @property
-    def available(self) -> bool:
-        """True if the cluster is in the phase Available."""
-        return self.phase == AVAILABLE
 
 
 Object = Mapping[str, Any]
@@ -184,7 +173,7 @@ def _pod(item: Object, events: Sequence[Object]) -> Pod:
         component=labels.get(_COMPONENT, ""),
         node=(item.get("spec") or {}).get("nodeName", ""),
         since=(ready.since if ready else None) or parse_time(meta.get("creationTimestamp")),
-        events=last_events(events, meta["namespace"], "Pod", meta["name"]),
+        events=_last_events(events, meta["namespace"], meta["name"]),
     )
 
 
@@ -207,13 +196,13 @@ def _why_not_ready(by_type: Mapping[str, Condition], stopped: Object | None, sta
     return str(status.get("reason") or status.get("message") or "")
 
 
-def last_events(events: Sequence[Object], namespace: str, kind: str, name: str) -> tuple[str, ...]:
-    """Return reason and message of the last three events of an object, the newest last."""
+def _last_events(events: Sequence[Object], namespace: str, pod: str) -> tuple[str, ...]:
+    """Return reason and message of the last three events of a pod, the newest last."""
     own = [
         event
         for event in events
-        if (about := event.get("involvedObject") or {}).get("name") == name
-        and about.get("kind") == kind
+        if (about := event.get("involvedObject") or {}).get("name") == pod
+        and about.get("kind") == "Pod"
         and about.get("namespace", namespace) == namespace
     ]
     return tuple(describe_events(own, 3))
@@ -285,7 +274,6 @@ def allows_replacement(deployments: Iterable[Object]) -> bool:
 SECONDS = 10
 """Timeout of each command, shorter than slurmctld's own: a healthy one answers within it."""
 ACCOUNTING: Mapping[str, str] = {
-    "cluster": "sacctmgr --noheader --parsable2 show cluster format=cluster",
     "users": "sacctmgr --noheader --parsable2 show user format=user,defaultaccount",
     "accounts": "sacctmgr --noheader --parsable2 show account format=account",
     "qos": "sacctmgr --noheader --parsable2 show qos format=name",
@@ -351,14 +339,9 @@ def alerts(text: str) -> list[dict[str, str]]:
         rows = json.loads(text)
     except ValueError:
         return []
-    return [
-        {
-            "name": row["labels"].get("alertname", ""),
-            "severity": row["labels"].get("severity", ""),
-            "actor": row["labels"].get("actor", ""),
-            "since": row.get("startsAt", ""),
-            "summary": row["annotations"].get("summary", ""),
-            "todo": row["annotations"].get("todo", ""),
-        }
+    texts = [
+        {**row["annotations"], **row["labels"], "name": row["labels"].get("alertname"), "since": row.get("startsAt")}
         for row in rows
     ]
+    keys = ("name", "severity", "actor", "since", "summary", "todo")
+    return [{key: text.get(key) or "" for key in keys} for text in texts]

@@ -76,14 +76,13 @@ class Source:
     container: str
     """Empty for all containers of the pod."""
 
-    def words(self, *, lines: int | None, since: str, follow: bool) -> list[str]:
-        """Return the arguments of kubectl, which prints before each line the time at which Kubernetes read it. `since`
-        is an RFC 3339 time, or empty."""
+    def words(self, asked: LogRequest) -> list[str]:
+        """Return the arguments of kubectl, which prints before each line the time at which Kubernetes read it."""
         words = ["logs", self.pod, f"--namespace={self.namespace}", "--timestamps"]
         words += [f"--container={self.container}"] if self.container else ["--all-containers", "--max-log-requests=20"]
-        words += [f"--tail={-1 if lines is None else lines}"]
-        words += [f"--since-time={since}"] if since else []
-        return [*words, "--follow"] if follow else words
+        words += [f"--tail={-1 if asked.lines is None else asked.lines}"]
+        words += [f"--since-time={asked.since}"] if asked.since else []
+        return [*words, "--follow"] if asked.follow else words
 
 
 class Soperator:
@@ -150,9 +149,7 @@ class Soperator:
     def logs(asked: LogRequest, pods: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, list[str]]:
         """Return the arguments of kubectl by the name of the pod, with the namespace if it is not the cluster's."""
         return {
-            source.pod if source.namespace == namespace else f"{source.namespace}/{source.pod}": source.words(
-                lines=asked.lines, since=asked.since, follow=asked.follow
-            )
+            source.pod if source.namespace == namespace else f"{source.namespace}/{source.pod}": source.words(asked)
             for source in select_sources(asked.what, asked.on, pods, namespace)
         }
 
@@ -207,7 +204,7 @@ def _view(access: Access, answers: Mapping[str, KubectlResult]) -> View:
         pods=pods,
         hosts=observation.hosts(answers["nodes"].items),
         replacement=observation.allows_replacement(item for item in items if item["kind"] == "Deployment"),
-        logs=_crash_logs(access, [pod for pod in pods if pod.crashes][:_CRASHES]),
+        logs=_crash_logs(access, [pod for pod in pods if pod.container and pod.restarts][:_CRASHES]),
         unread={name: answer.why for name, answer in answers.items() if answer.code and not _is_absent(answer.err)},
     )
 
