@@ -10,18 +10,17 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.findings import RefusedError
 from cluster.platforms.nebius.stack_section import Nebius, ProjectId, TenantId
 from components import state_bucket
-from components.nebius.api import client
 from components.nebius.api.client import NebiusError, nebius_error
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.api.lifecycle import Wait
-from components.nebius.api.objects import Desired, find, get, list_all, start_create, start_delete, state_of
+from components.nebius.api.objects import Desired, find, get, list_all, start_create, state_of
 from components.state_bucket import Backend, Done, Environment, Key, Record, StateBucketError, Step, Version, now
 
 EDITORS = "editors"
@@ -31,88 +30,6 @@ _PACE = 1.0
 
 _ACCOUNT, _BUCKET = KINDS["ServiceAccount"], KINDS["Bucket"]
 _KEY, _GROUP, _MEMBERSHIP = KINDS["AccessKey"], KINDS["Group"], KINDS["GroupMembership"]
-
-
-class StateBucket:
-    """Calls of Nebius's API for one project. All raise NebiusError."""
-
-    def __init__(self, project: str, endpoint: str = "") -> None:
-        """Log in. Raises NebiusError: there is no credential, or Nebius does not accept it."""
-        self.project, self.endpoint = project, endpoint
-        self._has_new_account = False
-        client.sdk(endpoint)
-
-    def find(self, kind: Kind, name: str, *, parent: str = "", spec: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
-        """Return the object of that name, or with the identity of that spec; None if there is none."""
-        return find(self._desired(kind, name, parent, spec or {}))
-
-    def create(self, kind: Kind, name: str, spec: Mapping[str, Any], *, parent: str = "", key: str = "") -> str | None:
-        """Create an object and return its id, once it can be used; None if there is one of that name already. A second
-        request with the same `key` creates nothing."""
-        desired, used = self._desired(kind, name, parent, spec), key or str(uuid.uuid4())
-        self._has_new_account = self._has_new_account or kind is _ACCOUNT
-        fresh = kind.fresh_seconds if self._has_new_account else 0
-        action = f"create {desired.title}"
-        try:
-            operation = self._wait(kind, action).start(lambda: start_create(desired, used), fresh_seconds=fresh)
-        except NebiusError as error:
-            if error.code == "ALREADY_EXISTS" or "resource_already_exists" in error.details:
-                return None
-            raise
-        self._wait(kind, action).until_ended(kind, operation)
-        self._wait(kind, action).until_ready(kind, operation.resource_id)
-        return operation.resource_id
-
-    def editors(self, tenant: str) -> str:
-        """Return the id of the tenant's group EDITORS."""
-        group = self.find(_GROUP, EDITORS, parent=tenant)
-        if group is None:
-            todo = "check the id of the tenant: nebius iam tenant list"
-            raise nebius_error(f"find the group {EDITORS}", [f"{tenant} has no such group that you may see"], todo)
-        return group.metadata.id
-
-    def keys(self, account: str) -> list[Any]:
-        """Return the access keys of a service account."""
-
-        def is_own(row: Any) -> bool:  # noqa: ANN401 - a message of the SDK
-            owner = row.spec.account.service_account if row.spec.account else None
-            return owner is not None and owner.id == account
-
-        return [row for row in list_all(_KEY, self.project, self.endpoint) if is_own(row)]
-
-    def create_key(self, account: str, name: str, expires: datetime) -> str:
-        """Create an access key and return its id. A second call with the same name returns the same key."""
-        spec = {
-            "account": {"service_account": {"id": account}},
-            "expires_at": expires.isoformat().replace("+00:00", "Z"),
-            "description": "State of Pulumi stacks",
-            "secret_delivery_mode": "INLINE",
-        }
-        # Names of keys are used once, so a run that follows a killed one gets the key of the killed one.
-        id_ = self.create(_KEY, name, spec, key=f"hpc-state-{account}-{name}")
-        if id_ is None:
-            raise nebius_error(f"create the access key {name}", ["the name is taken"], "run it again")
-        return id_
-
-    def secret(self, key: str) -> tuple[str, str]:
-        """Return AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a key; the secret is empty if it is not shown any
-        more."""
-        message = get(_KEY, key, self.endpoint)
-        if message is None or message.status is None:
-            return "", ""
-        return message.status.aws_access_key_id, message.status.secret
-
-    def delete_key(self, key: str) -> None:
-        """Delete a key; one that is gone is no error."""
-        operation = start_delete(_KEY, key, self.endpoint)
-        if operation is not None:
-            self._wait(_KEY, f"delete the access key {key}").until_ended(_KEY, operation)
-
-    def _desired(self, kind: Kind, name: str, parent: str, spec: Mapping[str, Any]) -> Desired:
-        return Desired(kind=kind, parent_id=parent or self.project, name=name, spec=spec, endpoint=self.endpoint)
-
-    def _wait(self, kind: Kind, action: str) -> Wait:
-        return Wait(self.endpoint, action, kind.create_seconds, _PACE)
 
 
 PREFIX = "pulumi-slurm-"
@@ -179,21 +96,21 @@ class ObjectStorage(Backend):
 
     kind = "nebius"
     title = "Nebius Object Storage"
+    _has_new_account = False
 
     def prepare(self, *, dry_run: bool) -> Iterator[Step]:
         """Find or create the bucket first: if that fails, no account and no key is created."""
-        api = StateBucket(self.record.project, self.record.settings["endpoint"])
-        yield self._bucket(api, dry_run=dry_run)
-        account, step = self._account(api, dry_run=dry_run)
+        yield self._bucket(dry_run=dry_run)
+        account, step = self._account(dry_run=dry_run)
         yield step
-        yield self._membership(api, account, dry_run=dry_run)
-        keys = api.keys(account) if account else []
+        yield self._membership(account, dry_run=dry_run)
+        keys = self._keys(account) if account else []
         for key in (key for key in keys if state_of(key) == "EXPIRED"):
             if not dry_run:
-                api.delete_key(key.metadata.id)
+                self._delete_key(key.metadata.id)
             done = Done.TO_DELETE if dry_run else Done.DELETED
             yield Step(what=f"access key {key.metadata.name or key.metadata.id}", done=done, detail="it had expired")
-        yield self._key(api, account, keys, dry_run=dry_run)
+        yield self._key(account, keys, dry_run=dry_run)
 
     def renew(self) -> str:
         """Create an access key if the kept one has expired or is in the last tenth of its time."""
@@ -220,14 +137,11 @@ class ObjectStorage(Backend):
         """Names of the variables of the bucket and of its key."""
         return (*super().names, *state_bucket.VARIABLES, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
-    def _bucket(self, api: StateBucket, *, dry_run: bool) -> Step:
-        name, what, done = self.record.bucket, f"bucket {self.record.bucket}", Done.FOUND
-        bucket = api.find(_BUCKET, name)
-        if bucket is None and dry_run:
-            return Step(what=what, done=Done.TO_CREATE, detail="with versioning")
-        if bucket is None:
-            done = Done.CREATED if api.create(_BUCKET, name, {"versioning_policy": "ENABLED"}) else Done.FOUND
-            bucket = api.find(_BUCKET, name)  # another run may have created it meanwhile
+    def _bucket(self, *, dry_run: bool) -> Step:
+        name, what = self.record.bucket, f"bucket {self.record.bucket}"
+        bucket, done = self._found_or_created(_BUCKET, name, {"versioning_policy": "ENABLED"}, dry_run=dry_run)
+        if done is Done.TO_CREATE:
+            return Step(what=what, done=done, detail="with versioning")
         if bucket is None:
             raise StateBucketError(
                 f"the bucket {name} belongs to another project, or was deleted there and is not purged yet.\n"
@@ -250,31 +164,44 @@ class ObjectStorage(Backend):
         self.record = self.record.with_settings(region=region)  # the region of an existing bucket can't be chosen
         return Step(what=what, done=done, detail=f"with versioning, in {region}")
 
-    def _account(self, api: StateBucket, *, dry_run: bool) -> tuple[str, Step]:
+    def _account(self, *, dry_run: bool) -> tuple[str, Step]:
         """Return the service account's id; an empty one in a dry run, if there is no such account yet."""
         name = self.record.settings["account"]
-        what, created, account = f"service account {name}", None, api.find(_ACCOUNT, name)
-        if account is None and dry_run:
-            return "", Step(what=what, done=Done.TO_CREATE)
-        if account is None:
-            created = api.create(_ACCOUNT, name, {"description": "Writes the state of Pulumi stacks"})
-            account = None if created else api.find(_ACCOUNT, name)  # another run may have created it meanwhile
-        id_ = created or (account.metadata.id if account else "")
-        if not id_:
+        spec = {"description": "Writes the state of Pulumi stacks"}
+        account, done = self._found_or_created(_ACCOUNT, name, spec, dry_run=dry_run)
+        self._has_new_account = done is Done.CREATED
+        if done is not Done.TO_CREATE and account is None:
             raise StateBucketError(f"the service account {name} was deleted while it was created. Run again.")
-        return id_, Step(what=what, done=Done.CREATED if created else Done.FOUND, detail=id_)
+        id_ = account.metadata.id if account else ""
+        return id_, Step(what=f"service account {name}", done=done, detail=id_)
 
-    def _membership(self, api: StateBucket, account: str, *, dry_run: bool) -> Step:
-        group = api.editors(self.record.settings["tenant"])
-        what, spec = f"membership in the group {EDITORS}", {"member_id": account}
-        if account and api.find(_MEMBERSHIP, "", parent=group, spec=spec) is not None:
-            return Step(what=what, done=Done.FOUND, detail=group)
-        if dry_run:
-            return Step(what=what, done=Done.TO_CREATE, detail=group)
-        api.create(_MEMBERSHIP, "", spec, parent=group)
-        return Step(what=what, done=Done.CREATED, detail=group)
+    def _membership(self, account: str, *, dry_run: bool) -> Step:
+        tenant = self.record.settings["tenant"]
+        editors = find(self._desired(_GROUP, EDITORS, parent=tenant))
+        if editors is None:
+            todo = "check the id of the tenant: nebius iam tenant list"
+            raise nebius_error(f"find the group {EDITORS}", [f"{tenant} has no such group that you may see"], todo)
+        group = editors.metadata.id
+        desired = self._desired(_MEMBERSHIP, "", {"member_id": account}, parent=group)
+        if account and find(desired) is not None:
+            done = Done.FOUND
+        elif dry_run:
+            done = Done.TO_CREATE
+        else:
+            done = Done.CREATED
+            self._create(desired)
+        return Step(what=f"membership in the group {EDITORS}", done=done, detail=group)
 
-    def _key(self, api: StateBucket, account: str, keys: list[Any], *, dry_run: bool) -> Step:
+    def _keys(self, account: str) -> list[Any]:
+        """Return the access keys of a service account."""
+
+        def is_own(row: Any) -> bool:  # noqa: ANN401 - a message of the SDK
+            owner = row.spec.account.service_account if row.spec.account else None
+            return owner is not None and owner.id == account
+
+        return [row for row in list_all(_KEY, self.record.project, self._endpoint) if is_own(row)]
+
+    def _key(self, account: str, keys: list[Any], *, dry_run: bool) -> Step:
         """Use the kept key if it is valid, else create one, because the API shows the secret of a key only once."""
         kept, active = self.record.key, [key.metadata for key in keys if state_of(key) == "ACTIVE"]
         if kept and kept.id in {key.id for key in active} and kept.usable(now()):
@@ -296,15 +223,16 @@ class ObjectStorage(Backend):
             )
         self._keep(pending)
         id_ = next((key.id for key in active if key.name == pending.name), "")
-        id_ = id_ or api.create_key(account, pending.name, pending.expires)
-        access_key_id, secret = api.secret(id_)
-        if not secret:
-            api.delete_key(id_)
+        id_ = id_ or self._create_key(account, pending)
+        message = get(_KEY, id_, self._endpoint)
+        if message is None or message.status is None or not message.status.secret:
+            self._delete_key(id_)
             self._keep(None)
             raise StateBucketError(
                 f"Nebius does not show the secret of the access key {id_}, which was deleted. Run again."
             )
-        key = replace(pending, id=id_, access_key_id=access_key_id, secret=secret)
+        status = message.status
+        key = replace(pending, id=id_, access_key_id=status.aws_access_key_id, secret=status.secret)
         self._keep(key)
         return Step(what=f"access key {key.name}", done=Done.CREATED, detail=self._until(key))
 
@@ -314,6 +242,57 @@ class ObjectStorage(Backend):
 
     def _until(self, key: Key) -> str:
         return f"valid until {key.expires.isoformat()}, kept in {self.folder}"
+
+    def _create_key(self, account: str, key: Key) -> str:
+        """Create an access key and return its id. A second call with the same name returns the same key."""
+        spec = {
+            "account": {"service_account": {"id": account}},
+            "expires_at": key.expires.isoformat().replace("+00:00", "Z"),
+            "description": "State of Pulumi stacks",
+            "secret_delivery_mode": "INLINE",
+        }
+        # Names of keys are used once, so a run that follows a killed one gets the key of the killed one.
+        created = self._create(self._desired(_KEY, key.name, spec), f"hpc-state-{account}-{key.name}")
+        if created is None:
+            raise nebius_error(f"create the access key {key.name}", ["the name is taken"], "run it again")
+        return created.metadata.id
+
+    def _delete_key(self, id_: str) -> None:
+        Wait(self._endpoint, f"delete the access key {id_}", _KEY.delete_seconds, _PACE).delete(_KEY, id_)
+
+    def _found_or_created(self, kind: Kind, name: str, spec: Mapping[str, Any], *, dry_run: bool) -> tuple[Any, Done]:
+        """Return the object of that name; None if a dry run would create it, or the name is taken elsewhere."""
+        desired = self._desired(kind, name, spec)
+        if (found := find(desired)) is not None:
+            return found, Done.FOUND
+        if dry_run:
+            return None, Done.TO_CREATE
+        if (created := self._create(desired)) is not None:
+            return created, Done.CREATED
+        return find(desired), Done.FOUND  # another run has created it meanwhile
+
+    def _create(self, desired: Desired, key: str = "") -> Any:  # noqa: ANN401 - a message of the SDK
+        """Create an object and return it, once it can be used; None if there is one of that name already. A second
+        request with the same `key` creates nothing."""
+        kind, key = desired.kind, key or str(uuid.uuid4())
+        wait = Wait(self._endpoint, f"create {desired.title}", kind.create_seconds, _PACE)
+        fresh = kind.fresh_seconds if self._has_new_account else 0
+        try:
+            operation = wait.start(lambda: start_create(desired, key), fresh_seconds=fresh)
+        except NebiusError as error:
+            if error.code == "ALREADY_EXISTS" or "resource_already_exists" in error.details:
+                return None
+            raise
+        wait.until_ended(kind, operation)
+        return wait.until_ready(kind, operation.resource_id)
+
+    def _desired(self, kind: Kind, name: str, spec: Mapping[str, Any] | None = None, *, parent: str = "") -> Desired:
+        parent = parent or self.record.project
+        return Desired(kind=kind, parent_id=parent, name=name, spec=spec or {}, endpoint=self._endpoint)
+
+    @property
+    def _endpoint(self) -> str:
+        return self.record.settings["endpoint"]
 
 
 BACKEND = ObjectStorage
