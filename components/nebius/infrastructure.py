@@ -44,9 +44,6 @@ class FirstSubnetProvider(ActionProvider):
             exists = objects.exists("Subnet", id_, props["endpoint"])
         return ReadResult(id_ if exists else "", given(props))
 
-    def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Do nothing: the stack did not create the subnet."""
-
 
 class FirstSubnet(Action, module="nebius", name="FirstSubnet"):
     """The lookup of a subnet, whose id it has. Inputs: `project`, `endpoint`."""

@@ -431,29 +431,25 @@ class _Change:
 
     def apply(self, id_: str, olds: Mapping[str, Any]) -> None:
         """Update the object if it is not as desired; retry if somebody else changes it at the same time."""
-        desired = self.desired
-        while True:
-            message = self.get(id_)
-            if message is None:
-                raise nebius_error(self.wait.action, [f"{id_} is gone"], "run `./hpc refresh STACK`, then `up`")
-            if not self.kind.updatable:
-                return
-            spec, metadata = merge_specs(message.spec, olds.get("spec") or {}, desired.spec), message.metadata
-            own = {*(olds.get("labels") or {}), OWNER_LABEL}
-            others = {name: value for name, value in dict(metadata.labels).items() if name not in own}
-            labels = {**others, **desired.labels}
-            name = desired.name if self.kind.unique else metadata.name
-            if (metadata.name, dict(metadata.labels)) == (name, labels) and same(
-                to_full_json(spec), to_full_json(message.spec)
-            ):
-                return
-            metadata.name, metadata.labels = name, labels
-            try:
-                operation = objects.start_update(self.kind, metadata, spec, self.endpoint)
-            except NebiusError as error:
-                if not error.is_temporary and "resource_conflict" not in error.details:
-                    raise
-                self.wait.step(str(error).splitlines()[1].strip())
-            else:
-                self.wait.until_ended(self.kind, operation)
-                return
+        operation = self.wait.start(lambda: self._start_update(id_, olds), frozenset({"resource_conflict"}))
+        if operation is not None:
+            self.wait.until_ended(self.kind, operation)
+
+    def _start_update(self, id_: str, olds: Mapping[str, Any]) -> Message | None:
+        """Start the update and return its operation; None if the object is as desired."""
+        desired, message = self.desired, self.get(id_)
+        if message is None:
+            raise nebius_error(self.wait.action, [f"{id_} is gone"], "run `./hpc refresh STACK`, then `up`")
+        if not self.kind.updatable:
+            return None
+        spec, metadata = merge_specs(message.spec, olds.get("spec") or {}, desired.spec), message.metadata
+        own = {*(olds.get("labels") or {}), OWNER_LABEL}
+        others = {name: value for name, value in dict(metadata.labels).items() if name not in own}
+        labels = {**others, **desired.labels}
+        name = desired.name if self.kind.unique else metadata.name
+        if (metadata.name, dict(metadata.labels)) == (name, labels) and same(
+            to_full_json(spec), to_full_json(message.spec)
+        ):
+            return None
+        metadata.name, metadata.labels = name, labels
+        return objects.start_update(self.kind, metadata, spec, self.endpoint)

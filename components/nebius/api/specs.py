@@ -7,8 +7,6 @@ import difflib
 import importlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 from components.nebius.api.client import NebiusError
@@ -79,29 +77,25 @@ def observed_spec(desired: Message, actual: Message, keep: Collection[str] = ())
 
 def _observed_items(desired: Sequence[Any], actual: list[Any]) -> list[Any]:
     """Return the actual items: each in the place of the desired one that it agrees with, the others in their order."""
-    result: list[Any] = [None] * len(desired)
-    unmatched: list[int] = []
-    for index, item in enumerate(desired):
-        match = next((other for other in actual if same(observed_spec(item, other), item)), None)
-        if match is None:
-            unmatched.append(index)
-        else:
-            actual.remove(match)
-            result[index] = item
-    for index, other in zip(unmatched, actual, strict=True):
-        result[index] = observed_spec(desired[index], other)
-    return result
+    matches = [_take_match(item, actual) for item in desired]
+    others = iter(actual)
+    return [
+        observed_spec(item, next(others)) if match is None else item
+        for item, match in zip(desired, matches, strict=True)
+    ]
 
 
-@cache
-def package(kind: Kind) -> ModuleType:
-    """Import the SDK's module with a kind's client and messages."""
-    return importlib.import_module(f"nebius.api.nebius.{kind.module}")
+def _take_match(item: Message, others: list[Any]) -> Message | None:
+    """Remove the first of the others that agrees with an item, and return it; None if none does."""
+    match = next((other for other in others if same(observed_spec(item, other), item)), None)
+    if match is not None:
+        others.remove(match)
+    return match
 
 
 def message_class(kind: Kind, name: str) -> Message:
-    """Return the class of a message of a kind's package, such as `CreateSubnetRequest`."""
-    return getattr(package(kind), name)
+    """Return the class of a message or a client of a kind's package, such as `CreateSubnetRequest`."""
+    return getattr(importlib.import_module(f"nebius.api.nebius.{kind.module}"), name)
 
 
 def spec_message(kind: Kind, spec: Mapping[str, Message]) -> Message:
@@ -160,20 +154,12 @@ def _overlaid(cls: Message, base: dict[str, Message], olds: Message, news: Mappi
         if isinstance(value, Mapping) and isinstance(fetched, Mapping) and field.message and not field.map:
             result[name] = _overlaid(_class_of(field), dict(fetched), old, value)
         elif isinstance(value, list) and isinstance(fetched, list):
-            result[name] = _overlaid_items(value, list(fetched))
+            # Items that agree with a fetched one have the fields that the API filled in.
+            others = list(fetched)
+            matches = [_take_match(item, others) for item in value]
+            result[name] = [item if match is None else match for item, match in zip(value, matches, strict=True)]
         else:
             result[name] = value
-    return result
-
-
-def _overlaid_items(news: list[Any], base: list[Any]) -> list[Any]:
-    """Return the new items; those that agree with a fetched item have the fields that the API filled in."""
-    result: list[Any] = []
-    for item in news:
-        match = next((row for row in base if same(observed_spec(item, row), item)), None)
-        if match is not None:
-            base.remove(match)
-        result.append(item if match is None else match)
     return result
 
 
