@@ -10,7 +10,6 @@ FOLDER has the modules of scripts/node. All login and worker pods share the jail
 The last line of the output is JSON: {"error": TEXT}, or {} after a success.
 """
 
-import grp
 import json
 import shutil
 import subprocess
@@ -25,7 +24,7 @@ from accounting import accounts
 from interface import User
 from jobs import drain_leaving, prologs
 from system import containers, homes, users
-from system.host import SetupError, describe_os_error, has_user, log, read_json, write
+from system.host import SetupError, describe_os_error, has_group, has_user, log, read_json, write
 
 MANAGED = Path("/etc/hpc/jail")
 """Folder of the lists of what this program created, so that it removes nothing else. A machine's own lists are those of
@@ -93,17 +92,9 @@ def create_key_pairs(new: Iterable[User]) -> None:
 def _with_groups(user: User) -> User:
     """Return the user in the groups of its rights, which on machines are files of their own."""
     result: dict[str, Any] = {**user}
-    more = [group for right, group in GROUPS.items() if result.pop(right, True) and _exists(group)]
+    more = [group for right, group in GROUPS.items() if result.pop(right, True) and has_group(group)]
     result["groups"] = sorted({*user["groups"], *more})
     return result  # type: ignore[return-value] - the same keys, but for the rights
-
-
-def _exists(group: str) -> bool:
-    try:
-        grp.getgrnam(group)
-    except KeyError:
-        return False
-    return True
 
 
 def main() -> None:

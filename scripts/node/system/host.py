@@ -6,6 +6,7 @@ a list of the changes."""
 import contextlib
 import errno
 import fcntl
+import grp
 import hashlib
 import json
 import math
@@ -194,6 +195,14 @@ def remove(path: str | Path) -> bool:
 def has_user(name: str) -> bool:
     try:
         pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def has_group(name: str) -> bool:
+    try:
+        grp.getgrnam(name)
     except KeyError:
         return False
     return True

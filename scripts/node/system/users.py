@@ -16,7 +16,7 @@ from pathlib import Path
 
 from interface import Group, User
 from system import homes
-from system.host import SetupError, has_user, log, read_json, run, which, write
+from system.host import SetupError, has_group, has_user, log, read_json, run, which, write
 
 MANAGED = Path("/etc/hpc/users.json")  # users and groups that the set-up made: it removes no others
 PROC = Path("/proc")
@@ -47,7 +47,7 @@ def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> boo
         run("userdel", name)
         log(f"removed user {name} (the home folder stays)")
         changed.append(True)
-    for name in sorted(filter(_has_group, managed["groups"].difference(wanted["groups"]))):
+    for name in sorted(filter(has_group, managed["groups"].difference(wanted["groups"]))):
         run("groupdel", name)
         log(f"removed group {name}")
         changed.append(True)
@@ -70,7 +70,7 @@ def _managed() -> dict[str, set[str]]:
 
 def _converge_group(group: Group) -> bool:
     name, gid = group["name"], group["gid"]
-    if _has_group(name):
+    if has_group(name):
         if grp.getgrnam(name).gr_gid != gid:
             raise SetupError(
                 f"group {name} has gid {grp.getgrnam(name).gr_gid} on this machine, the stack says {gid}. "
@@ -103,14 +103,6 @@ def _converge_user(user: User) -> bool:
         return False
     run("usermod", "--gid", str(gid), "--groups", ",".join(sorted(groups)), "--shell", user["shell"], *reopen, name)
     log(f"changed user {name}")
-    return True
-
-
-def _has_group(name: str) -> bool:
-    try:
-        grp.getgrnam(name)
-    except KeyError:
-        return False
     return True
 
 
