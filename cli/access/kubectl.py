@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cli.access.ssh import READY, hold_open, shell_line
@@ -33,7 +33,7 @@ from cluster.platforms.nebius.kubectl import (
 )
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE, ROOT_PATH, VMSINGLE, login_service
 from cluster.platforms.observer import KubectlResult
-from hostfiles import PrivateFolder
+from hostfiles import PrivateFolder, write_atomically
 
 _FAILED = 1
 """Exit code of kubectl itself for every failure (DefaultErrorExitCode of k8s.io/kubectl). After a command's own exit
@@ -91,16 +91,8 @@ class KubeApi:
             )
         folder = PrivateFolder("hpc-kube")
         stack.callback(folder.remove)
-        file = Path(folder.path) / "config"
-        file.touch(mode=0o600)
-        text = kubeconfig(
-            kubernetes.server,
-            kubernetes.certificate_authority,
-            kubernetes.command,
-            kubernetes.context,
-            kubernetes.namespace,
-        )
-        file.write_text(text, encoding="utf-8")
+        file = folder.path / "config"
+        write_atomically(file, kubeconfig(**asdict(kubernetes)), mode=0o600)
         self.kubernetes, self._seconds = kubernetes, seconds
         # kubectl's usual cache may have entries of another cluster at this address, such as an earlier rehearsal's.
         self._start = [program, "--kubeconfig", str(file), "--cache-dir", f"{folder.path}/cache"]
