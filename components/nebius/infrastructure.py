@@ -1,7 +1,6 @@
 """Resources on Nebius: subnet, address, file systems, backups, Kubernetes, node groups, GPU clusters, operators."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -445,10 +444,9 @@ class Infrastructure(pulumi.ComponentResource):
     def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Infrastructure", name, {}, opts)
         settings = settings_of(config)
-        self._name, self._child = name, pulumi.ResourceOptions(parent=self)
-        self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=self._child)
-        owner = random.RandomId(f"{name}-owner", byte_length=8, opts=self._child)
-        self.cloud = Cloud(config=config, settings=settings, owner=owner.hex)
+        self._name, child = name, pulumi.ResourceOptions(parent=self)
+        self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=child)
+        owner = random.RandomId(f"{name}-owner", byte_length=8, opts=child)
         # The checks come before all other resources, so they see the charts without facts of the cloud, which only
         # change values.
         planned = releases(
@@ -456,7 +454,7 @@ class Infrastructure(pulumi.ComponentResource):
         )
         # Stand-ins of charts in a rehearsal accept any value.
         rows = charts_of(planned, {} if settings.endpoint else settings.values)
-        charts = ChartVersions(f"{name}-chart-versions", charts=rows, opts=self._child)
+        charts = ChartVersions(f"{name}-chart-versions", charts=rows, opts=child)
         preflight = Preflight(
             f"{name}-preflight",
             tenant=settings.tenant,
@@ -465,15 +463,27 @@ class Infrastructure(pulumi.ComponentResource):
             request=request.request(config, settings),
             command=list(settings.token_command),
             endpoint=settings.endpoint,
-            opts=self._child,
+            opts=child,
         )
-        self.cloud = replace(self.cloud, after=[preflight, charts, self._leftovers()])
-        subnet = Network(f"{name}-network", self.cloud, opts=self._child).subnet_id
-        self.filesystems = Filesystems(f"{name}-fs", self.cloud, opts=self._child)
-        self.address = LoginAddress(f"{name}-login", self.cloud, subnet, opts=self._child)
-        self.cluster = KubernetesCluster(f"{name}-kubernetes", self.cloud, subnet, opts=self._child)
+        leftovers = Leftovers(
+            f"{name}-leftovers",
+            tenant=settings.tenant,
+            project=settings.project,
+            cluster=config.name,
+            owner=owner.hex,
+            namespaces=[config.name, *([MONITORING_NAMESPACE] if config.monitoring else [])],
+            keep=config.deletion_protection,
+            existing={tag: section.existing for tag, section in filesystems(settings).items() if section.existing},
+            endpoint=settings.endpoint,
+            opts=child,
+        )
+        self.cloud = Cloud(config=config, settings=settings, owner=owner.hex, after=[preflight, charts, leftovers])
+        subnet = Network(f"{name}-network", self.cloud, opts=child).subnet_id
+        self.filesystems = Filesystems(f"{name}-fs", self.cloud, opts=child)
+        self.address = LoginAddress(f"{name}-login", self.cloud, subnet, opts=child)
+        self.cluster = KubernetesCluster(f"{name}-kubernetes", self.cloud, subnet, opts=child)
         self.api = self.wait("api", {}, seconds=waits.API_SECONDS)
-        gpu_clusters = GpuClusters(f"{name}-gpu", self.cloud, opts=self._child)
+        gpu_clusters = GpuClusters(f"{name}-gpu", self.cloud, opts=child)
         self.groups = node_groups(config, settings)
         self.nodesets = {
             nodeset: {
@@ -484,8 +494,8 @@ class Infrastructure(pulumi.ComponentResource):
             for nodeset, section in config.nodesets.items()
         }
         limits = {"access": self.cluster.access, "seconds": config.slurm.drain_seconds, "pace": self.cloud.pace}
-        drain = Drain(f"{name}-drain", nodesets=self.nodesets, **limits, opts=self._child)
-        partitions = Partitions(f"{name}-partitions", partitions=list(config.partitions), **limits, opts=self._child)
+        drain = Drain(f"{name}-drain", nodesets=self.nodesets, **limits, opts=child)
+        partitions = Partitions(f"{name}-partitions", partitions=list(config.partitions), **limits, opts=child)
         groups = NodeGroups(
             f"{name}-nodes",
             self.cloud,
@@ -495,7 +505,7 @@ class Infrastructure(pulumi.ComponentResource):
             filesystems=self.filesystems.ids,
             gpu_clusters=gpu_clusters.of,
             after=[drain, partitions],
-            opts=self._child,
+            opts=child,
         ).of
         self.operators = Operators(
             f"{name}-nvidia",
@@ -503,7 +513,7 @@ class Infrastructure(pulumi.ComponentResource):
             self.cluster.resource.id,
             gpus=any(group.gpus for group in self.groups),
             after=[self.api, *groups.values()],
-            opts=self._child,
+            opts=child,
         )
         self.volumes = self.teardown("volumes", [self.api, *groups.values(), *self.operators.ready])
         rows = [
@@ -519,7 +529,7 @@ class Infrastructure(pulumi.ComponentResource):
         shapes = {nodeset: row["shape"] for nodeset, row in self.nodesets.items()}
         self.nodes = self.wait("nodes", {"groups": rows, "shapes": shapes}, after=[self.api, self.volumes])
         if backs_up(settings):
-            self.backups = Backups(f"{name}-backups", self.cloud, opts=self._child)
+            self.backups = Backups(f"{name}-backups", self.cloud, opts=child)
         self.register_outputs({})
 
     def wait(
@@ -554,19 +564,4 @@ class Infrastructure(pulumi.ComponentResource):
             endpoint=self.cloud.settings.endpoint,
             pace=self.cloud.pace,
             opts=pulumi.ResourceOptions(parent=parent or self, depends_on=list(after)),
-        )
-
-    def _leftovers(self) -> Leftovers:
-        config, settings = self.cloud.config, self.cloud.settings
-        return Leftovers(
-            f"{self._name}-leftovers",
-            tenant=settings.tenant,
-            project=settings.project,
-            cluster=config.name,
-            owner=self.cloud.owner,
-            namespaces=[config.name, *([MONITORING_NAMESPACE] if config.monitoring else [])],
-            keep=config.deletion_protection,
-            existing={tag: section.existing for tag, section in filesystems(settings).items() if section.existing},
-            endpoint=settings.endpoint,
-            opts=self._child,
         )

@@ -1,7 +1,7 @@
 """A resource of Nebius's API, of any kind of the table `components.nebius.api.kinds`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -125,7 +125,7 @@ class Cloud:
     settings: Nebius
     owner: pulumi.Output[str]
     """Identifies the stack's state: Nebius has it as a label of each resource."""
-    after: Sequence[pulumi.Resource] = field(default_factory=tuple)
+    after: Sequence[pulumi.Resource]
     """Resources that every resource waits for."""
 
     @property
