@@ -20,8 +20,7 @@ from cluster.platforms.gcp.disks import boot_disk, state_disk
 from cluster.platforms.gcp.filesystems.lustre import LustreKind
 from cluster.platforms.gcp.filesystems.registry import file_systems, mounts
 from cluster.roster import machines
-from tests.cluster.samples import LAB
-from tests.cluster.samples_google import CLOUD, MANAGED
+from tests.cluster.samples import CLOUD, LAB, MANAGED
 from tests.cluster.stacks import EVERY, config, findings, load, local, places
 
 ALICE = {"name": "alice", "uid": 2001}

@@ -5,7 +5,6 @@ place, and replaces the resource for others.
 two graphs of resources are compared by it.
 """
 
-import copy
 import json
 import re
 from collections.abc import Iterator
@@ -25,9 +24,8 @@ from cluster.load import parse
 from components.gcp.deploy import GcpPlatform
 from components.gcp.identity import SETUP
 from components.slurm.keys import ClusterKeys
-from tests.cluster import samples_google as google
 from tests.cluster import stacks
-from tests.cluster.samples import Cluster
+from tests.cluster.samples import CLUSTERS, edited, edits_of
 from tests.contract.recorded import record
 from tests.harness import Registered, deploy
 
@@ -42,8 +40,8 @@ KEYED = {"labels", "metadata"}
 """Inputs whose keys are ours."""
 SAMPLES = [
     (base, number)
-    for base, samples in (("CLOUD", google.SAMPLES), ("MANAGED", google.MANAGED_SAMPLES))
-    for number, (pattern, *_) in enumerate(samples)
+    for base in ("cloud", "managed")
+    for number, (pattern, *_) in enumerate(edits_of(base))
     # What holds data, and machines; four kinds of disks are told of by one rule.
     if pattern.startswith(("storage.lustre", "storage.filestore", "controller", "login", "nodesets", "image.name"))
     and not {"mgt", "mnt", "mdt"} & {*pattern.split(".")}
@@ -96,10 +94,7 @@ IDENTITY = SimpleNamespace(
 
 @cache
 def graph(base: str, number: int | None) -> tuple[ClusterConfig, dict[str, Registered]]:
-    cluster: Cluster = copy.deepcopy(getattr(google, base))
-    if number is not None:
-        samples = google.SAMPLES if base == "CLOUD" else google.MANAGED_SAMPLES
-        samples[number][1](cluster)
+    cluster = edited(CLUSTERS[base], {} if number is None else edits_of(base)[number].changes)
     place = {f"gcp:{key}": value for key, value in cluster.pop("gcp").items()}
     config = parse({"hpc:cluster": {key: value for key, value in cluster.items() if value is not None}, **place})
 

@@ -1,8 +1,7 @@
 """Each field knows what changing it does to running jobs, and the machine agrees: it decides by the rendered text."""
 
-import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -25,41 +24,10 @@ from cluster.load import cluster_model, parse
 from cluster.platforms import registry
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm.files import render
-from tests.cluster import samples_google as google
-from tests.cluster.samples import (
-    APART,
-    APART_SAMPLES,
-    CHECKED,
-    CHECKED_SAMPLES,
-    GROWING,
-    GROWING_SAMPLES,
-    LAB,
-    MONITORED,
-    MONITORED_SAMPLES,
-    ONE_CHOICE,
-    SAMPLES,
-    WARMED,
-    WARMED_SAMPLES,
-    Cluster,
-    at,
-    gone,
-)
+from tests.cluster.samples import CLUSTERS, LAB, ONE_CHOICE, Cluster, edited, edits_of
+from tests.cluster.stacks import Changes
 
-ALL = [
-    (base, *sample)
-    for base, samples in (
-        (LAB, SAMPLES),
-        (GROWING, GROWING_SAMPLES),
-        (MONITORED, MONITORED_SAMPLES),
-        (APART, APART_SAMPLES),
-        (google.APART, google.APART_SAMPLES),
-        (CHECKED, CHECKED_SAMPLES),
-        (WARMED, WARMED_SAMPLES),
-        (google.CLOUD, google.SAMPLES),
-        (google.MANAGED, google.MANAGED_SAMPLES),
-    )
-    for sample in samples
-]
+ALL = [(base, *edit[:3]) for name, base in CLUSTERS.items() for edit in edits_of(name)]
 """Each with the cluster that it changes."""
 
 
@@ -74,12 +42,6 @@ def _config(text: str) -> ClusterConfig:
     return parse(
         {"hpc:cluster": {key: value for key, value in cluster.items() if key != "gcp" and value is not None}, **place}
     )
-
-
-def edited(change: Callable[[Cluster], Any], cluster: Cluster = LAB) -> Cluster:
-    after = copy.deepcopy(cluster)
-    change(after)
-    return after
 
 
 def test_every_field_has_an_impact_and_every_impact_a_field():
@@ -118,13 +80,13 @@ def test_every_field_has_a_sample():
 
 
 @pytest.mark.parametrize(
-    ("base", "pattern", "change", "effect"), ALL, ids=lambda value: value if isinstance(value, str) else ""
+    ("base", "pattern", "changes", "effect"), ALL, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_the_impact_of_an_edit_is_that_of_its_rendered_files(
-    base: Cluster, pattern: str, change: Callable[[Cluster], Any], effect: Effect
+    base: Cluster, pattern: str, changes: Changes, effect: Effect
 ):
     """What the machine needs for the new files is what the table says, where jobs run on."""
-    before, after = config(base), config(edited(change, base))
+    before, after = config(base), config(edited(base, changes))
     found = {edit.pattern: result for edit in edits(before, after) if (result := impact(edit))}
     assert found[pattern].effect is effect, found[pattern].reason
     effect_of_all = worst_effect(effects(before, after, "lab"))
@@ -143,8 +105,8 @@ def test_the_impact_of_an_edit_is_that_of_its_rendered_files(
 
 
 def test_only_the_first_qos_that_preempts_restarts_slurmctld():
-    first = edited(at("accounting", "qos", "urgent", preempt=["idle"]))
-    second = edited(lambda c: c["accounting"]["qos"].append({"name": "now", "preempt": ["urgent"]}), first)
+    first = edited(LAB, {"accounting.qos.urgent.preempt": ["idle"]})
+    second = edited(first, {"accounting.qos.now": {"name": "now", "preempt": ["urgent"]}})
     for before, after, effect in ((LAB, first, Effect.RESTART), (first, second, Effect.NOTHING)):
         assert worst_effect(effects(config(before), config(after), "lab")) is effect
 
@@ -158,11 +120,8 @@ class TestWords:
     """What an operator reads."""
 
     def test_worst_first_with_path_values_reason_and_command(self):
-        def change(cluster: Cluster) -> None:
-            at("partitions", "cpu", max_time="01:00:00")(cluster)
-            at("nodesets", "cpu", count=1)(cluster)
-
-        drained, limit = effects(config(LAB), config(edited(change)), "mine")
+        after = edited(LAB, {"partitions.cpu.max_time": "01:00:00", "nodesets.cpu.count": 1})
+        drained, limit = effects(config(LAB), config(after), "mine")
         assert drained.shown == "nodesets.cpu.count: 3 -> 1"
         assert "lab-cpu-[1-2]" in drained.reason
         assert drained.command == "./hpc ssh mine controller -- squeue --nodelist='lab-cpu-[1-2]'"
@@ -170,29 +129,26 @@ class TestWords:
         assert limit.command == "./hpc up mine"
 
     def test_added_and_removed_members_are_single_changes(self):
-        def change(cluster: Cluster) -> None:
-            gone("users", "bob")(cluster)
-            at("partitions", night={"nodesets": ["cpu"]})(cluster)
-
-        shown = [change.shown for change in effects(config(LAB), config(edited(change)), "lab")]
+        after = edited(LAB, {"users.bob": None, "partitions.night": {"nodesets": ["cpu"]}})
+        shown = [change.shown for change in effects(config(LAB), config(after), "lab")]
         assert shown == ["partitions.night: added", "users.bob: removed"]
 
     def test_a_nodeset_in_front_of_others_moves_none(self):
-        after = edited(lambda c: c.update(nodesets={"a-new-one": {}, **c["nodesets"]}))
+        after = {**LAB, "nodesets": {"a-new-one": {}, **LAB["nodesets"]}}
         assert [change.shown for change in effects(config(LAB), config(after), "lab")] == ["nodesets.a-new-one: added"]
 
     def test_a_block_that_another_nodeset_takes_is_refused_with_the_line_to_write(self):
-        after = edited(lambda c: c["nodesets"].update(new={"addresses": "10.77.4.0/23"}))
+        after = edited(LAB, {"nodesets.new": {"addresses": "10.77.4.0/23"}})
         refused = effects(config(LAB), config(after), "lab")[0]
         assert (refused.effect, refused.path) == (Effect.REFUSED, "nodesets.cpu.addresses")
         assert "write `addresses: 10.77.4.0/23` under nodesets.cpu" in refused.command
 
     @pytest.mark.parametrize("pattern", sorted(editable_patterns()))
     def test_every_impact_has_a_reason_and_a_command(self, pattern: str):
-        effect_of_all = [c for base, p, change, _ in ALL if p == pattern for c in _impacts(base, change, pattern)]
+        effect_of_all = [c for base, p, changes, _ in ALL if p == pattern for c in _impacts(base, changes, pattern)]
         assert all(len(sample_impact.reason) > 20 and sample_impact.command for sample_impact in effect_of_all)
 
 
-def _impacts(base: Cluster, change: Callable[[Cluster], Any], pattern: str) -> list[Any]:
-    found = edits(config(base), config(edited(change, base)))
+def _impacts(base: Cluster, changes: Changes, pattern: str) -> list[Any]:
+    found = edits(config(base), config(edited(base, changes)))
     return [impact(edit) for edit in found if edit.pattern == pattern]
