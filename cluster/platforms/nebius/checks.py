@@ -585,7 +585,7 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
     try:
         releases = [release.name for release in releases_without_overrides(config, settings, facts)]
-    except (KeyError, StopIteration):
+    except KeyError:
         return  # because of an unknown machine type, which has a finding of its own
     at = ("nebius", "values")
     for name in settings.values:

@@ -4,13 +4,12 @@ Helm 3 keeps each revision of a release in a Secret of the type helm.sh/release.
 """
 
 import base64
-import binascii
 import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
@@ -63,7 +62,7 @@ def _installed(secret: Mapping[str, Any]) -> Installed | None:
             values=document.get("config") or {},
             manifest=document.get("manifest") or "",
         )
-    except (KeyError, TypeError, ValueError, OSError, EOFError, binascii.Error):
+    except (KeyError, TypeError, ValueError, OSError, EOFError):
         return None
 
 
@@ -193,10 +192,7 @@ def _equal(expected: object, actual: object) -> bool:
 def _quantity(value: object) -> Decimal | None:
     """Return the number of a quantity of Kubernetes, such as 1.5Gi; None if it is none."""
     match = _QUANTITY.fullmatch(str(value))
-    try:
-        return Decimal(match[1]) * _SUFFIXES[match[2]] if match and match[2] in _SUFFIXES else None
-    except InvalidOperation:
-        return None
+    return Decimal(match[1]) * _SUFFIXES[match[2]] if match and match[2] in _SUFFIXES else None
 
 
 def _nodesets(config: ClusterConfig, live: Live) -> Iterator[Difference]:
