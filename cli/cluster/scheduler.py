@@ -1,6 +1,5 @@
 """Commands to slurmctld, run on the controller: list nodes and jobs, set states, reboot."""
 
-import difflib
 import re
 import secrets
 import shlex
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from cli import console
 from cli.access import remote
 from cli.cluster.cluster import Cluster
-from cli.errors import CliError
+from cli.errors import CliError, hint
 from cluster.observe.nodes import NODES_COMMAND, Job, Node, jobs_command, parse_jobs, parse_nodes, select_nodes
 from scripts.node.slurm.hostlist import compress
 
@@ -68,8 +67,8 @@ class Scheduler:
         except ValueError as error:
             raise CliError(str(error)) from None
         if unknown:
-            hint = f"There are: {compress(nodes)}." if nodes else "It has none."
-            raise CliError("\n".join([*(_unknown_node(self.cluster.name, name, nodes) for name in unknown), hint]))
+            known = f"There are: {compress(nodes)}." if nodes else "It has none."
+            raise CliError("\n".join([*(_unknown_node(self.cluster.name, name, nodes) for name in unknown), known]))
         return named
 
     def set(self, nodes: Iterable[Node | str], state: str, reason: str = "") -> None:
@@ -165,5 +164,4 @@ def busy_lines(nodes: Iterable[Node]) -> list[str]:
 
 
 def _unknown_node(cluster: str, name: str, nodes: Mapping[str, Node]) -> str:
-    near = difflib.get_close_matches(name, nodes, n=1) or difflib.get_close_matches(f"{cluster}-{name}", nodes, n=1)
-    return f"cluster {cluster} has no node {name!r}." + (f" Did you mean {near[0]}?" if near else "")
+    return f"cluster {cluster} has no node {name!r}.{hint(name, nodes) or hint(f'{cluster}-{name}', nodes)}"

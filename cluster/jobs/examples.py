@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cluster.config.cluster import ClusterConfig
@@ -102,8 +102,8 @@ class Examples:
     """The examples that fit a cluster."""
 
     scripts: tuple[JobScript, ...]
-    programs: Mapping[str, str]
-    """Text of the files beside them, by name."""
+    files: Mapping[str, str]
+    """Text of every file below EXAMPLES, by name: README, scripts, programs."""
     left_out: Mapping[str, str]
     """Reason, by the script's name."""
 
@@ -131,7 +131,9 @@ def examples(config: ClusterConfig) -> Examples:
         scripts.append(_nccl(config, row))
     else:
         left_out[NCCL] = PROGRAMS["nccl"]
-    return Examples(tuple(scripts), programs, left_out)
+    texts = {script.name: script.text() for script in scripts}
+    files = {"README": readme(config, scripts), **texts, **dict(sorted(programs.items()))}
+    return Examples(tuple(scripts), files, left_out)
 
 
 def _nccl(config: ClusterConfig, row: PartitionFacts) -> JobScript:
@@ -192,20 +194,12 @@ def _script(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts, *, pa
     return JobScript(name=f"{kind.name}.sh", title=kind.title, options=options, body=text)
 
 
-def example_files(config: ClusterConfig, found: Examples | None = None) -> dict[str, str]:
-    """Return the text of every file below EXAMPLES, by name: README, scripts, programs."""
-    found = found or examples(config)
-    scripts = {script.name: script.text() for script in found.scripts}
-    return {"README": readme(config, found), **scripts, **dict(sorted(found.programs.items()))}
-
-
-def installed_files(config: ClusterConfig, found: Examples | None = None) -> dict[str, str]:
+def installed_files(config: ClusterConfig, found: Examples) -> dict[str, str]:
     """Return the text of all files by absolute path, with env.sh, which the scripts source."""
-    files = {f"{EXAMPLES}/{name}": text for name, text in example_files(config, found).items()}
-    return {ENV: render_environment(config), **files}
+    return {ENV: render_environment(config), **{f"{EXAMPLES}/{name}": text for name, text in found.files.items()}}
 
 
-def readme(config: ClusterConfig, found: Examples) -> str:
+def readme(config: ClusterConfig, scripts: Sequence[JobScript]) -> str:
     """Return the README beside the scripts."""
     pyxis = "pyxis" in registry.get(config.platform).job_programs(config)
     text = (BODIES / "examples" / "README.txt").read_text(encoding="utf-8")
@@ -216,8 +210,8 @@ def readme(config: ClusterConfig, found: Examples) -> str:
         "rule": "=" * len(title),
         "folder": EXAMPLES,
         "env": ENV,
-        "first": next((script.name for script in found.scripts), "SCRIPT"),
-        "table": _columns([(script.name, describe_request(script), script.title) for script in found.scripts]),
+        "first": next((script.name for script in scripts), "SCRIPT"),
+        "table": _columns([(script.name, describe_request(script), script.title) for script in scripts]),
         "nodes": _columns(_node_rows(config)),
         "containers": f"\n{containers}" if pyxis else "",
     }

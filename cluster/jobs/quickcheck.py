@@ -129,7 +129,8 @@ class Options:
 
     run: str
     """A unique name of the run, which is in names of jobs and files."""
-    suites: frozenset[str] = frozenset({"hello"})
+    container: bool = False
+    """True if each node starts a container too."""
     wait: bool = False
     exclusive: bool = False
     seconds: int = 60
@@ -260,7 +261,7 @@ def _jobs_of(node: ExpectedNode, options: Options) -> Iterator[CheckJob]:
     yield job(NODE, node.tasks, node.memory, *gpu, program=("node.py", "node", token))
     if node.gpus and not node.all_gpus:
         yield job(GPUS, 1, node.memory, f"--gres=gpu:{node.gpus}", program=("node.py", "gpus"))
-    if "container" in options.suites:
+    if options.container:
         yield job(CONTAINER, 1, node.container_memory, program=("container.py",), seconds=300)
 
 
@@ -397,7 +398,7 @@ def _node_results(
         yield result("confined", SKIP, expected.no_gpus)
     elif expected.gpus:
         yield from _gpus(expected, full.get("gpus") or {}, events.get(GPUS))
-    if "container" in plan.options.suites:
+    if plan.options.container:
         yield _container(expected, events.get(CONTAINER))
     yield _accounting(expected, last.get("accounting"))
 

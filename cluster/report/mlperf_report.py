@@ -150,11 +150,6 @@ def _count(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
 
 
-def heading(run: MlperfRun, number: int, runs: int) -> str:
-    """Return the line above the table of one of several runs."""
-    return f"Run {number} of {runs}: {run.title}, from line {run.line}, {start_time(run)}"
-
-
 def start_time(run: MlperfRun) -> str:
     """Return the time of a run's first event as text."""
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=run.started_ms)
@@ -193,7 +188,9 @@ class MlperfReport:
         found: list[str] = []
         for number, (run, comparison) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
             if len(self.log.runs) > 1:
-                found += ([""] if number > 1 else []) + [heading(run, number, len(self.log.runs))]
+                which = f"Run {number} of {len(self.log.runs)}"
+                found += [""] if number > 1 else []
+                found.append(f"{which}: {run.title}, from line {run.line}, {start_time(run)}")
             found += [
                 *(table_lines(comparison, run.unit) if comparison else [" no training steps"]),
                 *detail_lines(run),

@@ -17,7 +17,7 @@ from cli.access.remote import follow
 from cli.access.ssh import shell_line
 from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs.job_cluster import JobCluster, read_cluster
+from cli.commands.jobs.job_cluster import JobCluster, NodeNames, read_cluster
 from cli.commands.jobs.nccl import is_built, read_log
 from cli.errors import CliError
 from cluster.jobs import quickcheck
@@ -154,7 +154,7 @@ def jobs(
             autocompletion=options.partitions,
         ),
     ] = None,
-    nodes: Annotated[str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.")] = "",
+    nodes: NodeNames = "",
     user: Annotated[
         str | None, Option("--as", metavar="USER", help="Whose jobs. Default: the first configured user.")
     ] = None,
@@ -191,11 +191,11 @@ def jobs(
         facts = tuple(row for row in partition_facts(config) if not partition or row.name in partition)
         only = frozenset(node.name for node in scheduler.find_nodes(expand(nodes))) if nodes else None
         resources = quickcheck.parse_resources(scheduler.run(NODES_COMMAND))
-        suites = frozenset({"hello", "container"} if suite in ("container", "all") else {"hello"})
-        pyxis = "container" in suites and "--container-image" in user_jobs.run("srun --help 2>&1 || true")
+        container = suite in ("container", "all")
+        pyxis = container and "--container-image" in user_jobs.run("srun --help 2>&1 || true")
         chosen = quickcheck.Options(
             run=secrets.token_hex(4),
-            suites=suites,
+            container=container,
             wait=wait,
             exclusive=exclusive,
             seconds=seconds,

@@ -19,7 +19,6 @@ from cluster.jobs.examples import (
     RECORD,
     Examples,
     describe_request,
-    example_files,
     installed_files,
     parse_record,
     record,
@@ -118,7 +117,7 @@ def examples(
         console.lines(files)
         return _print_left_out(chosen)
     if copy_to is not None:
-        return _copy(copy_to, {"env.sh": files[ENV], **example_files(config, chosen)}, chosen, json=json)
+        return _copy(copy_to, {"env.sh": files[ENV], **chosen.files}, chosen, json=json)
     if cluster is None:
         raise CliError(f"stack {stack} is not up. Bring it up with: ./hpc up {stack}")
     written = write(Jobs(cluster, "root"), files)

@@ -13,7 +13,7 @@ from cli import console, options
 from cli.access.remote import driver_of, follow
 from cli.cluster.cluster import Cluster
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs.job_cluster import read_cluster
+from cli.commands.jobs.job_cluster import NodeNames, read_cluster
 from cli.errors import CliError
 from cluster.config import validators
 from cluster.config.cluster import ClusterConfig
@@ -31,7 +31,7 @@ _FOLDER = f"{FOLDER}/warm_up"
 def warm_up(
     stack: options.Stack,
     *,
-    nodes: Annotated[str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.")] = "",
+    nodes: NodeNames = "",
     image: Annotated[
         list[str] | None,
         Option(

@@ -15,7 +15,6 @@ from cluster.jobs.examples import (
     KINDS,
     NCCL,
     PROGRAMS,
-    example_files,
     examples,
     installed_files,
     parse_record,
@@ -72,14 +71,14 @@ class TestEveryStack:
 
     def test_files_that_scripts_name_are_installed(self, stack: str):
         config = stacks.config(stack)
-        files = installed_files(config)
+        files = installed_files(config, examples(config))
         for path, text in files.items():
             for named in re.findall(r"/opt/apps/hpc[a-z./-]*[a-z]", text):
                 assert named in files or any(file.startswith(f"{named}/") for file in files), (path, named)
 
     def test_the_readme_lists_every_script_and_partition(self, stack: str):
         config = stacks.config(stack)
-        readme = example_files(config)["README"]
+        readme = examples(config).files["README"]
         for script in examples(config).scripts:
             assert re.search(rf"^    {re.escape(script.name)} .*{re.escape(script.title)}$", readme, re.MULTILINE)
         assert all(f"partition {name}" in readme for name in config.partitions)
@@ -91,7 +90,7 @@ def test_rendered_scripts_are_clean_for_shellcheck(tmp_path: Path):
     files = {
         re.sub("^#SBATCH.*\n", "", text, flags=re.MULTILINE): f"{stack}-{name}"
         for stack in stacks.EVERY
-        for name, text in example_files(stacks.config(stack)).items()
+        for name, text in examples(stacks.config(stack)).files.items()
         if name.endswith(".sh")
     }
     for text, name in files.items():
@@ -105,8 +104,8 @@ class TestWhatFits:
         plain, more = examples(cluster()), examples(cluster(**PACKAGES))
         assert plain.left_out["mpi.sh"] == PROGRAMS["mpi"]
         assert "mpi.sh" in {script.name for script in more.scripts}
-        assert "pi.py" in more.programs
-        assert "pi.py" not in plain.programs
+        assert "pi.py" in more.files
+        assert "pi.py" not in plain.files
 
     def test_pytorch_of_the_distribution_runs_without_libuv(self):
         texts = [{script.name: script.body for script in examples(cluster(**more)).scripts} for more in ({}, PACKAGES)]
@@ -171,14 +170,14 @@ class TestFiles:
         ast.parse(path.read_text(), feature_version=(3, 10))
 
     def test_scripts_source_the_environment_of_jobs_where_processes_talk_to_each_other(self):
-        texts = example_files(stacks.config("a3mega"))
+        texts = examples(stacks.config("a3mega")).files
         assert {name for name, text in texts.items() if f". {ENV}\n" in text} == {
             "full-node.sh", "mpi-container.sh", "mpi.sh", "nccl.sh", "pytorch-container.sh", "pytorch.sh", "requeue.sh",
             "single-gpu.sh", "torchrun.sh",
         }  # fmt: skip
 
     def test_all_files_are_below_the_folder(self):
-        paths = set(installed_files(cluster()))
+        paths = set(installed_files(cluster(), examples(cluster())))
         assert {path for path in paths if not path.startswith(f"{EXAMPLES}/")} == {ENV}
 
     @given(

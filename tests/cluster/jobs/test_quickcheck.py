@@ -196,7 +196,7 @@ def test_resources_of_invalid_output():
 def test_no_job_asks_for_longer_than_its_partition_allows():
     short = {"cpu": {**PARTITIONS["cpu"], "max_time": "00:03:30"}, "gpu": PARTITIONS["gpu"]}
     text = "\n".join(map(line, NAMES))
-    chosen = Options(run="ab12", suites=frozenset({"hello", "container"}))
+    chosen = Options(run="ab12", container=True)
     facts = partition_facts(cluster(nodesets=TWO, partitions=short))
     found = plan(facts, parse_nodes(text), parse_resources(text), chosen)
     minutes = {(job.partition, job.key): job.minutes for job in found.jobs}
@@ -383,7 +383,7 @@ def test_results_of_faults(reviewed: Callable[[str, Mapping[str, str]], None]):
     for case, changes in OUTCOMES.items():
         events = good()
         cases[case] = events | {name: {**events.get(name, {}), **change} for name, change in changes.items()}
-    hello, both = a_plan(), a_plan(suites=frozenset({"hello", "container"}))
+    hello, both = a_plan(), a_plan(container=True)
     plans = {case: both if "container" in events else hello for case, events in cases.items()}
     reviewed("jobs/quickcheck", {case: shown(report(events, plans[case])) for case, events in cases.items()})
 
