@@ -532,7 +532,7 @@ class _Builder:
         if len(epochs) > 1 and abs(self.run_stop_ms - self.epoch_stop_ms) < _AT_ONCE_MS:
             epochs.pop()  # a parallel evaluation reached the target, and the run ended within the epoch
         if len(intervals) < 2 and not self.step_ms:
-            kind, others = max(self.phases.items(), key=lambda pair: len(pair[1]), default=("", []))
+            kind, others = max(self.phases.items(), key=lambda pair: len(pair[1]))
             if len(others) > len(intervals):
                 intervals, unit = [interval for interval, _ in others], others[0][1]
                 what = "epochs" if kind == "epochs" else "the training between evaluations"

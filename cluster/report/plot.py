@@ -49,7 +49,6 @@ def save_png(
     y_label: str = "",
     x_log: bool = False,
     x_ticks: Mapping[float, str] | None = None,
-    y_from_zero: bool = True,
 ) -> None:
     """Write `curves` to `path` as a PNG of `SIZE`.
 
@@ -87,8 +86,7 @@ def save_png(
         if ticks := select_ticks(x_ticks or {}, min(xs), max(xs), _CHARACTERS):
             axes.set_xticks(list(ticks), [one_line(text) for text in ticks.values()])
             axes.minorticks_off()
-        if y_from_zero:
-            axes.set_ylim(bottom=None if min(y for line in lines for _, y in line.points) < 0 else 0)
+        axes.set_ylim(bottom=None if min(y for line in lines for _, y in line.points) < 0 else 0)
         axes.grid(visible=True, color=LIGHT["grid"], linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)

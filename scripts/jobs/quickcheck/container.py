@@ -124,7 +124,6 @@ def _run(line: list[str]) -> subprocess.CompletedProcess[str]:
 def main(token: str, image: str = "") -> None:
     with _own_cache():
         found = start(token, image)
-    found["node"] = os.environ.get("SLURMD_NODENAME", "")
     os.write(1, f"{MARK}{json.dumps(found)}\n".encode())
 
 

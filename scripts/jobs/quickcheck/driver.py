@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import pwd
-import shlex
 import shutil
 import signal
 import subprocess
@@ -50,7 +49,6 @@ class Driver:
 
     def work(self) -> None:
         """Run the jobs on single nodes, one after the other on each node; then those on several nodes."""
-        event("begin", job_name=self.name)
         try:
             self.remove_leftovers()
             self.folder.mkdir(mode=0o700)
@@ -253,7 +251,7 @@ def main(text: str) -> int:
         driver.work()
     except Exception as error:  # noqa: BLE001 - the caller must get the message of any error
         driver.cancel_all()
-        event("failed", text=f"{type(error).__name__}: {error}", line=shlex.join(sys.argv[:1]))
+        event("failed", text=f"{type(error).__name__}: {error}")
         return 1
     return 0
 

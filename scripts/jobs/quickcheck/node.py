@@ -22,9 +22,7 @@ def collect(mode: str, token: str = "") -> dict[str, object]:
     environ = os.environ
     found: dict[str, object] = {
         "node": environ.get("SLURMD_NODENAME", ""),
-        "host": os.uname().nodename.partition(".")[0],
         "task": int(environ.get("SLURM_PROCID", "0")),
-        "job": environ.get("SLURM_JOB_ID", ""),
         "cpus": len(os.sched_getaffinity(0)),
     }
     if mode == "hello" or environ.get("SLURM_LOCALID", "0") != "0":
