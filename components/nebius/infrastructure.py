@@ -77,7 +77,7 @@ class Network(pulumi.ComponentResource):
                 f"{name}-first",
                 project=settings.project,
                 endpoint=settings.endpoint,
-                opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=list(cloud.after))),
+                opts=pulumi.ResourceOptions(parent=self, depends_on=list(cloud.after)),
             ).id
         self.register_outputs({"subnet_id": self.subnet_id})
 
@@ -180,7 +180,7 @@ class Backups(pulumi.ComponentResource):
             f"{name}-key",
             {"account": {"service_account": {"id": account.id}}, "secret_delivery_mode": "INLINE"},
             called=called,
-            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[member, permit])),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[member, permit]),
         )
         self.bucket = pulumi.Output.all(called, key.id).apply(lambda known: known[0])
         self.endpoint = bucket.status.apply(lambda status: f"https://{status['domain_name']}:443")

@@ -21,11 +21,6 @@ _EVENTS = 5
 class KubectlError(RuntimeError):
     """kubectl failed; the text is its own, with the command."""
 
-    @property
-    def not_found(self) -> bool:
-        """True if there is no such object, or no such kind of object."""
-        return any(text in str(self) for text in ("(NotFound)", NO_KIND))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
@@ -96,9 +91,9 @@ class Kubectl:
         try:
             return json.loads(self.run("get", kind, *arguments, *options, seconds=REQUEST_SECONDS + 5))["items"]
         except KubectlError as error:
-            if error.not_found:
-                return []
-            raise
+            if "(NotFound)" not in str(error) and NO_KIND not in str(error):
+                raise
+            return []
 
     def object(self, kind: str, name: str) -> dict[str, Any] | None:
         """Return an object; None if there is none of that name, or no such kind."""

@@ -15,7 +15,8 @@ from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.api import lifecycle, objects
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS, Kind
-from components.nebius.api.objects import OWNER_LABEL
+from components.nebius.api.objects import list_all, owner_of, state_of
+from components.nebius.api.specs import Message
 from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.poll import Poll
 
@@ -189,18 +190,17 @@ def _delete_owned(props: Mapping[str, Any]) -> None:
     """Delete objects with this state's label, which a run created that was killed before it could record them."""
     for kind in sorted(KINDS.values(), key=lambda kind: kind.order):
         for row in () if props["keep"] and kind.holds_data else _owned(kind, props):
-            report(f"deleting {kind.name} {row['metadata'].get('name', '')}, which an interrupted run left")
+            report(f"deleting {kind.name} {row.metadata.name}, which an interrupted run left")
             _delete(kind.name, row, props)
 
 
-def _owned(kind: Kind, props: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _owned(kind: Kind, props: Mapping[str, Any]) -> Iterator[Message]:
     """Yield this state's objects of a kind in the project, the tenant, or its own clusters and groups."""
     parents = {"Project": [props["project"]], "Tenant": [props["tenant"]]}.get(kind.parent)
     if parents is None:
-        parents = [row["metadata"]["id"] for row in _owned(KINDS[kind.parent], props)]
-    for row in (row for parent in parents for row in objects.objects_of(kind.name, parent, props["endpoint"])):
-        state = (row.get("status") or {}).get("state")
-        if (row["metadata"].get("labels") or {}).get(OWNER_LABEL) == props["owner"] and state not in kind.deleting:
+        parents = [row.metadata.id for row in _owned(KINDS[kind.parent], props)]
+    for row in (row for parent in parents for row in list_all(kind, parent, props["endpoint"])):
+        if owner_of(row) == props["owner"] and state_of(row) not in kind.deleting:
             yield row
 
 
@@ -213,15 +213,14 @@ def _delete_disks(props: Mapping[str, Any]) -> None:
     label = "kubernetes.io/created-for/pvc/namespace"
     disks = [
         row
-        for row in objects.objects_of("Disk", props["project"], props["endpoint"])
-        if row["metadata"]["name"].startswith("pvc-")
-        and (row["metadata"].get("labels") or {}).get(label) in props["namespaces"]
-        and not (row.get("status") or {}).get("read_write_attachment")
-        and not (row.get("status") or {}).get("read_only_attachments")
+        for row in list_all(KINDS["Disk"], props["project"], props["endpoint"])
+        if row.metadata.name.startswith("pvc-")
+        and dict(row.metadata.labels).get(label) in props["namespaces"]
+        and not (row.status and (row.status.read_write_attachment or row.status.read_only_attachments))
     ]
-    others = objects.objects_of("Cluster", props["project"], props["endpoint"]) if disks else []
+    others = list(list_all(KINDS["Cluster"], props["project"], props["endpoint"])) if disks else []
     for row in disks:
-        name, id_ = row["metadata"]["name"], row["metadata"]["id"]
+        name, id_ = row.metadata.name, row.metadata.id
         if others:
             report(
                 f"kept: disk {name} ({id_}), because the project has another cluster that it may be of. To delete it: "
@@ -232,12 +231,11 @@ def _delete_disks(props: Mapping[str, Any]) -> None:
             _delete("Disk", row, props)
 
 
-def _delete(kind: str, row: Mapping[str, Any], props: Mapping[str, Any]) -> None:
+def _delete(kind: str, row: Message, props: Mapping[str, Any]) -> None:
     """Delete one object, which has this state's label of the owner or none."""
-    metadata = row["metadata"]
-    name, owner = metadata["name"], (metadata.get("labels") or {}).get(OWNER_LABEL, props["owner"])
-    given = {"kind": kind, "name": name, "resource_name": name, "parent_id": metadata.get("parent_id", "")}
-    lifecycle.delete(metadata["id"], {**given, "owner": owner, "endpoint": props["endpoint"]})
+    metadata, owner = row.metadata, owner_of(row) or props["owner"]
+    given = {"kind": kind, "resource_name": metadata.name, "parent_id": metadata.parent_id, "owner": owner}
+    lifecycle.delete(metadata.id, {**given, "endpoint": props["endpoint"]})
 
 
 def _kept(props: Mapping[str, Any]) -> Iterator[str]:
@@ -245,9 +243,9 @@ def _kept(props: Mapping[str, Any]) -> Iterator[str]:
     if props["keep"]:
         for kind in (kind for kind in KINDS.values() if kind.holds_data):
             for row in _owned(kind, props):
-                name, id_ = row["metadata"]["name"], row["metadata"]["id"]
+                name, id_ = row.metadata.name, row.metadata.id
                 command = "nebius storage bucket" if kind.name == "Bucket" else "nebius compute filesystem"
-                size = (row.get("spec") or {}).get("size_gibibytes")
+                size = getattr(row.spec, "size_gibibytes", 0)
                 reuse = "" if kind.name == "Bucket" else f"To use it again: `existing: {id_}` in nebius.filesystems. "
                 yield (
                     f"kept: {kind.name} {name} ({id_}{f', {size} GiB' if size else ''}). {reuse}"
