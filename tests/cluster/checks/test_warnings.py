@@ -13,8 +13,8 @@ from cluster.findings import Level
 from cluster.jobs.warm_up import warm_up
 from cluster.load import find_warnings, parse
 from cluster.platforms.gcp import checks
-from tests.clouds import A3, EXASCALER, MANAGED, google, settings
-from tests.cluster.stacks import EVERY, cluster, config
+from tests.clouds import A3, MANAGED, google, settings
+from tests.cluster.stacks import EVERY, cases, cluster, config
 
 Reviewed = Callable[[str, Mapping[str, str]], None]
 MEGA: dict[str, Any] = {
@@ -22,120 +22,20 @@ MEGA: dict[str, Any] = {
     "partitions": {"main": {"nodesets": ["a3"], "default": True, "exclusive": True}},
 }
 RXDM: dict[str, Any] = {"rxdm": {"partitions": ["main"]}, "timers": {"batch_start": 600, "prolog_epilog": 600}}
-OLD = {"base": "ubuntu-2204", "recipe": "2025-01"}
-CPU = {"cpu": {"nodesets": ["cpu"], "default": True}}
-OTHER = {"other": {"nodesets": ["a3"], "exclusive": True}}
-
-
-def capacity(way: dict[str, Any], **partition: str) -> dict[str, Any]:
-    """A3 Mega nodes with a capacity, and keys of their partition."""
-    main = {"nodesets": ["a3"], "default": True, "exclusive": True, **partition}
-    return {"nodesets": {"a3": {**A3, "capacity": way}}, "partitions": {"main": main}}
-
-
-FLEX: dict[str, Any] = {"flex": {}}
-WEEK = {"calendar": {"name": "week", "ends": "20261201T080000Z"}}
-ELSEWHERE = {
-    "lustre": {"kind": "managed", "existing": "10.128.0.3", "fsname": "lustre"},
-    "nfs": [{"server": "10.128.4.2", "path": "/shared", "mount": "/data"}],
-}
-NETWORK = {"existing": {"network": "n", "subnetwork": "s"}, "services_cidr": "10.128.0.0/20"}
-SHARED = {"main": {"nodesets": ["a3"], "default": True}}
-GROWING = {**A3, "count": {"min": 2, "max": 16}, "capacity": [{"reservation": "mine"}, "spot"]}
-ALICE, BOB = {"name": "alice", "uid": 2001, "sudo": True}, {"name": "bob", "uid": 2002}
-AT_BOOT: dict[str, Any] = {
-    "nodesets": {"cpu": {"machine_type": "c2-standard-8", "count": {"min": 0, "max": 4}}},
-    "partitions": CPU,
-    "image": {"base": "ubuntu-2404"},
-    "slurm": {"join_seconds": 1800},
-}
-
-
-def elastic(**changes: Any) -> dict[str, Any]:
-    return {"nodesets": {"a3": GROWING}, **changes}
-
-
-def reconciled(mode: str) -> dict[str, Any]:
-    return {"slurm": {**RXDM, "reconcile": {"mode": mode}}}
-
-
-CASES: dict[str, dict[str, Any]] = {
-    "elastic nodes": elastic(),
-    "elastic nodes of no partition": elastic(
-        nodesets={"a3": GROWING, "cpu": {}}, partitions={"main": {"nodesets": ["cpu"], "default": True}}, slurm={}
-    ),
-    "idle times of one partition": elastic(
-        nodesets={"a3": GROWING, "cpu": {"count": {"min": 0, "max": 9}, "idle": "1h"}},
-        partitions={"main": {"nodesets": ["a3", "cpu"], "default": True, "exclusive": True}},
-        slurm={},
-    ),
-    "an idle time shorter than a boot": elastic(nodesets={"a3": {**GROWING, "idle": "90s"}}),
-    "elastic nodes of a loop that is off": elastic(**reconciled("off")),
-    "elastic nodes of a loop that advises": elastic(**reconciled("advise")),
-    "a spare of a loop that is off": {"nodesets": {"a3": {**A3, "spare": 1}}, **reconciled("off")},
-    "root where machines are created from": elastic(login={"on": "controller"}, users=[ALICE, BOB]),
-    "nobody is root there": elastic(login={"on": "controller"}, users=[{**ALICE, "sudo": False}]),
-    "root on a login machine": elastic(users=[ALICE]),
-    "root where no machine is created from": {"login": {"on": "controller"}, "users": [ALICE]},
-    "elastic nodes that install at each boot": AT_BOOT,
-    "elastic nodes of an image": {**AT_BOOT, "image": {"base": "ubuntu-2404", "name": "ours-1"}},
-    "elastic nodes that join in time": {**AT_BOOT, "slurm": {"join_seconds": 600}},
-    "elastic nodes that Slurm waits for": {
-        **AT_BOOT,
-        "partitions": {"cpu": {**CPU["cpu"], "conf": {"ResumeTimeout": 1800}}},
-    },
-    "nodes with rxdm": {},
-    "managed Lustre": {"storage": {"lustre": MANAGED}},
-    "EXAScaler Lustre": {"storage": {"lustre": EXASCALER}},
-    # A job without a limit would never start on nodes that end.
-    "nodes of flex start": capacity(FLEX),
-    "nodes of flex start with a default time": capacity(FLEX, default_time="1-00:00:00"),
-    "nodes of flex start with a longest time": capacity(FLEX, max_time="1-00:00:00"),
-    "nodes of a calendar": capacity(WEEK),
-    "nodes of a calendar with a default time": capacity(WEEK, default_time="1-00:00:00"),
-    "nodes of a calendar with a longest time": capacity(WEEK, max_time="1-00:00:00"),
-    "a calendar of unknown end": capacity({"calendar": "week"}),
-    "file systems that a network of the stack's own may not reach": {"storage": ELSEWHERE},
-    "file systems in the network of the machines": {"storage": ELSEWHERE, "network": NETWORK},
-    "a recipe of long ago": {"storage": {"lustre": MANAGED}, "image": OLD},
-    "an image of one's own": {"storage": {"lustre": MANAGED}, "image": {**OLD, "name": "mine"}},
-    "jobs that share a node": {"partitions": SHARED},
-    "A3 Mega nodes without rxdm": {"slurm": {}},
-    "A3 Mega nodes that are also in a partition without it": {"partitions": {**MEGA["partitions"], **OTHER}},
-    "timers that are too short for its containers": {"slurm": {"rxdm": RXDM["rxdm"], "timers": {"prolog_epilog": 120}}},
-    "nodes without GPUs": {"nodesets": {"cpu": {"count": 1}}, "partitions": CPU, "slurm": {}},
-    "a warm-up of rxdm": {"slurm": {**RXDM, "warm_up": {}}},
-    "a warm-up of a partition without rxdm": {
-        "slurm": {**RXDM, "warm_up": {"partitions": ["other"]}},
-        "partitions": {**MEGA["partitions"], **OTHER},
-    },
-}
-CLOSED = {"nodesets": ["cpu"], "allow_accounts": ["ml"], "default": True}
-IMAGES_OF_ML = {
-    "accounting": {"accounts": [{"name": "ml"}]},
-    "slurm": {"warm_up": {"containers": ["alpine:3.20"]}},
-}
-BOTH = {"partitions": {"cpu": CLOSED, "open": {"nodesets": ["cpu"]}}, **IMAGES_OF_ML}
-LOCAL: dict[str, dict[str, Any]] = {
-    "nodes that a rehearsal with rxdm shares": {
-        "slurm": {"rxdm": {"partitions": ["cpu"], "file": "lab/slurm/rxdm.sh"}}
-    },
-    "a warm-up of nothing": {"slurm": {"warm_up": {}}},
-    "a warm-up of an image": {"slurm": {"warm_up": {"containers": ["alpine:3.20"]}}},
-    "a warm-up in a partition that root may not use": {"partitions": {"cpu": CLOSED}, **IMAGES_OF_ML},
-    "a warm-up in one of two that root may use": BOTH,
-}
 
 
 def test_warnings_are_those_that_were_reviewed(reviewed: Reviewed) -> None:
-    found = {case: find_warnings(google(**{**MEGA, "slurm": RXDM, **given})) for case, given in CASES.items()}
-    found |= {case: find_warnings(cluster(**given)) for case, given in LOCAL.items()}
+    found = {
+        case: find_warnings(google(**{**MEGA, "slurm": RXDM, **given}))
+        for case, given in cases("google-warned").items()
+    }
+    found |= {case: find_warnings(cluster(**given)) for case, given in cases("local-warned").items()}
     found |= {f"the stack {name}": find_warnings(config(name)) for name in EVERY if not name.startswith("example-")}
     reviewed("refused/warned", {case: "\n".join(map(str, every)) for case, every in found.items()})
 
 
 def test_a_warm_up_uses_a_partition_that_admits_root() -> None:
-    config = cluster(**BOTH)
+    config = cluster(**cases("local-warned")["a warm-up in one of two that root may use"])
     assert config.slurm.warm_up
     (part, *_) = warm_up(config, config.slurm.warm_up)["partitions"]
     assert part["name"] == "open"
