@@ -2,7 +2,6 @@
 
 import copy
 import json
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -125,7 +124,7 @@ def test_unknown_keys_of_hpc_are_refused_and_keys_of_providers_are_not():
     assert parse({"hpc:cluster": local(), "gcp:project": "p"}).name == "dev"
 
 
-def test_the_text_has_every_finding_in_four_lines(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_the_text_has_every_finding_in_four_lines(reviewed):
     with pytest.raises(ConfigError) as caught:
         parse({"hpc:cluster": local(nodesets={"cpu": {"count": 0}}, name="Dev")})
     reviewed("refused/two", {"two errors": str(caught.value)})

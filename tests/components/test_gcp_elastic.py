@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ClassVar
 
@@ -75,7 +74,7 @@ class TestTemplates:
         },
     }
 
-    def test_they_are_as_reviewed(self, reviewed: Callable[[str, Mapping[str, str]], None]):
+    def test_they_are_as_reviewed(self, reviewed):
         """Elastic ones have the metadata, and the labels by which their instances are deleted."""
         shown = {}
         for case, nodesets in self.CASES.items():

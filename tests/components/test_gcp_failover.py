@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -56,7 +55,7 @@ def watch(recording: Recording) -> dict[str, Any]:
 
 
 class TestMachines:
-    def test_both_disks_are_regional_and_kept(self, reviewed: Callable[[str, Mapping[str, str]], None]):
+    def test_both_disks_are_regional_and_kept(self, reviewed):
         """Another image is another disk beside it, so that has no name."""
         text = graph(made(), lambda one: one.type in (REGIONAL, DISK, CONTROLLER))
         body = json.loads(made().all(CONTROLLER)[0].inputs["body"])

@@ -1,7 +1,6 @@
 """Service accounts, secrets and the set-up's bucket: roles and grants, and no secret in clear."""
 
 import hashlib
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pulumi
@@ -47,9 +46,7 @@ def granted(recording: Recording) -> dict[str, dict[str, set[str]]]:
     return found
 
 
-def test_service_accounts_have_only_the_roles_that_their_machines_need(
-    reviewed: Callable[[str, Mapping[str, str]], None],
-):
+def test_service_accounts_have_only_the_roles_that_their_machines_need(reviewed):
     """Roles without machines have no account; a machine of Prometheus reads what a login machine reads."""
     clusters: dict[str, dict[str, Any]] = {
         "all machines": {},

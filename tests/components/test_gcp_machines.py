@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -156,7 +155,7 @@ class TestCapacity:
             {"reservation": {"name": "r", "placement_policy": TIGHT}}, {"calendar": "my-week"},
             {"flex": {"max_run": "1-00:00:00"}})  # fmt: skip
 
-    def test_scheduling_options_of_each_capacity(self, reviewed: Callable[[str, Mapping[str, str]], None]):
+    def test_scheduling_options_of_each_capacity(self, reviewed):
         """Machines with GPUs, and those in a placement, can't move to another host. Reservations of A3 Ultra and A4 are
         all future ones, with which machines end."""
         disk = {"type": "hyperdisk-balanced", "size_gb": 200}

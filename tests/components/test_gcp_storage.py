@@ -2,10 +2,7 @@
 
 import json
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -21,6 +18,7 @@ from components.gcp.filesystems import Storage, share_name
 from components.gcp.network import Network
 from tests import programs
 from tests.clouds import EXASCALER, MANAGED, google
+from tests.cluster.shell import shellcheck
 from tests.components.graphs import graph
 from tests.harness import Recording, deploy
 
@@ -110,9 +108,7 @@ class TestMounts:
         assert {len(found) for found in recording.outputs["mounts"].values()} != {0}
 
 
-def test_outputs_have_source_capacity_and_bandwidth(
-    reviewed: Callable[[str, Mapping[str, str]], None],
-):
+def test_outputs_have_source_capacity_and_bandwidth(reviewed):
     found = {kind: made(kind).outputs for kind in STORAGES}
     found["guide, in a network that was there"] = made("guide", existing=True).outputs
     found["of others"] = deploy(lambda: make(TestExisting.CONFIG)).outputs
@@ -166,9 +162,7 @@ class TestExascaler:
         golden(f"gcp/exascaler-{kind}.sh", text)
         script = tmp_path / "startup.sh"
         script.write_text(text)
-        lint = Path(sys.executable).parent / "shellcheck"
-        run = programs.run([lint, script], timeout=300)
-        assert run.stdout == ""
+        assert shellcheck(script) == ""
 
     def test_the_script_writes_the_file_and_starts_the_images_program(self, tmp_path):
         """Run here, with the file in another place and a program in loci's place: twice, as at a second boot."""

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
 
 import pytest
 from rich.console import Console
@@ -17,8 +16,6 @@ from engine.events import Event, Log, Result, StepDone, StepStarted
 from tests.cli import events
 from tests.waiting import wait_for
 
-Reviewed = Callable[[str, Mapping[str, str]], None]
-
 
 def show(view: View, run: list[Event]) -> None:
     with view:
@@ -28,7 +25,7 @@ def show(view: View, run: list[Event]) -> None:
 
 
 class TestPipe:
-    def test_output_matches_the_golden_files(self, capsys: pytest.CaptureFixture[str], reviewed: Reviewed) -> None:
+    def test_output_matches_the_golden_files(self, capsys: pytest.CaptureFixture[str], reviewed) -> None:
         shown = {}
         for kind, run in {"preview": events.preview(), "up": events.up(), "failed": events.failed()}.items():
             show(PlainView(), run)
@@ -159,7 +156,7 @@ class TestDocument:
 
 
 class TestSummary:
-    def test_summary_names_the_outcome(self, reviewed: Reviewed) -> None:
+    def test_summary_names_the_outcome(self, reviewed) -> None:
         results = (
             Result("up", True, {"same": 18}, seconds=0.44), Result("preview", True, {"same": 18}, seconds=1),
             Result("destroy", True, {}, seconds=0.1), Result("destroy", True, {"delete": 7}, seconds=59.96),

@@ -1,7 +1,7 @@
 """What an edit does to running jobs, said with the preview and before the first step of an `up`."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,6 @@ MADE_WITH = {
     "nodesets": {"cpu": {"count": 1}},
     "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
 }
-Reviewed = Callable[[str, Mapping[str, str]], None]
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ class TestOf:
 
 class TestShown:
     def test_a_preview_ends_with_the_effects(
-        self, root: Path, made: Callable[..., None], capfd: pytest.CaptureFixture[str], reviewed: Reviewed
+        self, root: Path, made: Callable[..., None], capfd: pytest.CaptureFixture[str], reviewed
     ) -> None:
         made(config=MADE_WITH)
         found, refused = told(root, EDITED), told(root, REFUSED)
@@ -117,7 +116,7 @@ class TestRefused:
         made: Callable[..., None],
         tool: Callable[[str, str], Path],
         monkeypatch: pytest.MonkeyPatch,
-        reviewed: Reviewed,
+        reviewed,
     ) -> None:
         monkeypatch.setattr("cli.operation.localhost.prepare", lambda: pytest.fail("a step was begun"))
         made(config=MADE_WITH)

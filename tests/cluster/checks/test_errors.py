@@ -3,24 +3,22 @@ which people and programs refer to a rule: none is renamed, and none stands for 
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Mapping
 from functools import cache
 
 from tests.cluster.stacks import ROOT, cases, cloud_findings, findings
 
 TWO_ENDS = ("accounts in a circle", "QOS that preempt each other")
 """Circles have two ends to break them at."""
-Reviewed = Callable[[str, Mapping[str, str]], None]
 
 
-def test_one_mistake_is_one_error(reviewed: Reviewed) -> None:
+def test_one_mistake_is_one_error(reviewed) -> None:
     """With a second finding, a reader would search for a second mistake."""
     found = {case: findings(**changes) for case, changes in cases("local").items()}
     assert [case for case, every in found.items() if len(every) != (2 if case in TWO_ENDS else 1)] == []
     reviewed("refused/local", {case: "\n".join(map(str, every.values())) for case, every in found.items()})
 
 
-def test_one_mistake_on_google_cloud_is_one_error(reviewed: Reviewed) -> None:
+def test_one_mistake_on_google_cloud_is_one_error(reviewed) -> None:
     found = {case: cloud_findings(changes) for case, changes in cases("google").items()}
     assert [case for case, every in found.items() if len(every) != 1] == []
     reviewed("refused/google", {case: "\n".join(map(str, every.values())) for case, every in found.items()})

@@ -1,6 +1,5 @@
 """Warnings about a stack, for each case and for cases without any."""
 
-from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any
 
@@ -16,7 +15,6 @@ from cluster.platforms.gcp import checks
 from tests.clouds import A3, MANAGED, google, settings
 from tests.cluster.stacks import EVERY, cases, cluster, config
 
-Reviewed = Callable[[str, Mapping[str, str]], None]
 MEGA: dict[str, Any] = {
     "nodesets": {"a3": A3},
     "partitions": {"main": {"nodesets": ["a3"], "default": True, "exclusive": True}},
@@ -24,7 +22,7 @@ MEGA: dict[str, Any] = {
 RXDM: dict[str, Any] = {"rxdm": {"partitions": ["main"]}, "timers": {"batch_start": 600, "prolog_epilog": 600}}
 
 
-def test_warnings_are_those_that_were_reviewed(reviewed: Reviewed) -> None:
+def test_warnings_are_those_that_were_reviewed(reviewed) -> None:
     found = {
         case: find_warnings(google(**{**MEGA, "slurm": RXDM, **given}))
         for case, given in cases("google-warned").items()

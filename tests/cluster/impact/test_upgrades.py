@@ -1,6 +1,6 @@
 """Slurm's release may only go where Slurm itself goes: its state and its database are taken over, or nothing starts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
@@ -64,7 +64,7 @@ EDITS = {
 }
 
 
-def test_impacts_of_another_release(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_impacts_of_another_release(reviewed):
     found = {case: effects(old, new, "dev") for case, (old, new) in EDITS.items()}
     rows = {
         case: [f"{change.path} {change.effect.value}: {change.reason}\n  {change.command}" for change in changes]

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +67,6 @@ def in_job(partition: str, nodes: int, **more: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-Reviewed = Callable[[str, Mapping[str, str]], None]
-
-
 def variables(found: dict[str, str]) -> dict[str, str]:
     return {name: found[name] for name in sorted(found)}
 
@@ -84,7 +80,7 @@ def mega(tmp_path: Path) -> Job:
 
 
 class TestTcpxo:
-    def test_two_nodes_get_what_the_guide_sets(self, mega: Job, reviewed: Reviewed):
+    def test_two_nodes_get_what_the_guide_sets(self, mega: Job, reviewed):
         mega.profile(PROFILE)
         reviewed("jobs/environment-tcpxo", variables(mega.sourced(**in_job("a3mega", 2))))
 
@@ -161,7 +157,7 @@ class TestGib:
         return job
 
     @pytest.mark.parametrize("times", [1, 3])
-    def test_jobs_get_what_the_blueprint_sets(self, job: Job, times: int, reviewed: Reviewed):
+    def test_jobs_get_what_the_blueprint_sets(self, job: Job, times: int, reviewed):
         path = job.folder / "usr/local/gib/scripts/set_nccl_env.sh"
         path.parent.mkdir(parents=True)
         path.write_text("export NCCL_CROSS_NIC=0 NCCL_DEBUG=WARN\n")
@@ -176,7 +172,7 @@ class TestGib:
 
 
 class TestOthers:
-    def test_without_a_fabric_only_the_nic_is_set(self, tmp_path: Path, reviewed: Reviewed):
+    def test_without_a_fabric_only_the_nic_is_set(self, tmp_path: Path, reviewed):
         reviewed("jobs/environment", variables(Job(tmp_path, "classic").sourced(**in_job("gpu", 2))))
 
     def test_infiniband_has_the_hosts_topology_where_there_is_one(self, tmp_path: Path):

@@ -1,7 +1,6 @@
 """The quickcheck: small jobs, only where there is room, and nothing passes that was not seen."""
 
 import json
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -375,7 +374,7 @@ def shown(found: CheckReport) -> str:
     return "\n".join([f"passed: {found.passed}", *rows])
 
 
-def test_results_of_faults(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_results_of_faults(reviewed):
     """What never came does not pass either."""
     cases: dict[str, Events] = {f"no event of {name}": {**good()} for name in GONE}
     for name in GONE:

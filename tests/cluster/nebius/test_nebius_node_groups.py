@@ -1,6 +1,5 @@
 """Node groups: as many nodes as asked for and not one more, with what runs there attached."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -49,7 +48,7 @@ def shown(group: NodeGroup) -> list[str]:
     return [f"{group.name}", *(f"  {name}: {value}" for name, value in vars(group).items() if value and name != "name")]
 
 
-def test_they_are_as_reviewed(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+def test_they_are_as_reviewed(reviewed) -> None:
     """Services first, as they are everywhere; then what is another group in each case."""
     plain = groups()
     texts = {"services": [line for item in plain.values() for line in shown(item) if item.role != "worker"]}

@@ -1,6 +1,5 @@
 """What a preview lists: quantities that cost money or count against a quota, as readable for many nodes as for few."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from tests.cluster.nebius.clusters import FABRIC, gpus, nebius
 from tests.cluster.stacks import config
 
 
-def test_a_preview_lists_the_requested_quantities(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+def test_a_preview_lists_the_requested_quantities(reviewed) -> None:
     section = {
         "filesystems": {"submounts": {"data": {"mount": "/data", "existing": "computefilesystem-e00abc"}}},
         "workers": {"worker": {**FABRIC, "image_disk": {"size_gib": 930}}},

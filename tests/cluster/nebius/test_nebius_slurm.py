@@ -1,6 +1,5 @@
 """What the stack file says of Slurm, as Soperator takes it."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from cluster.platforms.nebius.slurm import accounts
@@ -51,7 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_slurm_conf_has_what_the_stack_file_says(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_slurm_conf_has_what_the_stack_file_says(reviewed):
     shown = {}
     for case, changes in CASES.items():
         settings, lines = conf(**changes)

@@ -1,6 +1,6 @@
 """What one edit of a cluster changes in its releases, and nothing else."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -72,7 +72,7 @@ EDITS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_an_edit_changes_these_values_and_no_others(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_an_edit_changes_these_values_and_no_others(reviewed):
     found = {case: edit(**given) for case, given in EDITS.items()}
     reviewed(
         "nebius/edits",

@@ -1,7 +1,6 @@
 """Each difference from the stack is named, and Slurm's own spelling of the same value is none."""
 
 import hashlib
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -243,7 +242,7 @@ def differing(given: dict[str, Any], changes: tuple[Change, ...]) -> str:
     return "\n".join(lines)
 
 
-def test_differences_have_both_values(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_differences_have_both_values(reviewed):
     reviewed("drift/machines", {case: differing(*given) for case, given in DIFFERENCES.items()})
 
 

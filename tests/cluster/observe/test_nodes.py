@@ -1,7 +1,5 @@
 """What slurmctld prints of nodes and jobs is read as it is meant, whatever people write into it."""
 
-from collections.abc import Callable, Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,9 +81,7 @@ STATES = """
 """
 
 
-def test_words_and_properties_of_states(
-    reviewed: Callable[[str, Mapping[str, str]], None],
-):
+def test_words_and_properties_of_states(reviewed):
     """CLOUD is how a node was defined, and says nothing of its power."""
     nodes = {states: parse_nodes(f"NodeName=n State={states}")["n"] for states in STATES.split()}
     properties = ("fine", "ready", "down", "drained", "rebooting")

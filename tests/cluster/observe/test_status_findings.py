@@ -1,6 +1,6 @@
 """Every fault is named with its machine and what to type; a healthy cluster has none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from cluster.observe.observation import ClusterObservation, MachineObservation
@@ -282,7 +282,7 @@ def seen_with(*changes: Change) -> str:
     return "\n".join(lines)
 
 
-def test_findings_of_faults(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_findings_of_faults(reviewed):
     reviewed("health/machines", {fault: seen_with(*changes) for fault, changes in FAULTS.items()})
 
 

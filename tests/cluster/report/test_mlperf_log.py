@@ -6,7 +6,6 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -190,7 +189,7 @@ def shown(found: MlperfReport) -> str:
     return "\n".join([found.result, *ranks, *found.lines(), *(f"note: {note}" for note in found.notes())])
 
 
-def test_reports_of_logs(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+def test_reports_of_logs(reviewed) -> None:
     reviewed("report/mlperf", {case: shown(reported(*given)) for case, given in CASES.items()})
 
 

@@ -1,6 +1,6 @@
 """Results: what a curve means, and which rule decides."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -111,7 +111,7 @@ def shown(result: NcclResult) -> str:
     )
 
 
-def test_results_of_curves(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_results_of_curves(reviewed):
     reviewed("report/results", {case: shown(made()) for case, made in CASES.items()})
 
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ REASONS_OF_DRAINS = (
 )  # fmt: skip
 
 
-def test_the_prefix_of_a_reason_decides_who_acts(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+def test_the_prefix_of_a_reason_decides_who_acts(reviewed) -> None:
     """An operator that does not act in its time, or may not replace nodes, leaves it to Nebius's support."""
     whens = {"now": (60, True), "late": (OPERATOR_SECONDS + 1, True), "in time": (OPERATOR_SECONDS - 1, True),
              "at no known time": (None, True), "without replacement": (60, False)}  # fmt: skip
@@ -249,7 +249,7 @@ def shown(row: dict[str, Any]) -> str:
     return f"{row['id']} {','.join(row['where'])}: {row['what']}{''.join(more)}"
 
 
-def test_problems_are_findings_with_a_command(status: Status, reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_problems_are_findings_with_a_command(status: Status, reviewed):
     found = {case: status(**changes).values() for case, changes in FINDINGS.items()}
     reviewed("health/pods", {case: "\n".join(map(shown, rows)) for case, rows in found.items()})
 

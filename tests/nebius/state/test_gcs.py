@@ -2,7 +2,6 @@
 
 import json
 import stat
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -130,9 +129,7 @@ class TestRefused:
         RefusalError(401, "authError", "Invalid Credentials"),
     )
 
-    def test_google_refuses(
-        self, hpc: Hpc, google: FakeStorage, reviewed: Callable[[str, Mapping[str, str]], None]
-    ) -> None:
+    def test_google_refuses(self, hpc: Hpc, google: FakeStorage, reviewed) -> None:
         shown = {}
         for refusal in self.REFUSALS:
 

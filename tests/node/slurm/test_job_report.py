@@ -144,7 +144,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("utc")
-def test_what_is_reported(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+def test_what_is_reported(reviewed) -> None:
     texts = {case: "\n".join(lines(report("7", ask, now=NOW))) for case, ask in REPORTS.items()}
     reviewed("jobs/reports", texts)
 

@@ -1,6 +1,5 @@
 """File systems: mounts of each machine, and capacity and bandwidth from the catalog."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ STORAGES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_mounts_of_each_machine(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_mounts_of_each_machine(reviewed):
     """The controller exports /home where no other file system is there, and mounts nothing that it exports."""
     shown = {}
     for case, changes in STORAGES.items():

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -68,7 +67,7 @@ def test_the_preview_does_not_count_existing_networks():
     assert found == {**dict.fromkeys(found, 0), "internal addresses": 2}
 
 
-def test_lines_have_figures_and_capacity(reviewed: Callable[[str, Mapping[str, str]], None]):
+def test_lines_have_figures_and_capacity(reviewed):
     section = {"machine_type": "c2-standard-8", "capacity": {"reservation": {"name": "r", "placement_policy": "tight"}}}
     clusters = {
         "a3mega": stacks.config("a3mega"), "classic": stacks.config("classic"),
