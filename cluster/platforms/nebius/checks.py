@@ -296,8 +296,7 @@ def _gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         row = nodeset_type(config, config.nodesets[name])
         if row.platform != "nebius" or preset_of(row.name).clusterable:
             continue
-        presets = [(platform.name, preset) for platform in PLATFORMS.values() for preset in platform.presets]
-        fitting = [f"{platform}/{preset.name}" for platform, preset in presets if preset.clusterable]
+        fitting = [kind.name for kind in MACHINE_TYPES.values() if kind.platform == "nebius" and kind.line_rate]
         yield Finding(
             id="nebius-gpu-cluster",
             at=("nebius", "workers", name, "infiniband"),
