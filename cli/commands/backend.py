@@ -14,9 +14,8 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
 from typer import Option
 
 from cli import ROOT, console, options
@@ -27,7 +26,7 @@ from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
 from cluster.printable import one_line
-from components.state_bucket import Backend, Environment, Record, parse_version
+from components.state_bucket import Backend, Environment, Key, Record, parse_version
 
 _Stack = Annotated[
     str | None, Option("--stack", metavar="STACK", help="Take what is not given from this stack's file.")
@@ -290,9 +289,13 @@ def _records_folder() -> Path:
     return state_dir.directory() / "backends"
 
 
+def _record_file(bucket: str) -> Path:
+    return _records_folder() / f"{bucket}.json"
+
+
 def save_record(record: Record) -> None:
     """Write a record atomically, mode 0600. Raises CliError: it can't be written."""
-    file = _records_folder() / f"{record.bucket}.json"
+    file = _record_file(record.bucket)
     try:
         state_dir.write_file(file, jsonlib.dumps(asdict(record), indent=2, default=datetime.isoformat) + "\n")
     except OSError as error:
@@ -301,7 +304,7 @@ def save_record(record: Record) -> None:
 
 def load_record(bucket: str) -> Record | None:
     """Return the record of a bucket, None if there is none. Raises CliError: it can't be read."""
-    file = _records_folder() / f"{bucket}.json"
+    file = _record_file(bucket)
     return _read_record(file) if file.exists() else None
 
 
@@ -312,10 +315,15 @@ def load_records() -> list[Record]:
 
 def _read_record(file: Path) -> Record:
     try:
-        return TypeAdapter(Record).validate_json(file.read_bytes())
+        row: Any = jsonlib.loads(file.read_text(encoding="utf-8"))
+        key = row.pop("key")
+        if key:
+            key |= {name: datetime.fromisoformat(key[name]) for name in ("created", "expires")}
+            key = Key(**key)
+        return Record(key=key, **row)
     except OSError as error:
         raise CliError(f"{file}: can't be read: {error.strerror}.") from None
-    except ValueError:
+    except (ValueError, TypeError, AttributeError, KeyError):
         raise CliError(
             f"{file}: not a record of a state bucket. Delete it and run `./hpc backend init` again."
         ) from None
