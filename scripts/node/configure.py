@@ -4,7 +4,6 @@ Every machine compiles the modules that this one imports, at its first boot.
 """
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,13 @@ def configure(payload: dict[str, Any]) -> None:
     installation.wait_until_installed()
     reload_units()  # reads unit files that a killed run has written
     roles = payload["roles"]
-    # Imported here, so that a login machine does not compile it.
-    control: Any = import_module("control") if "controller" in roles else None
+    control = None
+    if "controller" in roles:
+        import control  # so that a login machine does not compile it
     file_systems = payload["mounts"] if control else mounts.without_new_clients(payload["mounts"])
     shared = {mount["target"] for mount in file_systems}
     if control:
-        control.drain.refuse_busy(users.removed_names(payload["users"]))
+        control.drain_leaving.refuse_busy(users.removed_names(payload["users"]))
     # First the files that systemd reads: one reload, which takes long, is then enough for all.
     enable("munge.service")
     mounts.write_fstab(file_systems)
