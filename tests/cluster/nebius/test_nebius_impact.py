@@ -1,61 +1,22 @@
 """What each edit does to running jobs on Nebius."""
 
-from typing import Any
-
 import pytest
 
 from cluster.config.impact_annotations import Effect
 from cluster.impact.edits import edits
 from cluster.impact.table import editable_patterns, find_rule, impact, possible_effects
 from cluster.load import cluster_model, parse
-from tests.cluster.nebius.clusters import H100, PLACE, given
+from tests.cluster.nebius.clusters import every_section, given
 from tests.cluster.samples import edited, edits_of
 from tests.cluster.stacks import Changes
-
-Cluster = dict[str, Any]
-SPEC = {"size_gib": 100}
-
-
-def base() -> Cluster:
-    """Two nodesets with GPUs and one without, submounts of both kinds, local disks: every optional section is there."""
-    cluster = given(
-        nodesets={
-            "gpu": {"machine_type": H100, "count": 4, "capacity": {"spot": {}}},
-            "small": {"machine_type": "gpu-h100-sxm/1gpu-16vcpu-200gb", "count": 1},
-            "cpu": {"count": 2},
-        },
-        login={"count": 2},
-        users=[{"name": "alice", "uid": 2001}],
-    )
-    cluster["nebius"] = {
-        **PLACE,
-        "filesystems": {
-            "jail": {"spec": {"size_gib": 2048}},
-            "controller_spool": {"spec": {"size_gib": 128}},
-            "accounting": {"spec": {"size_gib": 512}},
-            "submounts": {
-                "data": {"mount": "/data", "spec": SPEC},
-                "old": {"mount": "/old", "existing": "computefilesystem-e00old"},
-            },
-        },
-        "workers": {
-            "gpu": {
-                "infiniband": {"fabric": "fabric-3"},
-                "local_disks": {"scratch": {"mount": "/scratch", "size_gib": 93}},
-                "image_disk": {"size_gib": 930},
-            },
-            "cpu": {},
-        },
-    }
-    return cluster
 
 
 @pytest.mark.parametrize(
     ("pattern", "changes", "effect", "text"), edits_of("nebius"), ids=lambda one: one if isinstance(one, str) else ""
 )
 def test_an_edit_does_what_the_preview_says(pattern: str, changes: Changes, effect: Effect, text: str) -> None:
-    before = parse({"hpc:cluster": base()})
-    cluster = edited(base(), changes)
+    before = parse({"hpc:cluster": every_section()})
+    cluster = edited(every_section(), changes)
     cluster["partitions"]["main"]["nodesets"] = [*cluster["nodesets"]]
     after = parse({"hpc:cluster": cluster})
     found = {edit.pattern: edit for edit in edits(before, after)}

@@ -1,13 +1,13 @@
 """What one edit of a cluster changes in its releases, and nothing else."""
 
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from typing import Any
 
 import pytest
 
 from cluster.platforms.nebius.releases import Facts
-from tests.cluster.nebius.clusters import BACKED_UP, FABRIC, KEY, config, described, groups, releases_of
+from tests.cluster.nebius.clusters import BACKED_UP, KEY, config, described, every_section, groups, releases_of
+from tests.cluster.samples import edited, edits_of
 
 _ABSENT = object()
 
@@ -134,75 +134,21 @@ class TestRegistry:
         assert {release.repo for release in every.values()} == {"/srv/charts"}
 
 
-DISK = {"size_gib": 93}
-SUBMOUNT = {"spec": {"size_gib": 100}, "mount": "/data"}
+OF_OTHERS = """
+endpoint filesystems.accounting.spec filesystems.controller_spool.spec filesystems.jail.existing
+filesystems.jail.spec.size_gib filesystems.submounts.*.existing filesystems.submounts.*.spec.block_kib
+filesystems.submounts.*.spec.size_gib kubernetes.etcd_size login.root_keys project region subnet tenant
+timeouts.available token_command workers.*.infiniband.existing workers.*.infiniband.fabric
+""".split()
+"""Fields of the section `nebius` that only other resources have."""
 
 
-def worker(**settings: Any) -> dict[str, Any]:
-    return {"workers": {"worker": {**FABRIC, **settings}}}
+def test_every_field_changes_a_release_or_a_node_group_unless_other_resources_have_it():
+    def made(cluster):
+        return releases_of(cluster), groups(config(cluster))
 
-
-def local(**settings: Any) -> dict[str, Any]:
-    return worker(local_disks={"scratch": {**DISK, "mount": "/scratch", **settings}})
-
-
-CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "soperator.version": ({}, {"soperator": {"version": "4.1.6"}}),
-    "soperator.charts": ({}, {"soperator": {"charts": "oci://registry.example.com/x"}}),
-    "filesystems.submounts.*.mount": (
-        {"filesystems": {"submounts": {"data": SUBMOUNT}}},
-        {"filesystems": {"submounts": {"data": {**SUBMOUNT, "mount": "/other"}}}},
-    ),
-    "system.machine_type": (
-        {"system": {"machine_type": "cpu-d3/8vcpu-32gb"}, "kind": "large"},
-        {"system": {"machine_type": "cpu-d3/64vcpu-256gb"}, "kind": "large"},
-    ),
-    "accounting.machine_type": ({}, {"accounting": {"machine_type": "cpu-d3/16vcpu-64gb"}}),
-    "accounting.disk_gib": ({}, {"accounting": {"disk_gib": 256}}),
-    "workers.*.local_disks.*.size_gib": (local(), local(size_gib=186)),
-    "workers.*.local_disks.*.type": (local(), local(type="network-ssd")),
-    "workers.*.local_disks.*.filesystem": (local(), local(filesystem="xfs")),
-    "workers.*.local_disks.*.mount": (local(), local(mount="/fast")),
-    "workers.*.image_disk.size_gib": (worker(image_disk=DISK), worker(image_disk={"size_gib": 186})),
-    "workers.*.image_disk.type": (worker(image_disk=DISK), worker(image_disk={**DISK, "type": "network-ssd"})),
-    "workers.*.image_disk.filesystem": (
-        worker(image_disk=DISK), worker(image_disk={**DISK, "filesystem": "xfs"}),
-    ),
-    "login.service": ({}, {"login": {"service": "NodePort"}}),
-    "login.exposure": ({}, {"login": {"exposure": "internal"}}),
-    "gpu.driver": ({}, {"gpu": {"driver": "operator"}}),
-    "health.scope": ({}, {"health": {"scope": "skip_all"}}),
-    "health.replace_nodes": ({}, {"health": {"replace_nodes": False}}),
-    "backups.schedule": ({}, {"backups": {"schedule": "0 3 * * *"}}),
-    "backups.keep_daily": ({}, {"backups": {"keep_daily": 9}}),
-    "values": ({}, {"values": {"kruise": {"manager": {"replicas": 3}}}}),
-    "system.disk_gib": ({}, {"system": {"disk_gib": 300}}),
-    "system.min_nodes": ({}, {"system": {"min_nodes": 4}}),
-    "system.max_nodes": ({}, {"system": {"max_nodes": 12}}),
-    "workers.*.nodes_per_group": ({}, worker(nodes_per_group=1)),
-    "workers.*.max_unavailable_percent": (
-        {"kind": "many", **worker(max_unavailable_percent=50)},
-        {"kind": "many", **worker(max_unavailable_percent=10)},
-    ),
-    "gpu.drivers_preset": ({}, {"gpu": {"drivers_preset": "cuda14.0"}}),
-}  # fmt: skip
-"""Every field of the section `nebius` that changes a release or a node group: the section before and after."""
-
-
-def _cluster(settings: dict[str, Any]) -> dict[str, Any]:
-    given = dict(settings)
-    kind = given.pop("kind", "")
-    given = {"workers": {}, **given} if kind == "large" else given
-    sizes = {"large": ("cpu-d3/16vcpu-64gb", 600), "many": ("gpu-h100-sxm/8gpu-128vcpu-1600gb", 40)}
-    if kind in sizes:
-        machine_type, count = sizes[kind]
-        return described("4.1.7", given, nodesets={"worker": {"machine_type": machine_type, "count": count}})
-    return described("4.1.7", given)
-
-
-@pytest.mark.parametrize("field", CHANGED)
-def test_a_field_changes_a_release_or_a_node_group(field):
-    before, after = (
-        (releases_of(_cluster(item)), groups(config(_cluster(item)))) for item in map(deepcopy, CHANGED[field])
-    )
-    assert before != after
+    before = made(every_section())
+    edits = [edit for edit in edits_of("nebius") if edit.pattern.startswith("nebius.")]
+    changing = {edit.pattern for edit in edits if made(edited(every_section(), edit.changes)) != before}
+    same = {edit.pattern for edit in edits} - changing
+    assert sorted(pattern.removeprefix("nebius.") for pattern in same) == OF_OTHERS
