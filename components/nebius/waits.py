@@ -149,6 +149,11 @@ def kubernetes_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
     """Return the goal that nodes are Ready. `groups` are rows of name, id, count (nodes at least), gpus (of each)."""
     groups = spec["groups"]
 
+    def check() -> Progress:
+        nodes = kubectl.items("nodes")
+        missing = [text for group in groups for text in _missing(group, nodes)]
+        return Progress(_listed(missing), done=not missing)
+
     def explain() -> str:
         if not any(group["gpus"] for group in groups):
             return ""
@@ -161,17 +166,11 @@ def kubernetes_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
 
     return Goal(
         f"{sum(int(group['count']) for group in groups)} Kubernetes nodes",
-        lambda: nodes_progress(groups, kubectl.items("nodes")),
+        check,
         "nodes that are missing: see the node group's events and quotas in Nebius's console; nodes without GPUs: "
         "see the pods of the GPU operator (namespace gpu-operator), or choose another nebius.gpu.driver; then `up`",
         explain,
     )
-
-
-def nodes_progress(groups: Sequence[Spec], nodes: Sequence[Mapping[str, Any]]) -> Progress:
-    """Compare Kubernetes nodes with what the groups should have. A pure function."""
-    missing = [text for group in groups for text in _missing(group, nodes)]
-    return Progress(_listed(missing), done=not missing)
 
 
 def _missing(group: Spec, nodes: Iterable[Mapping[str, Any]]) -> Iterable[str]:

@@ -7,7 +7,9 @@ from typing import Any
 
 from cluster.platforms.nebius.names import GPU, NODE_GROUP_LABEL
 from cluster.platforms.nebius.versions import KUBERNETES
-from components.nebius.api.objects import objects_of
+from components.nebius.api.kinds import KINDS
+from components.nebius.api.objects import list_all
+from components.nebius.api.specs import to_json
 from lab.soperator.kube import Kube, Object
 
 GPU_OPERATOR = "gpu-operator"
@@ -50,12 +52,13 @@ class Cloud:
         """Return all node groups of the project's clusters."""
         driver = any(
             row["spec"].get("application_name") == GPU_OPERATOR and row.get("status", {}).get("state") in _RUNNING
-            for row in objects_of("K8sRelease", self._project, self._endpoint)
+            for row in self._objects("K8sRelease", self._project)
         )
-        clusters = [cluster["metadata"]["id"] for cluster in objects_of("Cluster", self._project, self._endpoint)]
-        return [
-            parse_group(row, driver=driver) for id_ in clusters for row in objects_of("NodeGroup", id_, self._endpoint)
-        ]
+        clusters = [cluster["metadata"]["id"] for cluster in self._objects("Cluster", self._project)]
+        return [parse_group(row, driver=driver) for id_ in clusters for row in self._objects("NodeGroup", id_)]
+
+    def _objects(self, kind: str, parent: str) -> list[dict[str, Any]]:
+        return [to_json(message) for message in list_all(KINDS[kind], parent, self._endpoint)]
 
 
 def parse_group(row: Mapping[str, Any], *, driver: bool) -> NodeGroup:

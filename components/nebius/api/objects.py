@@ -205,11 +205,6 @@ def exists(kind: str, id_: str, endpoint: str) -> bool:
     return get(kind_of(kind), id_, endpoint) is not None
 
 
-def objects_of(kind: str, parent_id: str, endpoint: str) -> list[dict[str, Any]]:
-    """Return all objects of a parent, as JSON."""
-    return [to_json(message) for message in list_all(kind_of(kind), parent_id, endpoint)]
-
-
 def quotas(parent_id: str, endpoint: str) -> list[Quota]:
     """Return the quotas of a tenant or a project that have a limit."""
     from nebius.api.nebius.quotas.v1 import ListQuotaAllowancesRequest, QuotaAllowanceServiceClient

@@ -263,7 +263,7 @@ class TestLookUps:
         for number in range(25):
             api.methods.seed("Disk", PROJECT_ID, f"pvc-{number}", {})
         monkeypatch.setattr(objects, "PAGE", 10)
-        assert len(objects.objects_of("Disk", PROJECT_ID, api.endpoint)) == 25
+        assert len(list(objects.list_all(objects.kind_of("Disk"), PROJECT_ID, api.endpoint))) == 25
 
     def test_quotas(self, api: NebiusServer) -> None:
         found = {quota.name: quota for quota in objects.quotas("tenant-e00test", api.endpoint)}
