@@ -1,12 +1,17 @@
-"""Programs that tests write, run and serve."""
+"""Programs that tests write, run, serve and kill."""
 
 import http.server
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import PATIENCE
 
 
 def write(path: Path, text: str) -> Path:
@@ -34,3 +39,27 @@ def served(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[int]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def killed(server: Any, first: int, number: int, child: BaseProcess) -> bool:
+    """Start a process, and kill it after the server has handled its request of that number, before it answers.
+
+    `first` requests were made before. Return whether there was such a request; if not, the process must succeed.
+    """
+    killed = False
+
+    def kill(now: int, _call: Any) -> None:
+        nonlocal killed
+        if now == first + number:
+            killed = True
+            os.kill(child.pid or 0, signal.SIGKILL)
+
+    server.after = kill
+    try:
+        child.start()
+        child.join(PATIENCE)
+        assert child.exitcode == (-signal.SIGKILL if killed else 0)
+    finally:
+        server.after = lambda _number, _call: None
+        child.close()
+    return killed

@@ -6,7 +6,6 @@ import contextlib
 import json
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from components.gcp.baked_image import BakeProvider
 from components.gcp.compute_engine import Compute
 from engine import Workspace, events
 from lab.google.compute import FakeCompute
-from lab.google.http import Call
+from tests import programs
 from tests.waiting import PATIENCE
 
 IMAGE = "projects/p/global/images/a3mega-0123456789ab"
@@ -112,39 +111,12 @@ _FORKS.set_forkserver_preload(
 def create_and_kill(fake: FakeCompute, provider: type[ResourceProvider], given: dict[str, Any], number: int) -> bool:
     """Create a resource in another process, and kill it after the server has handled the request of that number. Return
     whether there was such a request."""
-    return _killed(fake, _create, provider, given, number)
+    return programs.killed(fake, len(fake.calls), number, _FORKS.Process(target=_create, args=(provider, given)))
 
 
 def delete_and_kill(fake: FakeCompute, provider: type[ResourceProvider], given: dict[str, Any], number: int) -> bool:
     """Delete a resource in the same way."""
-    return _killed(fake, _delete, provider, given, number)
-
-
-def _killed(
-    fake: FakeCompute,
-    act: Callable[[type[ResourceProvider], dict[str, Any]], None],
-    provider: type[ResourceProvider],
-    given: dict[str, Any],
-    number: int,
-) -> bool:
-    first, killed = len(fake.calls), False
-    child = _FORKS.Process(target=act, args=(provider, given))
-
-    def kill(now: int, _call: Call) -> None:
-        nonlocal killed
-        if now == first + number:
-            killed = True
-            os.kill(child.pid or 0, signal.SIGKILL)
-
-    fake.after = kill
-    try:
-        child.start()
-        child.join(PATIENCE)
-        assert child.exitcode == (-signal.SIGKILL if killed else 0)
-    finally:
-        fake.after = lambda _number, _call: None
-        child.close()
-    return killed
+    return programs.killed(fake, len(fake.calls), number, _FORKS.Process(target=_delete, args=(provider, given)))
 
 
 def _create(provider: type[ResourceProvider], given: dict[str, Any]) -> None:

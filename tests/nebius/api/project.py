@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
 from engine import Workspace, events
 from engine.core.scope import Scope
 from engine.state import crypter
-from lab.nebius_api.server import Call, NebiusServer
+from lab.nebius_api.server import NebiusServer
+from tests import programs
 from tests.nebius.forks import FORKS
-from tests.waiting import PATIENCE
 
 PROJECT_ID = "project-e00test"
 OWNER = "0123456789abcdef"
@@ -150,24 +149,8 @@ class Project:
 
         Whether it came to that.
         """
-        first, killed = self.api.taken, False
         child = FORKS.Process(target=_run, args=(str(self.root), kind))
-
-        def kill(now: int, _call: Call) -> None:
-            nonlocal killed
-            if now == first + number:
-                killed = True
-                os.kill(child.pid or 0, signal.SIGKILL)
-
-        self.api.after = kill
-        try:
-            child.start()
-            child.join(PATIENCE)
-            assert child.exitcode == (-signal.SIGKILL if killed else 0)
-        finally:
-            self.api.after = lambda _number, _call: None
-            child.close()
-        return killed
+        return programs.killed(self.api, self.api.taken, number, child)
 
 
 def _stack(root: Path) -> Any:
