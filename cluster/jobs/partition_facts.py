@@ -28,8 +28,6 @@ class PartitionFacts:
     """Logical processors of each node, as slurm.conf has them."""
     memory_mib: int
     """MiB of each node that jobs can have."""
-    qos: str | None
-    """The partition's QOS."""
     max_time: str
     """Longest run time, as slurm.conf has it: 24:00:00, INFINITE."""
 
@@ -60,7 +58,6 @@ def partition_facts(config: ClusterConfig) -> tuple[PartitionFacts, ...]:
                     gpu=gpu,
                     cpus=min(size.cpus for size in every),
                     memory_mib=min(size.memory - size.reserved for size in every),
-                    qos=partition.qos,
                     max_time=partition.max_time,
                 )
             )

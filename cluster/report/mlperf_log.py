@@ -59,8 +59,6 @@ class Interval(NamedTuple):
     """Position at its end."""
     ms: int
     """The duration."""
-    line: int
-    """The line of the event that begins it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +279,7 @@ class Blocks:
             else:
                 ms = mark.time_ms - start.time_ms
                 if ms > 0:
-                    found.append(Interval(first=start.at, last=mark.at, ms=ms, line=start.line))
+                    found.append(Interval(first=start.at, last=mark.at, ms=ms))
                 else:
                     notes.append(
                         f"time goes back between line {start.line} and line {mark.line} ({ms} ms): "
@@ -466,7 +464,7 @@ class _Builder:
     def _phase(self, kind: str, begun: Mark, end: Mark, unit: str) -> None:
         done = self.phases[kind]
         if not done or done[-1][0].last < end.at:
-            interval = Interval(first=begun.at, last=end.at, ms=end.time_ms - begun.time_ms, line=begun.line)
+            interval = Interval(first=begun.at, last=end.at, ms=end.time_ms - begun.time_ms)
             done.append((interval, unit))
 
     def _add_other(self, event: Event) -> None:

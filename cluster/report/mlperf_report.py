@@ -89,7 +89,7 @@ def _intervals(run: MlperfRun) -> tuple[tuple[Interval, ...], list[str]]:
     size = -(-24576 // run.batch) if run.batch else 10
     groups = [run.step_ms[begin : begin + size] for begin in range(0, len(run.step_ms), size)]
     intervals = tuple(
-        Interval(group[0][0] - 1, group[-1][0], max(1, round(sum(ms for _, ms in group))), run.line) for group in groups
+        Interval(group[0][0] - 1, group[-1][0], max(1, round(sum(ms for _, ms in group)))) for group in groups
     )
     return intervals, [f"intervals are sums of {size} times that Megatron-LM wrote for its iterations"]
 
