@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from cli import console
@@ -15,8 +16,12 @@ from cli.access.ssh import shell_line
 from cli.access.target import Target
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
+from cli.stack import rehearsals
+from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS
-from cluster.jobs.script import BODIES, FOLDER, Option, option_words
+from cluster.jobs.script import BODIES, ENV, FOLDER, Option, option_words, render_environment
+from cluster.load import parse_output
+from cluster.platforms import registry
 from cluster.printable import printable
 
 _COLUMNS = {"ArrayJobID": 16, "State": 20, "exit_code": 12, "TimeUsed": 20, "Reason": 60, "NodeList": 4000}
@@ -131,6 +136,22 @@ class Jobs:
     @property
     def stack(self) -> str:
         return self.cluster.stack
+
+    @cached_property
+    def config(self) -> ClusterConfig:
+        """The configuration of the cluster, by the stack's output of that name."""
+        return parse_output(self.cluster.outputs["config"])
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """True if the machines are on this host, where GPUs are device files."""
+        on_this_host = registry.get(self.config.platform).on_this_host
+        return on_this_host or bool(rehearsals.of(rehearsals.file(self.stack)))
+
+    def prepare(self, *folders: str) -> None:
+        """Write the file with the environment of jobs, and create folders for their logs and results."""
+        self.put({ENV: render_environment(self.config)})
+        self.run(shlex.join(["mkdir", "-p", *folders]))
 
     def put(self, files: Mapping[str, str], mode: int = 0o644) -> list[str]:
         """Write files below FOLDER as root, each atomically, if they differ. Returns the paths of the files written.

@@ -124,8 +124,6 @@ class Event(NamedTuple):
 class Text(NamedTuple):
     """A line of a run that is no event."""
 
-    line: int
-    task: int | None
     kind: bytes
     """RESULT, MEMBER or ITERATION."""
     text: str
@@ -145,12 +143,12 @@ def scan(log: BinaryIO) -> Iterator[Event | Text | Unreadable]:
         if not any(pattern in raw for pattern in PATTERNS):  # many times faster than the expression
             continue
         for match in _ANY_PATTERN.finditer(raw):
-            task, rest = _task(raw[: match.start()]), raw[match.end() :][:_LONGEST]
+            rest = raw[match.end() :][:_LONGEST]
             if match[0] != MARK:
                 text = raw if match[0] == ITERATION else rest
-                yield Text(line, task, match[0], text.decode("utf-8", "replace").strip())
+                yield Text(match[0], text.decode("utf-8", "replace").strip())
             elif (key := _KEY.search(rest[:_KEY_WITHIN])) is None or key[1] in _KEYS:
-                yield _event(line, task, rest.decode("utf-8", "replace"))
+                yield _event(line, _task(raw[: match.start()]), rest.decode("utf-8", "replace"))
 
 
 def _lines(log: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -17,7 +17,7 @@ from cli.access.remote import follow
 from cli.access.ssh import shell_line
 from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs.job_cluster import JobCluster, NodeNames, read_cluster
+from cli.commands.jobs.job_cluster import NodeNames, connect_user
 from cli.commands.jobs.nccl import is_built, read_log
 from cli.errors import CliError
 from cluster.jobs import quickcheck
@@ -179,9 +179,8 @@ def jobs(
     job of anybody is disturbed. Ctrl-C cancels all that was submitted. Exit code 0: something passed, nothing failed
     and no node is out of service; a check that is skipped has not passed, and its reason is printed.
     """
-    cluster = read_cluster(stack, user, Capability.NODES)
-    config, user_jobs, scheduler = cluster.config, cluster.jobs, Scheduler(cluster.jobs.cluster)
-    user = user_jobs.user
+    user_jobs = connect_user(stack, user, Capability.NODES)
+    config, scheduler, user = user_jobs.config, Scheduler(user_jobs.cluster), user_jobs.user
     start = time.monotonic()
     with _progress(quiet=json) as show:
         show("reading the nodes' states")
@@ -208,7 +207,7 @@ def jobs(
             prolog_seconds=dict.fromkeys(
                 config.slurm.rxdm.partitions if config.slurm.rxdm else (), config.slurm.timers.prolog_epilog
             ),
-            rehearsed=cluster.is_rehearsal,
+            rehearsed=user_jobs.is_rehearsal,
         )
         planned = quickcheck.plan(facts, scheduler.nodes(), resources, chosen, only=only)
         events: list[Event] = []
@@ -223,7 +222,7 @@ def jobs(
             if chosen.mail and any(event["nodes"] == first and event["code"] == 0 for event in ended):
                 show("waiting for mail")
                 mail = mail_result(scheduler, user, chosen.run)
-        nccl = NcclCheck(cluster=cluster, facts=facts, planned=planned, binaries=binaries)
+        nccl = NcclCheck(jobs=user_jobs, facts=facts, planned=planned, binaries=binaries)
         measured = nccl.of_suite(suite, show)
         failed = any(event["event"] == "end" and event["code"] for event in events)
         report = quickcheck.results(
@@ -270,7 +269,7 @@ def _event_printer(planned: CheckPlan, show: Show) -> Callable[[Mapping[str, Any
 class NcclCheck:
     """Runs the NCCL test on each node with GPUs, then over all nodes of each partition."""
 
-    cluster: JobCluster
+    jobs: Jobs
     facts: tuple[PartitionFacts, ...]
     planned: CheckPlan
     binaries: str
@@ -281,11 +280,11 @@ class NcclCheck:
         with_gpus = [row for row in self.facts if row.gpu]
         if suite not in ("nccl", "all") or not with_gpus or not self.planned.expected:
             return []
-        if suite == "all" and not self.planned.options.exclusive and not self.cluster.is_rehearsal:
+        if suite == "all" and not self.planned.options.exclusive and not self.jobs.is_rehearsal:
             why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
             return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in with_gpus]
-        if not self.cluster.is_rehearsal or self.binaries:
-            self.cluster.prepare(LOGS)
+        if not self.jobs.is_rehearsal or self.binaries:
+            self.jobs.prepare(LOGS)
         return self.results(show)
 
     def results(self, show: Show) -> list[CheckResult]:
@@ -307,7 +306,7 @@ class NcclCheck:
                         submitted[earlier[-1]] = (row, nodes)
             states = self._wait(submitted, show) if submitted else {}
         except BaseException:
-            self.cluster.jobs.cancel(submitted)
+            self.jobs.cancel(submitted)
             raise
         return [*checked, *(self._result(row, nodes, job, states.get(job)) for job, (row, nodes) in submitted.items())]
 
@@ -322,10 +321,10 @@ class NcclCheck:
         ]
         if not expected:
             return [], []
-        if self.cluster.is_rehearsal and not self.binaries:
+        if self.jobs.is_rehearsal and not self.binaries:
             return [skip("GPUs of a rehearsal are device files, which compute nothing")], []
-        if launcher(self.cluster.config, self.binaries) != "installed" and not is_built(self.cluster, row):
-            user, stack = self.cluster.jobs.user, self.cluster.jobs.stack
+        if launcher(self.jobs.config, self.binaries) != "installed" and not is_built(self.jobs, row):
+            user, stack = self.jobs.user, self.jobs.stack
             return [skip(f"{user} has no NCCL test yet: ./hpc nccl build {stack} --as {user}")], []
         busy = [skip(why, node.node) for node in expected if (why := node.all_gpus or node.shared)]
         free = [node.node for node in expected if not (node.all_gpus or node.shared)]
@@ -347,7 +346,7 @@ class NcclCheck:
         if len(nodes) > 1 and earlier:
             # The job would wait for these nodes anyway, and would delay jobs of others meanwhile.
             options["dependency"] = f"afterany:{':'.join(earlier)}"
-        return self.cluster.jobs.submit(run_script(self.cluster.config, run).text(), options=options)
+        return self.jobs.submit(run_script(self.jobs.config, run).text(), options=options)
 
     def _wait(
         self, submitted: Mapping[str, tuple[PartitionFacts, tuple[str, ...]]], show: Show
@@ -357,15 +356,15 @@ class NcclCheck:
             show(f"NCCL test: {done} of {len(submitted)} runs ended")
 
         rounds = 2 if any(len(nodes) > 1 for _, nodes in submitted.values()) else 1
-        states = self.cluster.jobs.wait(submitted, changed, seconds=rounds * RUN_MINUTES * 60)
-        self.cluster.jobs.cancel(job for job, state in states.items() if not state.ended)
+        states = self.jobs.wait(submitted, changed, seconds=rounds * RUN_MINUTES * 60)
+        self.jobs.cancel(job for job, state in states.items() if not state.ended)
         return states
 
     def _result(self, row: PartitionFacts, nodes: tuple[str, ...], job: str, state: JobState | None) -> CheckResult:
-        text = read_log(self.cluster.jobs, job)
+        text = read_log(self.jobs, job)
         node, name = (nodes[0], "nccl") if len(nodes) == 1 else ("", f"nccl over {len(nodes)} nodes")
         status, summary = _outcome(text, job, state)
-        todo = f"./hpc nccl report {job} --stack {self.cluster.jobs.stack}" if status == FAIL else ""
+        todo = f"./hpc nccl report {job} --stack {self.jobs.stack}" if status == FAIL else ""
         output = "\n".join(text.splitlines()[-40:]) if status == FAIL else ""
         return CheckResult(
             check=name, status=status, node=node, partition=row.name, text=summary, output=output, todo=todo

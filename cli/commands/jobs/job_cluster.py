@@ -1,8 +1,6 @@
 """Parts that commands which run jobs share: the cluster, options, and how they print job scripts and save plots."""
 
-import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +10,9 @@ from cli import console
 from cli.cluster.cluster import connect
 from cli.cluster.jobs import Jobs
 from cli.errors import CliError
-from cli.stack import project, rehearsals, stack_config, stackfile
+from cli.stack import project, stack_config, stackfile
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.script import ENV, JobScript, render_environment
-from cluster.load import parse_output
-from cluster.platforms import registry
+from cluster.jobs.script import JobScript
 from cluster.platforms.capability import Capability
 from cluster.report.plot import Curve, save_png
 
@@ -25,39 +21,20 @@ DryRun = Annotated[bool, Option("--dry-run", help="Print the job scripts, and su
 NodeNames = Annotated[str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobCluster:
-    """A cluster that is up, and the jobs of one user on it."""
-
-    jobs: Jobs
-    config: ClusterConfig
-
-    @property
-    def is_rehearsal(self) -> bool:
-        """True if the machines are on this host, where GPUs are device files."""
-        stack = self.jobs.stack
-        return registry.get(self.config.platform).on_this_host or bool(rehearsals.of(rehearsals.file(stack)))
-
-    def prepare(self, *folders: str) -> None:
-        """Write the file with the environment of jobs, and create folders for their logs and results."""
-        self.jobs.put({ENV: render_environment(self.config)})
-        self.jobs.run(shlex.join(["mkdir", "-p", *folders]))
-
-
-def read_cluster(stack: str, user: str | None, *needed: Capability) -> JobCluster:
-    """Return the cluster of a stack, which must have these capabilities besides RUN. Raises CliError: it is not up, or
-    has no such user."""
+def connect_user(stack: str, user: str | None, *needed: Capability) -> Jobs:
+    """Return the jobs of a user on a cluster, which must have these capabilities besides RUN. Raises CliError: it is
+    not up, or has no such user."""
     cluster = connect(stack, Capability.RUN, *needed)
     if not cluster.outputs.get("config"):
         raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
-    return JobCluster(jobs=Jobs(cluster, cluster.user(user)), config=parse_output(cluster.outputs["config"]))
+    return Jobs(cluster, cluster.user(user))
 
 
 def read_config(stack: str) -> ClusterConfig:
     """Return the configuration of a stack for a dry run: from its file, or from its outputs if it has no file here.
     Raises CliError: it has neither, or the file has errors."""
     file = stackfile.read(project.ROOT, stack)
-    return read_cluster(stack, "root").config if file.settings is None else stack_config.parse(file)
+    return connect_user(stack, "root").config if file.settings is None else stack_config.parse(file)
 
 
 def print_scripts(scripts: Sequence[JobScript]) -> None:

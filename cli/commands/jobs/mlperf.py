@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 from cli import console, options
 from cli.cluster.jobs import Jobs, JobState, retry_while_unreachable
 from cli.commands.jobs import job_cluster, mlperf_report
-from cli.commands.jobs.job_cluster import As, DryRun, JobCluster
+from cli.commands.jobs.job_cluster import As, DryRun
 from cli.errors import CliError
 from cluster.catalog.mlperf import GPT3, IMAGE, STABLE_DIFFUSION
 from cluster.findings import Level
@@ -72,8 +72,8 @@ def prepare(
     A job that was interrupted goes on where it was: run the command again. What is there already is left as it is. Keys
     for private data come from the user's own configuration on the cluster, of rclone or of the AWS CLI.
     """
-    cluster = None if dry_run else job_cluster.read_cluster(stack, user)
-    config = cluster.config if cluster else job_cluster.read_config(stack)
+    jobs = None if dry_run else job_cluster.connect_user(stack, user)
+    config = jobs.config if jobs else job_cluster.read_config(stack)
     name = _LOG_NAMES[benchmark]
     try:
         preparation = Preparation(
@@ -88,22 +88,22 @@ def prepare(
         scripts = prepare_scripts(preparation)
     except RequestError as error:
         raise CliError(str(error)) from None
-    if cluster is None:
+    if jobs is None:
         job_cluster.print_scripts(scripts)
         return
     file = image_file(image or (IMAGE if benchmark == "stable-diffusion" else ""))
     files = (*NEEDED_FILES[name], *([f"images/{file}"] if file else []))
-    if _check_data_folder(cluster, name, preparation.data, files):
+    if _check_data_folder(jobs, name, preparation.data, files):
         # Files were removed, or a source did not have them. Without these marks the jobs check again what they copy.
-        cluster.jobs.run(
+        jobs.run(
             f"cd {shlex.quote(preparation.data)} && rm -f .hpc/code .hpc/vocabulary .hpc/{{copy,image,published}}-*"
         )
-    states = _wait(cluster.jobs, _submit(cluster.jobs, preparation.data, scripts), preparation.data)
+    states = _wait(jobs, _submit(jobs, preparation.data, scripts), preparation.data)
     not_completed = [job for job in states if not states[job].completed]
     failed = [job for job in not_completed if states[job].state != "CANCELLED"]
     for job in failed:
         console.note(f"\n{job}, job {states[job].id}, {states[job].state.lower()}. The end of its log:")
-        console.note(_tail(cluster.jobs, preparation.data, job, states[job].id, 15).rstrip())
+        console.note(_tail(jobs, preparation.data, job, states[job].id, 15).rstrip())
     if not_completed:
         cancelled = len(not_completed) - len(failed)
         others = f" {cancelled} were cancelled, which may need them." if cancelled else ""
@@ -201,11 +201,11 @@ def run(
     The job goes on if you interrupt the command. The exit code is 1 if the run is slower than the published time, or if
     the job failed.
     """
-    cluster = None if dry_run else job_cluster.read_cluster(stack, user)
+    jobs = None if dry_run else job_cluster.connect_user(stack, user)
     name, is_gpt3 = _LOG_NAMES[benchmark], benchmark == "gpt3"
     try:
         data_folder = mlperf.check_folder(data, name)
-        chosen = mlperf.gpu_partition(cluster.config if cluster else job_cluster.read_config(stack), partition, nodes)
+        chosen = mlperf.gpu_partition(jobs.config if jobs else job_cluster.read_config(stack), partition, nodes)
         image_path = _image(benchmark, data_folder, image)
         training = mlperf.Training(data=data_folder, partition=chosen, nodes=nodes, image=image_path, minutes=minutes)
         checkpoint = checkpoint or f"{data_folder}/checkpoint"
@@ -216,16 +216,16 @@ def run(
             script = mlperf.diffusion_script(training, mlperf.diffusion_config(config, nodes))
     except RequestError as error:
         raise CliError(str(error)) from None
-    if cluster is None:
+    if jobs is None:
         job_cluster.print_scripts((script,))
         return
     needed = [*NEEDED_FILES[name], *([checkpoint] if is_gpt3 else [])]
     needed += [image_path] if image_path.startswith("/") else []
-    if missing := _check_data_folder(cluster, name, data_folder, needed):
+    if missing := _check_data_folder(jobs, name, data_folder, needed):
         raise CliError(str(not_prepared(stack, benchmark, data_folder, missing)))
     if chosen.gpu and "h100" not in chosen.gpu.type.lower():
         console.note(f"note: published times are of H100, and these GPUs are {chosen.gpu.type}.")
-    _train(cluster, script, data_folder, png, no_wait=no_wait)
+    _train(jobs, script, data_folder, png, no_wait=no_wait)
 
 
 def _image(benchmark: Benchmark, data: str, image: str) -> str:
@@ -241,9 +241,8 @@ def _image(benchmark: Benchmark, data: str, image: str) -> str:
     return f"{data}/images/{name}" if name else image
 
 
-def _train(cluster: JobCluster, script: JobScript, data: str, png: Path | None, *, no_wait: bool) -> None:
-    jobs = cluster.jobs
-    cluster.prepare(f"{data}/logs", f"{data}/results")
+def _train(jobs: Jobs, script: JobScript, data: str, png: Path | None, *, no_wait: bool) -> None:
+    jobs.prepare(f"{data}/logs", f"{data}/results")
     number = jobs.submit(script.text())
     log = str(script.options["output"]).replace("%j", number)
     report_command = f"./hpc mlperf report {number} --stack {jobs.stack} --data {data} --as {jobs.user}"
@@ -296,10 +295,9 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
             return states[number]
 
 
-def _check_data_folder(cluster: JobCluster, benchmark: str, data: str, files: Iterable[str]) -> tuple[str, ...]:
+def _check_data_folder(jobs: Jobs, benchmark: str, data: str, files: Iterable[str]) -> tuple[str, ...]:
     """Check the data folder, print warnings about it, and return which of these files it lacks. Raises CliError with
     all errors."""
-    jobs = cluster.jobs
     folder = mlperf.parse_data_folder(jobs.run(mlperf.inspect_command(data, files)))
     findings = list(mlperf.data_findings(benchmark, jobs.stack, jobs.user, data, folder))
     for finding in findings:

@@ -14,11 +14,13 @@ from typer import Argument, Exit, Option
 
 from cli import console, options
 from cli.cluster.jobs import Jobs
+from cli.commands.jobs import job_cluster
 from cli.errors import CliError
 from cluster.catalog.mlperf import STORAGE
 from cluster.regular_file import refuse_special
 from cluster.report.mlperf_log import PATTERNS, NotAnMlperfLogError
 from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, read_report
+from cluster.report.plot import print_plot
 
 _LOG_BYTES = 200_000_000
 """Bytes of lines that are read from a cluster: those of 400,000 intervals."""
@@ -134,9 +136,6 @@ def show(report: MlperfReport, name: str, *, png: Path | None, plot: bool, json:
 
 
 def _plot(report: MlperfReport, name: str, png: Path | None, *, printed: bool) -> None:
-    from cli.commands.jobs.job_cluster import save_plot
-    from cluster.report.plot import print_plot
-
     curves, x_label, y_label = report.curves()
     if not curves:
         console.note("There is nothing to plot: no run has training steps.")
@@ -147,15 +146,12 @@ def _plot(report: MlperfReport, name: str, png: Path | None, *, printed: bool) -
         drawn = print_plot(curves, title=title, x_label=x_label, y_label=y_label, y_from_zero=False, width=width)
         console.lines(["", *drawn.splitlines()])
     if png:
-        save_plot(curves, png, title=title, x_label=x_label, y_label=y_label)
+        job_cluster.save_plot(curves, png, title=title, x_label=x_label, y_label=y_label)
 
 
 @contextmanager
 def _open_on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[tuple[str, BinaryIO]]:
-    # A log on this machine does not need the models of stack files, which this imports.
-    from cli.commands.jobs import job_cluster
-
-    jobs = job_cluster.read_cluster(stack, user).jobs
+    jobs = job_cluster.connect_user(stack, user)
     path = find_log(jobs, log, data)
     with fetched_log(jobs, path) as file:
         yield path, file

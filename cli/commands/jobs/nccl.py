@@ -14,7 +14,7 @@ from cli import console, options
 from cli.cluster.jobs import Jobs, JobState, Progress, retry_while_unreachable
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import nccl_report
-from cli.commands.jobs.job_cluster import As, DryRun, JobCluster, print_scripts, read_cluster, read_config
+from cli.commands.jobs.job_cluster import As, DryRun, connect_user, print_scripts, read_config
 from cli.errors import CliError, hint
 from cluster.catalog.nccl import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
@@ -45,21 +45,21 @@ def build(stack: options.Stack, *, partition: _Partition = None, user: As = None
     Ctrl-C cancels the job. Where the nodes have nccl-tests already, there is nothing to build.
     """
     installed = f"The nodes have nccl-tests: there is nothing to build. Next: ./hpc nccl run {stack}"
-    cluster, config, facts = _read(stack, partition, user, dry_run=dry_run)
+    jobs, config, facts = _read(stack, partition, user, dry_run=dry_run)
     if launcher(config) == "installed":
-        (console.line if cluster else console.note)(installed)
+        (console.line if jobs else console.note)(installed)
         return
-    if cluster is None:
+    if jobs is None:
         print_scripts([nccl.build_script(config, facts)])
         return
-    jobs, container = cluster.jobs, facts.fabric.container
+    container = facts.fabric.container
     folder, image = nccl.tests_folder(container), nccl.image_file(launcher(config), container)
     title = f"nccl-tests {NCCL_TESTS.version} in {container.name}:{container.tag}"
-    if is_built(cluster, facts):
+    if is_built(jobs, facts):
         console.line(f"{image} and {folder} are there: {title}.")
         console.line(f"Next: ./hpc nccl run {stack}")
         return
-    cluster.prepare(LOGS)
+    jobs.prepare(LOGS)
     earlier = jobs.run(f'squeue --noheader --user="$(id -un)" --name={nccl.BUILD_NAME} --format=%A').split()
     if earlier:
         console.note(f"Job {earlier[0]} of an earlier command is building; waiting for it.")
@@ -85,19 +85,19 @@ def read_log(jobs: Jobs, job: str, most: int = 5_000_000) -> str:
 
 def _read(
     stack: str, partition: str | None, user: str | None, *, dry_run: bool, rehearsal: bool = False
-) -> tuple[JobCluster | None, ClusterConfig, PartitionFacts]:
+) -> tuple[Jobs | None, ClusterConfig, PartitionFacts]:
     """Return a cluster, its configuration and its partition with GPUs; for a dry run no cluster. Raises CliError: it is
     not up, has no GPUs, or is a rehearsal and `rehearsal` is not set."""
-    cluster = None if dry_run else read_cluster(stack, user)
-    config = cluster.config if cluster else read_config(stack)
+    jobs = None if dry_run else connect_user(stack, user)
+    config = jobs.config if jobs else read_config(stack)
     facts = _gpu_partition(stack, config, partition)
-    if cluster and cluster.is_rehearsal and not rehearsal:
+    if jobs and jobs.is_rehearsal and not rehearsal:
         raise CliError(
             f"stack {stack} is a rehearsal: its GPUs are device files, which compute nothing, so there is nothing to "
             f"measure. To see the job: --dry-run. To have its slurmctld check it: "
             f"./hpc nccl run {stack} --dry-run | ./hpc run {stack} -- sbatch --test-only"
         )
-    return cluster, config, facts
+    return jobs, config, facts
 
 
 def _gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> PartitionFacts:
@@ -118,12 +118,12 @@ def _gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> Parti
     raise CliError(f"{where} has no GPUs, and NCCL moves data between GPUs.{others}")
 
 
-def is_built(cluster: JobCluster, partition: PartitionFacts) -> bool:
+def is_built(jobs: Jobs, partition: PartitionFacts) -> bool:
     """Return whether the user has the container image and the programs."""
-    container, kind = partition.fabric.container, launcher(cluster.config)
+    container, kind = partition.fabric.container, launcher(jobs.config)
     paths = [nccl.image_file(kind, container), f"{nccl.tests_folder(container)}/build/all_reduce_perf"]
     test = " && ".join(f"test -s {shlex.quote(path)}" for path in paths)
-    return cluster.jobs.run(f"{{ {test}; }} && echo built || echo missing").strip() == "built"
+    return jobs.run(f"{{ {test}; }} && echo built || echo missing").strip() == "built"
 
 
 _SIZE = re.compile(r"([0-9]{1,12})([KMG]?)")
@@ -202,7 +202,7 @@ def run(
     without_pairs = {"nodes": nodes, "over": over, "output": output, "against": against}
     if pairs and (wrong := [f"--{name}" for name, value in without_pairs.items() if value is not None]):
         raise CliError(f"--pairs goes without {', '.join(wrong)}. --nodelist names the nodes to pair.")
-    cluster, config, facts = _read(stack, partition, user, dry_run=dry_run, rehearsal=bool(binaries))
+    jobs, config, facts = _read(stack, partition, user, dry_run=dry_run, rehearsal=bool(binaries))
     names, problems = _listed_nodes(config, facts, nodelist)
     request = NcclRun(
         partition=facts,
@@ -219,7 +219,7 @@ def run(
     if problems := [*problems, *_problems(request, len(names))]:
         raise CliError("\n".join(problems))
     request = replace(request, binaries=binaries.rstrip("/"))
-    if cluster is None:
+    if jobs is None:
         print_scripts([run_script(config, _on(request, _nodes(request)[:2]) if pairs else request)])
         return
     if against and not against.exists():
@@ -231,15 +231,15 @@ def run(
             f"the log can't be saved: {folder.absolute()} is no folder that you can write to. Name another "
             "file with --output."
         )
-    if launcher(config, request.binaries) != "installed" and not is_built(cluster, facts):
-        user = cluster.jobs.user
+    if launcher(config, request.binaries) != "installed" and not is_built(jobs, facts):
+        user = jobs.user
         raise CliError(f"{user} has no NCCL test yet. Build it with: ./hpc nccl build {stack} --as {user}")
-    cluster.prepare(LOGS)
+    jobs.prepare(LOGS)
     if pairs:
-        measured = _PairsRun(cluster, request).measure()
+        measured = _PairsRun(jobs, request).measure()
         console.json(_pairs_document(measured)) if json else console.lines(_pairs_lines(measured, stack))
         raise Exit(0 if measured.passed else 1)
-    file, failure = _measure(cluster, request, output)
+    file, failure = _measure(jobs, request, output)
     (console.note if json else console.line)(f"Saved {file}")
     if failure:
         console.error(failure)
@@ -298,11 +298,10 @@ def _bytes(text: str) -> int | None:
     return int(size[1]) * _UNITS[size[2]] if size else None
 
 
-def _measure(cluster: JobCluster, request: NcclRun, output: Path | None) -> tuple[Path, str]:
+def _measure(jobs: Jobs, request: NcclRun, output: Path | None) -> tuple[Path, str]:
     """Run the job. Returns the file on this machine with its log, and how the job failed, if it did. Raises CliError:
     it failed before it measured anything."""
-    jobs = cluster.jobs
-    number = jobs.submit(run_script(cluster.config, request).text())
+    number = jobs.submit(run_script(jobs.config, request).text())
     console.note(
         f"Job {number} of {jobs.user}: {request.collective} on {request.nodes} {request.partition.machine_type.name}, "
         f"partition {request.partition.name}"
@@ -349,7 +348,7 @@ def _progress(line: str) -> str:
 class _PairsRun:
     """Measures pairs of the nodes of a request, or of its partition if the request names no nodes."""
 
-    cluster: JobCluster
+    jobs: Jobs
     request: NcclRun
 
     def measure(self) -> PairSearch:
@@ -364,7 +363,7 @@ class _PairsRun:
         return search
 
     def _nodes_in_service(self) -> list[str]:
-        jobs, names = self.cluster.jobs, _nodes(self.request)
+        jobs, names = self.jobs, _nodes(self.request)
         nodes = Scheduler(jobs.cluster).nodes()
         # A pair that waits for a machine to be created would delay its round.
         ready = [name for name in names if name in nodes and nodes[name].ready]
@@ -379,11 +378,11 @@ class _PairsRun:
         return ready
 
     def _round(self, number: int, pairs: list[Pair], nodes: int) -> list[PairResult]:
-        jobs = self.cluster.jobs
+        jobs = self.jobs
         submitted: dict[str, Pair] = {}
         try:
             for pair in pairs:
-                submitted[jobs.submit(run_script(self.cluster.config, _on(self.request, pair)).text())] = pair
+                submitted[jobs.submit(run_script(self.jobs.config, _on(self.request, pair)).text())] = pair
             count = f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}"
             what = f"{self.request.collective} on {count} of {nodes} nodes"
             console.note(f"round {number}: {what}, jobs {', '.join(submitted)} of {jobs.user}")
@@ -402,14 +401,14 @@ class _PairsRun:
             console.note(f"round {number}: {ended} of {len(submitted)} pairs ended, {running} run{why}")
 
         while True:
-            states = retry_while_unreachable(lambda: self.cluster.jobs.wait(submitted, changed, _ROUND_SECONDS))
+            states = retry_while_unreachable(lambda: self.jobs.wait(submitted, changed, _ROUND_SECONDS))
             if all(state.ended for state in states.values()):
                 return states
 
     def _cancel(self, submitted: Mapping[str, Pair], error: BaseException) -> None:
         if not submitted:
             return
-        jobs = self.cluster.jobs
+        jobs = self.jobs
         try:
             jobs.cancel(submitted)
         except CliError as failed:
@@ -420,7 +419,7 @@ class _PairsRun:
         console.note(f"Jobs {', '.join(submitted)} were cancelled.")
 
     def _measured(self, number: int, pair: Pair, state: JobState) -> PairResult:
-        result = _result(read_log(self.cluster.jobs, state.id), f"job {state.id}")
+        result = _result(read_log(self.jobs, state.id), f"job {state.id}")
         busbw = mean_busbw(result.run) if result else 0.0
         failure = f"the job ended as {state.state}" if not state.completed else _failure(result)
         console.note(f"round {number}: {', '.join(pair)}: {busbw:.1f} GB/s{f', {failure}' if failure else ''}")

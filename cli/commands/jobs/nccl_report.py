@@ -11,6 +11,7 @@ from typer import Argument, Exit, Option
 from cli import console, options
 from cli.cluster.cluster import connect
 from cli.cluster.jobs import read_job_log
+from cli.commands.jobs.job_cluster import save_plot
 from cli.errors import CliError, hint
 from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
@@ -29,6 +30,7 @@ from cluster.report.nccl_result import (
     report_lines,
 )
 from cluster.report.nccl_run import COLLECTIVES, NcclLog, collective_name
+from cluster.report.plot import print_plot
 
 _LOG_BYTES = 100_000_000
 """Bytes of a job's log that are read from a cluster."""
@@ -136,8 +138,6 @@ def _print(log: NcclLog, result: NcclResult, given: ReportOptions, earlier: Comp
         finding = earlier.finding(log.name)
         console.lines(["", *earlier.lines(), "", *finding_lines(finding)])
     if any(len(curve.points) > 1 for curve in curves):
-        from cluster.report.plot import print_plot
-
         screen = console.stdout()
         width = min(120, shutil.get_terminal_size((80, 24)).columns)
         drawn = print_plot(
@@ -155,8 +155,6 @@ def _print(log: NcclLog, result: NcclResult, given: ReportOptions, earlier: Comp
 
 
 def _save_plot(result: NcclResult, earlier: Comparison | None, png: Path) -> None:
-    from cli.commands.jobs.job_cluster import save_plot
-
     curves, ticks = report_curves(result, earlier.curves() if earlier else ())
     title = f"{result.subject}: {result.outcome.value}"
     try:

@@ -13,7 +13,7 @@ from cli import console, options
 from cli.access.remote import driver_of, follow
 from cli.cluster.cluster import Cluster
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs.job_cluster import NodeNames, read_cluster
+from cli.commands.jobs.job_cluster import NodeNames, connect_user
 from cli.errors import CliError
 from cluster.config import validators
 from cluster.config.cluster import ClusterConfig
@@ -54,18 +54,18 @@ def warm_up(
     A small job of the lowest priority does it on each node that takes jobs. A node that is busy is waited for a minute.
     What a node has is not downloaded again. Ctrl-C cancels these jobs. Exit code 1: some nodes are not warm.
     """
-    cluster = read_cluster(stack, "root", Capability.NODES)
-    settings = _settings(cluster.config, image or [], seconds)
-    only = {node.name for node in Scheduler(cluster.jobs.cluster).find_nodes(expand(nodes))} if nodes else None
-    request = payload.warm_up(cluster.config, settings, only=only)
+    jobs = connect_user(stack, "root", Capability.NODES)
+    settings = _settings(jobs.config, image or [], seconds)
+    only = {node.name for node in Scheduler(jobs.cluster).find_nodes(expand(nodes))} if nodes else None
+    request = payload.warm_up(jobs.config, settings, only=only)
     if not request["images"] and not any(partition["rxdm"] for partition in request["partitions"]):
         raise CliError(
             f"stack {stack}: there is nothing to download: rxdm runs in none of these partitions, and no image is "
             "named. Name one with --image, or under slurm.warm_up.containers in the stack file."
         )
     programs = [_NODE_SCRIPTS / "jobs" / name for name in ("warm_up.py", "warm_up.sh")]
-    cluster.jobs.put({f"{_FOLDER}/{program.name}": program.read_text(encoding="utf-8") for program in programs})
-    if _run(cluster.jobs.cluster, json.dumps(request)):
+    jobs.put({f"{_FOLDER}/{program.name}": program.read_text(encoding="utf-8") for program in programs})
+    if _run(jobs.cluster, json.dumps(request)):
         raise Exit(1)
 
 

@@ -13,7 +13,6 @@ from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import check
 from cli.commands.jobs.check import NcclCheck
-from cli.commands.jobs.job_cluster import JobCluster
 from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.jobs.partition_facts import partition_facts
@@ -159,8 +158,8 @@ def test_control_sequences_of_a_node_are_escaped(up: dict[str, Any], hpc: Hpc):
     assert "\x1b" not in done.out
 
 
-def jobs() -> Jobs:
-    return Jobs(from_outputs("dev", OUTPUTS), "alice")
+def jobs(config: ClusterConfig = CONFIG) -> Jobs:
+    return Jobs(from_outputs("dev", {**OUTPUTS, "config": config_text(config)}), "alice")
 
 
 def planned(nodes: str, config: ClusterConfig = CONFIG) -> CheckPlan:
@@ -234,7 +233,7 @@ class TestNccl:
         self, nodes: str = FREE, *, binaries: str = "/opt/nccl", config: ClusterConfig = CONFIG
     ) -> list[CheckResult]:
         nccl = NcclCheck(
-            cluster=JobCluster(jobs=jobs(), config=config),
+            jobs=jobs(config),
             facts=partition_facts(config),
             planned=planned(nodes, config),
             binaries=binaries,

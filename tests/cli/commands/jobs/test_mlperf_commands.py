@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from cli.cluster import jobs as job_progress
-from cli.cluster.jobs import JobState
+from cli.cluster.jobs import Jobs, JobState
 from cli.commands.jobs import job_cluster
-from cli.commands.jobs.job_cluster import JobCluster
 from cli.errors import CliError
 from cli.stack import project
+from cluster.config import ClusterConfig
 from cluster.jobs.mlperf import NEEDED_FILES
 from tests import programs
 from tests.cli.conftest import Hpc
@@ -45,6 +45,8 @@ class StandIn:
     interrupts: bool = False
     log: Callable[[int], list[str]] = lambda _waits: []
     """Returns the lines of the log after so many waits."""
+    config: ClusterConfig = field(default_factory=lambda: config("nebius"))
+    prepare = Jobs.prepare
 
     def put(self, files: Mapping[str, str]) -> list[str]:
         self.written += files
@@ -101,8 +103,7 @@ class StandIn:
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     stand_in = StandIn(tmp_path)
-    cluster = JobCluster(jobs=stand_in, config=config("nebius"))  # type: ignore[arg-type]
-    monkeypatch.setattr(job_cluster, "read_cluster", lambda _stack, _user: cluster)
+    monkeypatch.setattr(job_cluster, "connect_user", lambda _stack, _user: stand_in)
     return stand_in
 
 

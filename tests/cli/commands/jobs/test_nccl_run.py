@@ -94,7 +94,7 @@ def site(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """The stack a3mega is up."""
     patch_outputs(monkeypatch, outputs(config("a3mega")))
     monkeypatch.setattr(jobs, "FOLDER", str(tmp_path / "apps"))
-    monkeypatch.setattr("cli.commands.jobs.job_cluster.ENV", str(tmp_path / "apps/env.sh"))
+    monkeypatch.setattr("cli.cluster.jobs.ENV", str(tmp_path / "apps/env.sh"))
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -350,7 +350,7 @@ def pairs_site(root: Path, monkeypatch: pytest.MonkeyPatch) -> PairsSite:
     patch_outputs(monkeypatch, outputs(parse_stack(settings)))
     site = PairsSite()
     monkeypatch.setattr("cli.commands.jobs.nccl.is_built", lambda *_: True)
-    monkeypatch.setattr("cli.commands.jobs.job_cluster.JobCluster.prepare", lambda *_: None)
+    monkeypatch.setattr("cli.cluster.jobs.Jobs.prepare", lambda *_: None)
     monkeypatch.setattr(
         Scheduler,
         "nodes",
