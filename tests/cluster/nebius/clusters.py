@@ -51,40 +51,6 @@ def described(version: str = "4.1.7", nebius: Description | None = None, **chang
     return given(**{**gpus(nebius=section), **changes})
 
 
-def every_section() -> Description:
-    """Two nodesets with GPUs and one without, submounts of both kinds, local disks: every optional section is there."""
-    cluster = given(
-        nodesets={
-            "gpu": {"machine_type": H100, "count": 4, "capacity": {"spot": {}}},
-            "small": {"machine_type": "gpu-h100-sxm/1gpu-16vcpu-200gb", "count": 1},
-            "cpu": {"count": 2},
-        },
-        login={"count": 2},
-        users=[{"name": "alice", "uid": 2001}],
-    )
-    cluster["nebius"] = {
-        **PLACE,
-        "filesystems": {
-            "jail": {"spec": {"size_gib": 2048}},
-            "controller_spool": {"spec": {"size_gib": 128}},
-            "accounting": {"spec": {"size_gib": 512}},
-            "submounts": {
-                "data": {"mount": "/data", "spec": {"size_gib": 100}},
-                "old": {"mount": "/old", "existing": "computefilesystem-e00old"},
-            },
-        },
-        "workers": {
-            "gpu": {
-                "infiniband": {"fabric": "fabric-3"},
-                "local_disks": {"scratch": {"mount": "/scratch", "size_gib": 93}},
-                "image_disk": {"size_gib": 930},
-            },
-            "cpu": {},
-        },
-    }
-    return cluster
-
-
 def config(described: Description) -> ClusterConfig:
     """The cluster of a description."""
     return parse({"hpc:cluster": described})

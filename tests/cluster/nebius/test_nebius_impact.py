@@ -6,8 +6,8 @@ from cluster.config.impact_annotations import Effect
 from cluster.impact.edits import edits
 from cluster.impact.table import editable_patterns, find_rule, impact, possible_effects
 from cluster.load import cluster_model, parse
-from tests.cluster.nebius.clusters import every_section, given
-from tests.cluster.samples import edited, edits_of
+from tests.cluster.nebius.clusters import given
+from tests.cluster.samples import CLUSTERS, edited, edits_of
 from tests.cluster.stacks import Changes
 
 
@@ -15,8 +15,8 @@ from tests.cluster.stacks import Changes
     ("pattern", "changes", "effect", "text"), edits_of("nebius"), ids=lambda one: one if isinstance(one, str) else ""
 )
 def test_an_edit_does_what_the_preview_says(pattern: str, changes: Changes, effect: Effect, text: str) -> None:
-    before = parse({"hpc:cluster": every_section()})
-    cluster = edited(every_section(), changes)
+    before = parse({"hpc:cluster": CLUSTERS["nebius"]})
+    cluster = edited(CLUSTERS["nebius"], changes)
     cluster["partitions"]["main"]["nodesets"] = [*cluster["nodesets"]]
     after = parse({"hpc:cluster": cluster})
     found = {edit.pattern: edit for edit in edits(before, after)}
