@@ -153,12 +153,12 @@ class Jobs:
         self.put({ENV: render_environment(self.config)})
         self.run(shlex.join(["mkdir", "-p", *folders]))
 
-    def put(self, files: Mapping[str, str], mode: int = 0o644) -> list[str]:
+    def put(self, files: Mapping[str, str]) -> list[str]:
         """Write files below FOLDER as root, each atomically, if they differ. Returns the paths of the files written.
 
         They are written on the controller, whose NFS server maps root of other machines to nobody, or in a cluster of
         pods on the login pod, which has the jail. `files` is text by absolute path. Files named *.sh get mode 0755,
-        others `mode`.
+        others 0644.
 
         Raises:
             CliError: others than root can write to a parent folder, or the machine does not answer.
@@ -166,7 +166,7 @@ class Jobs:
         outside = [path for path in files if not path.startswith(f"{FOLDER}/") or ".." in path.split("/")]
         if outside:
             raise ValueError(f"not below {FOLDER}: {', '.join(outside)}")
-        rows = {path: [text, 0o755 if path.endswith(".sh") else mode] for path, text in files.items()}
+        rows = {path: [text, 0o755 if path.endswith(".sh") else 0o644] for path, text in files.items()}
         program = (BODIES / "put.py").read_text(encoding="utf-8")
         call = f"\n\nput({FOLDER!r}, json.loads({json.dumps(rows)!r}))\n"
         machine = self.cluster.controller if driver_of(self._login).needs_admin_key else self._login
@@ -174,20 +174,14 @@ class Jobs:
             remote.output(machine, self.cluster.admin_key, "python3 -", stdin=program + call, seconds=120)
         )
 
-    def submit(self, script: str, *arguments: str, options: Mapping[str, Option] | None = None) -> str:
-        """Submit a batch script and return the job's id.
-
-        `script` is an absolute path on the cluster, or the script's text, which begins with #!. `arguments` are for
-        the script, `options` are long options of sbatch, which override those in the script.
+    def submit(self, script: str, options: Mapping[str, Option] | None = None) -> str:
+        """Submit the text of a batch script and return the job's id. `options` are long options of sbatch, which
+        override those in the script.
 
         Raises:
             CliError: sbatch refused it; with its message.
         """
-        text = script if script.startswith("#!") else ""
-        if text and arguments:
-            raise ValueError("arguments need a script that is a file")
-        command = ["sbatch", "--parsable", *option_words(options or {}), *([] if text else [script, *arguments])]
-        printed = self.run(shlex.join(command), stdin=text)
+        printed = self.run(shlex.join(["sbatch", "--parsable", *option_words(options or {})]), stdin=script)
         match = _SUBMITTED.fullmatch(printed.strip().rpartition("\n")[2])
         if not match:
             raise CliError(
@@ -242,7 +236,7 @@ class Jobs:
         if ids := list(ids):
             self.run(shlex.join(["scancel", "--quiet", *ids]))
 
-    def read(self, path: str, most: int = 20_000_000) -> str:
+    def read(self, path: str, most: int) -> str:
         """Return the first `most` bytes of a file, read as the user.
 
         Raises:

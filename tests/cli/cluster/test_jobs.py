@@ -79,14 +79,14 @@ class TestFiles:
         assert jobs.read(f"{tmp_path}/a b.out", most=4) == "0123"
         assert (tmp_path / "as").read_text() == "alice\n"
         with pytest.raises(CliError, match="No such file"):
-            jobs.read(f"{tmp_path}/none")
+            jobs.read(f"{tmp_path}/none", most=4)
 
 
 class TestSubmission:
-    def test_a_script_file_is_submitted_with_arguments_and_options(self, jobs: Jobs, tool: Tool, tmp_path: Path):
+    def test_a_script_is_submitted_with_options(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         tool("sbatch", f'printf "%s|" "$@" >{tmp_path}/given; echo "some plugin speaks"; echo "17;dev"')
-        assert jobs.submit("/x/a.sh", "a b", "$HOME", options={"nodes": 2, "hold": False, "exclusive": True}) == "17"
-        assert (tmp_path / "given").read_text() == "--parsable|--nodes=2|--exclusive|/x/a.sh|a b|$HOME|"
+        assert jobs.submit("#!/bin/sh\n", {"job-name": "a $b", "hold": False, "exclusive": True}) == "17"
+        assert (tmp_path / "given").read_text() == "--parsable|--job-name=a $b|--exclusive|"
         assert (tmp_path / "as").read_text() == "alice\n"
 
     def test_the_text_of_a_script_is_submitted_on_standard_input(self, jobs: Jobs, tool: Tool, tmp_path: Path):
@@ -97,10 +97,10 @@ class TestSubmission:
     def test_the_error_has_the_output_of_sbatch(self, jobs: Jobs, tool: Tool):
         tool("sbatch", "echo 'sbatch: error: Invalid partition' >&2; exit 1")
         with pytest.raises(CliError, match="dev-login-0: sbatch: error: Invalid partition"):
-            jobs.submit("/x/a.sh")
+            jobs.submit("#!/bin/sh\n")
         tool("sbatch", "echo hello")
         with pytest.raises(CliError, match="printed no job id: hello"):
-            jobs.submit("/x/a.sh")
+            jobs.submit("#!/bin/sh\n")
 
     def test_cancelling_no_job_runs_no_command(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         tool("scancel", f'echo "$@" >>{tmp_path}/given')

@@ -23,14 +23,13 @@ class FolderJobs(Jobs):
     def __init__(self, root: Path) -> None:
         object.__setattr__(self, "root", root)
 
-    def put(self, files: Mapping[str, str], mode: int = 0o644) -> list[str]:
+    def put(self, files: Mapping[str, str]) -> list[str]:
         changed = []
         for path, text in files.items():
             target = self.place(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists() or target.read_text() != text:
                 target.write_text(text)
-                target.chmod(mode)
                 changed.append(path)
         return changed
 
