@@ -198,10 +198,7 @@ class Jobs:
         return states
 
     def wait(
-        self,
-        ids: Iterable[str],
-        on_change: Callable[[Mapping[str, JobState]], None] | None = None,
-        seconds: float | None = None,
+        self, ids: Iterable[str], on_change: Callable[[Mapping[str, JobState]], None], seconds: float
     ) -> Mapping[str, JobState]:
         """Wait until jobs have ended, or for so many seconds, and return their last states.
 
@@ -216,16 +213,14 @@ class Jobs:
         while True:
             states = self.states(ids)
             current = {job: (row.state, row.reason, row.nodes) for job, row in states.items()}
-            if current != last and on_change:
+            if current != last:
                 on_change(states)
             now = time.monotonic()
             missing = [job for job in ids if job not in states]
             unknown_since = (unknown_since or now) if missing else None
             if unknown_since and now - unknown_since > _RECORD_SECONDS:
                 raise CliError(f"job {', '.join(missing)}: slurmctld and the accounting database do not know it.")
-            if not missing and all(row.ended for row in states.values()):
-                return states
-            if not missing and seconds is not None and now - start > seconds:
+            if not missing and (now - start > seconds or all(row.ended for row in states.values())):
                 return states
             pause = 0.5 if current != last else min(_LONGEST_PAUSE, pause * 1.3)
             last = current

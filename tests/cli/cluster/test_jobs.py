@@ -128,7 +128,7 @@ class TestWaiting:
         texts = ["\n".join([line, other]) for line in (waits, waits, runs, runs, ended)]
         self.answers(tool, tmp_path, *texts)
         seen: list[str] = []
-        last = jobs.wait(["7"], lambda found: seen.append(found["7"].state))
+        last = jobs.wait(["7"], lambda found: seen.append(found["7"].state), 60)
         assert seen == ["PENDING", "RUNNING", "COMPLETED"]
         assert last["7"].elapsed == "1:00:00"
         assert last["7"].completed
@@ -137,7 +137,7 @@ class TestWaiting:
     def test_jobs_that_slurmctld_has_removed_are_read_from_the_database(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         self.answers(tool, tmp_path, "")
         tool("sacct", f'echo "$@" >{tmp_path}/given; echo "7|CANCELLED by 2001|0:15|00:00:09|dev-cpu-0"')
-        assert jobs.wait(["7"])["7"] == JobState(
+        assert jobs.wait(["7"], lambda _: None, 60)["7"] == JobState(
             id="7", state="CANCELLED", exit_code="0:15", elapsed="00:00:09", nodes="dev-cpu-0"
         )
         assert "--jobs=7 " in (tmp_path / "given").read_text()
@@ -148,13 +148,13 @@ class TestWaiting:
         self.answers(tool, tmp_path, "")
         tool("sacct", "true")
         monkeypatch.setattr(module, "_RECORD_SECONDS", 0.05)
-        for seconds in (None, 0):  # what was asked for is in the answer, so it does not return without it
+        for seconds in (60, 0):  # what was asked for is in the answer, so it does not return without it
             with pytest.raises(CliError, match="job 99: slurmctld and the accounting database do not know it"):
-                jobs.wait(["99"], seconds=seconds)
+                jobs.wait(["99"], lambda _: None, seconds)
 
     def test_after_the_timeout_the_last_states_are_returned(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         self.answers(tool, tmp_path, row("7", "PENDING", "0:0", "0:00", "Resources", ""))
-        assert jobs.wait(["7"], seconds=0)["7"].state == "PENDING"
+        assert jobs.wait(["7"], lambda _: None, 0)["7"].state == "PENDING"
 
 
 class TestStates:
