@@ -51,13 +51,15 @@ def test_a_machine_starts_inside_its_group_in_every_hierarchy(real_v1_layout: Pa
     assert cgroups.leftover_groups(Path("/other")) == []
 
 
-def test_the_number_of_tasks_is_limited_if_the_host_can(mounts: Path) -> None:
-    list(cgroups._make("h1", Path("/r")))
+def test_tasks_are_limited_and_a_controller_has_weight_if_the_host_can(mounts: Path) -> None:
+    list(cgroups._make("h1", Path("/r"), cgroups.WEIGHT))
     group = next(iter((mounts / "memory/hpc").glob("*/h1")))
-    assert not (group / "pids.max").exists(), "another hierarchy's controller"
-    (group / "pids.max").write_text("max\n")
-    list(cgroups._make("h1", Path("/r")))
-    assert (group / "pids.max").read_text() == str(cgroups.TASKS)
+    files = ("pids.max", "cpu.weight", "cpu.shares")
+    assert not any((group / name).exists() for name in files), "another hierarchy's controller"
+    for name in files:
+        (group / name).write_text("max\n")
+    list(cgroups._make("h1", Path("/r"), cgroups.WEIGHT))
+    assert [(group / name).read_text() for name in files] == [str(cgroups.TASKS), "400", "4096"]
 
 
 def test_with_systemd_the_group_is_a_delegated_scope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -65,6 +67,8 @@ def test_with_systemd_the_group_is_a_delegated_scope(monkeypatch: pytest.MonkeyP
     command = cgroups.prefix("h1", Path("/r"))
     assert command[:2] == ["systemd-run", "--scope"]
     assert {"--unit=hpc-h1.scope", "--property=Delegate=yes", "--property=TasksMax=1024"} <= set(command)
+    assert "--property=CPUWeight=100" in command
+    assert "--property=CPUWeight=400" in cgroups.prefix("h1", Path("/r"), controller=True)
     assert command[-1] == "--"
 
 

@@ -22,6 +22,9 @@ TASKS = 1024
 """Processes and threads of one machine: a controller with its daemons has fifty, a step of a job six. What a job starts
 beyond this fails with EAGAIN there; it took the host's process table (32,768 by default) and its cores along before.
 With twice as many, small machines ran out of memory first, and two cores were busy with ending what exceeded it."""
+WEIGHT = 400
+"""CPU weight of a controller (100 by default). All machines wait for its daemons, also while many machines boot, and
+while jobs keep every core busy."""
 _MOUNTS = Path("/proc/self/mountinfo")
 _BOOTED = Path("/run/systemd/system")
 """Exists if systemd runs the host (sd_booted(3))."""
@@ -40,12 +43,13 @@ def _scope(machine_id: str) -> str:
     return f"hpc-{machine_id}.scope"
 
 
-def prefix(machine_id: str, root: Path) -> list[str]:
+def prefix(machine_id: str, root: Path, *, controller: bool = False) -> list[str]:
     """Return the command to put before the machine's own, so that it starts in its control group."""
+    weight = WEIGHT if controller else 100
     if _BOOTED.is_dir():
-        limits = ("--property=Delegate=yes", f"--property=TasksMax={TASKS}")
+        limits = ("--property=Delegate=yes", f"--property=TasksMax={TASKS}", f"--property=CPUWeight={weight}")
         return ["systemd-run", "--scope", "--quiet", "--collect", f"--unit={_scope(machine_id)}", *limits, "--"]
-    tasks = [str(folder / "cgroup.procs") for folder in _make(machine_id, root)]
+    tasks = [str(folder / "cgroup.procs") for folder in _make(machine_id, root, weight)]
     join = 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"'
     return ["sh", "-c", join, "sh", *tasks, "--"]
 
@@ -93,7 +97,9 @@ def hierarchies() -> Iterator[Hierarchy]:
             yield Hierarchy(Path(fields[4]), kind[0] == "cgroup2", "cpuset" in kind[2].split(","))
 
 
-def _make(machine_id: str, root: Path) -> Iterator[Path]:
+def _make(machine_id: str, root: Path, weight: int) -> Iterator[Path]:
+    # cgroup v1 has shares of 1024 in place of weights of 100.
+    limits = {"pids.max": TASKS, "cpu.weight": weight, "cpu.shares": weight * 1024 // 100}
     for hierarchy in hierarchies():
         folder = hierarchy.mount
         for name in ("hpc", _key(root), machine_id):
@@ -104,10 +110,11 @@ def _make(machine_id: str, root: Path) -> Iterator[Path]:
             if hierarchy.cpuset:
                 for setting in ("cpuset.cpus", "cpuset.mems"):
                     (folder / setting).write_text((folder.parent / setting).read_text())
-        # Only the hierarchy with the controller `pids` has this file; a host without it has no limit.
-        with contextlib.suppress(OSError):
-            if (folder / "pids.max").exists():
-                (folder / "pids.max").write_text(str(TASKS))
+        # Only the hierarchy with its controller has such a file; a host without it has no limit.
+        for name, value in limits.items():
+            with contextlib.suppress(OSError):
+                if (folder / name).exists():
+                    (folder / name).write_text(str(value))
         yield folder
 
 

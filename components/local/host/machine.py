@@ -42,7 +42,7 @@ class Design:
     devices: tuple[tuple[str, int, int], ...] = ()
     """Character devices in /dev, created at each boot: name, major, minor."""
     orderly: bool = False
-    """True to shut its services down before it is deleted, as a cloud does: it has a database."""
+    """True for a controller: its services are shut down before it is deleted, as a cloud does, as it has a database."""
 
     @property
     def stack_paths(self) -> StackPaths:
@@ -418,7 +418,7 @@ def _start(design: Design, instance: str) -> str:
     command = [
         # A session of its own: it outlives the command that started it.
         *("setsid", "--fork", str(_KEEP), str(paths.run), boot),
-        *cgroups.prefix(design.host_id, design.root),
+        *cgroups.prefix(design.host_id, design.root, controller=design.orderly),
         *("unshare", "--mount", "--propagation", "slave"),
         *(str(_START), str(paths.run), boot, *map(str, layers)),
         *nspawn_command(design, instance),

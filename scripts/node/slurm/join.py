@@ -37,7 +37,7 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
             log(f"nodes: {len(nodes) - waiting} of {len(nodes)} are there")
         if pending:
             # While many machines start, these commands take long and slow the machines down.
-            time.sleep(max(0.2, 5 * (time.monotonic() - began)))
+            time.sleep(max(0.1, 3 * (time.monotonic() - began)))
     lost_jobs.end_lost_jobs()
     try:
         topology.refresh()

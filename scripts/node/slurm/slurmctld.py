@@ -207,7 +207,7 @@ def wait_for_slurmctld() -> None:
         ("slurmctld", lambda: check(passed=listens(SLURMCTLD_PORT))),
         ("slurmctld's answer", lambda: check(passed=succeeds("scontrol", "ping"))),
     ):
-        wait(what, test, seconds=180, interval=0.2, unit="slurmctld")
+        wait(what, test, seconds=180, interval=0.05, unit="slurmctld")
 
 
 def _start_slurmctld() -> None:
