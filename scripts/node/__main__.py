@@ -72,9 +72,11 @@ def run_phase(phase: str, payload: dict[str, Any]) -> None:
     try:
         with phase_state.attempt(phase, payload):
             PHASES[phase](payload)
-    except (SetupError, OSError) as error:
+    except Exception as error:
+        # Other machines would also wait out their limit for a phase that ends by a fault of this program.
         if others_wait:
-            cluster_state.report_failure(f"{phase}: {error}")
+            known = isinstance(error, SetupError | OSError)
+            cluster_state.report_failure(f"{phase}: {error if known else repr(error)}")
         raise
     if phase in UNDO_PHASES:
         phase_state.forget(UNDO_PHASES[phase])

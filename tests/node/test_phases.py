@@ -93,6 +93,19 @@ def test_a_phase_that_fails_again_is_retried(phases):
     assert phases.done[-1] == ("configure", "good")
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(SetupError("half of it"), "configure: half of it"), (KeyError("disk"), "configure: KeyError('disk')")],
+)
+def test_machines_that_wait_learn_of_any_failure(phases, monkeypatch, error, message):
+    reported: list[str] = []
+    monkeypatch.setattr(phases.cluster_state, "report_failure", reported.append)
+    monkeypatch.setitem(phases.PHASES, "configure", lambda _: (_ for _ in ()).throw(error))
+    with pytest.raises(type(error)):
+        phases.run_phase("configure", "good")
+    assert reported == [message]
+
+
 def test_a_corrected_edit_leaves_nothing_to_revert(phases):
     phases.run_phase("configure", "good")
     fail(phases, "configure")
