@@ -12,7 +12,7 @@ from cluster.config import ClusterConfig
 from cluster.findings import ROOT, ConfigError
 from cluster.load import parse
 from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.stack_section import settings_of
+from cluster.platforms.nebius.stack_file_fields import settings_of
 from components.local.host.process import require_host
 from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 from lab.nebius_supervisor import Place, Supervisor

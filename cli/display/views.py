@@ -18,7 +18,7 @@ from typing_extensions import Self
 from cli import console
 from cli.display import changes
 from cli.display.changes import op, seconds, summary
-from cli.stack.effects_on_jobs import Effects
+from cli.stack.impact_of_edit import Effects
 from cluster.printable import printable
 from engine import urn as urns
 from engine.events import Event, Log, Planned, Result, Started, StepDone, StepFailed, StepStarted

@@ -23,7 +23,7 @@ from cli.interrupts import INTERRUPTED
 from cli.operation import drain_recovery, pulumi_cli
 from cli.operation.run_options import Kind, RunOptions
 from cli.options import EngineName
-from cli.stack import effects_on_jobs, outputs, project, stack_config, stackfile, state_dir, state_edit
+from cli.stack import impact_of_edit, outputs, project, stack_config, stackfile, state_dir, state_edit
 from cli.stack.pulumi_program import require_pulumi
 from cli.stack.stack_config import StackFileError, needs_cli, on_this_host, parse, platform_of, protected
 from cli.stack.stackfile import StackFile
@@ -79,7 +79,7 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if kind in ("destroy", "refresh") and _has_no_state(kind, file, pulumi, json=chosen.json):
         return 0
     confirmed = kind == "destroy" and confirm_destroy(file, chosen, pulumi)
-    impacts = effects_on_jobs.effects_of_edit(stack, config, pulumi) if config else None
+    impacts = impact_of_edit.effects_of_edit(stack, config, pulumi) if config else None
     if impacts and kind == "up":
         _refuse_or_announce(impacts, json=chosen.json)
     if on_this_host(file) and kind != "preview":
@@ -139,7 +139,7 @@ def _parsed(file: StackFile, kind: Kind, *, json: bool) -> ClusterConfig:
         raise
 
 
-def _refuse_or_announce(impacts: effects_on_jobs.Effects, *, json: bool) -> None:
+def _refuse_or_announce(impacts: impact_of_edit.Effects, *, json: bool) -> None:
     """Before the first step of an `up`, print what it will wait for. Raises CliError: the edit can't be made."""
     try:
         impacts.refuse()
@@ -153,7 +153,7 @@ def _refuse_or_announce(impacts: effects_on_jobs.Effects, *, json: bool) -> None
             console.line(text, style=style)
 
 
-def _run_embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: effects_on_jobs.Effects | None) -> int:
+def _run_embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact_of_edit.Effects | None) -> int:
     space = project.workspace(file.stack, as_new=kind == "preview" and chosen.engine is None)
     stack = space.stack(file.stack, file.path, message=chosen.message)
     more = {} if kind == "refresh" else {"refresh": chosen.refresh}

@@ -18,7 +18,7 @@ from cli.display.views import DocumentView
 from cli.interrupts import INTERRUPTED, leave_ctrl_c_to_child
 from cli.operation.run_options import RunOptions
 from cli.stack import outputs, project, stackfile, state_dir
-from cli.stack.effects_on_jobs import Effects
+from cli.stack.impact_of_edit import Effects
 from cli.stack.pulumi_program import run_captured, run_on_terminal
 from cli.stack.stackfile import StackFile
 from engine.core.diff import differences, mark_replacing

@@ -6,7 +6,7 @@ import subprocess
 
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
-from cluster.platforms.nebius.stack_section import Nebius, settings_of
+from cluster.platforms.nebius.stack_file_fields import Nebius, settings_of
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS
 from components.nebius.api.objects import list_all

@@ -14,7 +14,7 @@ from cluster.platforms.nebius.kubectl import PORTABLE_COMMAND, kubeconfig, serve
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import NodeGroup, filesystems, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
-from cluster.platforms.nebius.stack_section import Nebius, backs_up, settings_of
+from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up, settings_of
 from components.dynamic import Action, ActionProvider, given, without_traceback
 from components.nebius import waits
 from components.nebius.api import objects

@@ -8,7 +8,7 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from cluster.config import ClusterConfig
-from cluster.platforms.nebius.stack_section import Nebius
+from cluster.platforms.nebius.stack_file_fields import Nebius
 from components.dynamic import DynamicResource, changed, given, without_traceback
 from components.nebius.api import lifecycle
 from components.nebius.api.client import NebiusError

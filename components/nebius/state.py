@@ -15,7 +15,7 @@ from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.findings import RefusedError
-from cluster.platforms.nebius.stack_section import Nebius, ProjectId, TenantId
+from cluster.platforms.nebius.stack_file_fields import Nebius, ProjectId, TenantId
 from components import state_bucket
 from components.nebius.api.client import NebiusError, nebius_error
 from components.nebius.api.kinds import KINDS, Kind

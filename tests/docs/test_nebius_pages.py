@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from cluster.load import parse
-from cluster.platforms.nebius.stack_section import Nebius
+from cluster.platforms.nebius.stack_file_fields import Nebius
 from components import state_bucket
 from components.gcp import environment as google
 from components.nebius import environment as nebius

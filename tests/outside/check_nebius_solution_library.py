@@ -14,7 +14,7 @@ import yaml
 from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.machine_types import MUNGE, NEBIUS_DISKS, PLATFORMS, REPLICATED_STEP, allocatable
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NODESET_LABEL
-from cluster.platforms.nebius.stack_section import AccountingGroup, SystemGroup
+from cluster.platforms.nebius.stack_file_fields import AccountingGroup, SystemGroup
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
 from components.nebius.infrastructure import NETWORK_OPERATOR
 from tests.harness import ROOT

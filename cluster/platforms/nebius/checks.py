@@ -16,7 +16,7 @@ from cluster.platforms.nebius.node_groups import DISK_GIB, LOGIN_DISK_GIB, small
 from cluster.platforms.nebius.platform import CIDR
 from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, releases_without_overrides
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
-from cluster.platforms.nebius.stack_section import AUTO_LIMIT_GIB, Nebius, settings_of
+from cluster.platforms.nebius.stack_file_fields import AUTO_LIMIT_GIB, Nebius, settings_of
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, parse
 from cluster.roster import nodeset_type
 from cluster.slurm.power_saving import elastic_nodesets

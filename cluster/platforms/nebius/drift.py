@@ -17,7 +17,7 @@ from cluster.observe.observation import NOTHING, ClusterObservation, Difference,
 from cluster.platforms.nebius.names import GROUP, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.observation import View
 from cluster.platforms.nebius.releases import Facts, Release, releases
-from cluster.platforms.nebius.stack_section import Nebius, backs_up
+from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up
 from cluster.roster import node_names
 from cluster.slurm.accounting import desired
 

@@ -8,7 +8,7 @@ from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.node_groups import service_groups, shape, split_nodes
-from cluster.platforms.nebius.stack_section import settings_of
+from cluster.platforms.nebius.stack_file_fields import settings_of
 from cluster.roster import machines, node_names
 
 _UNCHANGED = NoEffect("nodes stay as they are: that is what they have")

@@ -15,7 +15,7 @@ from cluster.monitoring.alerts import ALERTS, Alert, rules
 from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, grafana_dashboard
 from cluster.monitoring.files import GPU_FIELDS, alertmanager_config, secret_placeholder
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE
-from cluster.platforms.nebius.stack_section import settings_of
+from cluster.platforms.nebius.stack_file_fields import settings_of
 from cluster.roster import nodeset_gpu
 
 SECRET = "hpc-alerts"  # noqa: S105 - the name of a Secret

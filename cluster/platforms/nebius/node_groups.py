@@ -12,7 +12,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.nodesets import Nodeset
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
-from cluster.platforms.nebius.stack_section import Filesystem, Nebius
+from cluster.platforms.nebius.stack_file_fields import Filesystem, Nebius
 from cluster.roster import nodeset_type
 
 JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"

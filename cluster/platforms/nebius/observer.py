@@ -28,7 +28,7 @@ from cluster.platforms.nebius.names import (
     SLURM_CLUSTERS,
 )
 from cluster.platforms.nebius.observation import Pod, View
-from cluster.platforms.nebius.stack_section import settings_of
+from cluster.platforms.nebius.stack_file_fields import settings_of
 from cluster.platforms.observer import Access, ControllerResult, KubectlResult, LogRequest, StatusReport, Table
 
 _CRASHES = 6

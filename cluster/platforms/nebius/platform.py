@@ -46,7 +46,7 @@ PLATFORM = Platform(
     elastic=True,
     # internal/render/common/configmap.go of nebius/soperator.
     limit=Limit(machines=1024, of="Soperator's slurm.conf (MaxNodeCount)"),
-    sections={"nebius": "cluster.platforms.nebius.stack_section:Nebius"},
+    sections={"nebius": "cluster.platforms.nebius.stack_file_fields:Nebius"},
     fields={
         ClusterConfig: frozenset({"host_names", "monitoring"}),
         Controller: frozenset({"disk"}),

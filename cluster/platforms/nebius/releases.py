@@ -21,7 +21,7 @@ from cluster.platforms.nebius import monitoring, sizing, slurm
 from cluster.platforms.nebius.machine_types import MUNGE, Resources
 from cluster.platforms.nebius.names import GPU, LOGIN_NODE_PORT, MONITORING_NAMESPACE, NODESET_LABEL, OPERATOR_NAMESPACE
 from cluster.platforms.nebius.node_groups import JAIL, SPOOL, submount_tag
-from cluster.platforms.nebius.stack_section import Nebius, NodeDisk, Workers, settings_of
+from cluster.platforms.nebius.stack_file_fields import Nebius, NodeDisk, Workers, settings_of
 from cluster.platforms.nebius.versions import image_tag, series
 from cluster.roster import has_gpus, nodeset_gpu
 from cluster.slurm.power_saving import elastic_nodesets

@@ -8,7 +8,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.base import Places
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
-from cluster.platforms.nebius.stack_section import Nebius, settings_of
+from cluster.platforms.nebius.stack_file_fields import Nebius, settings_of
 from cluster.platforms.nebius.versions import series
 
 

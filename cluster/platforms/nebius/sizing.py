@@ -17,7 +17,7 @@ from cluster.platforms.nebius.machine_types import (
     slurmd_resources,
 )
 from cluster.platforms.nebius.node_groups import node_disk, service_groups
-from cluster.platforms.nebius.stack_section import Nebius, settings_of
+from cluster.platforms.nebius.stack_file_fields import Nebius, settings_of
 
 MARIADB = Resources(cpu=2000, memory=12 * GIB, disk=16 * GIB)
 EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)

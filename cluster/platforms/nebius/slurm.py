@@ -15,7 +15,7 @@ from cluster.config.fields import conf_fields
 from cluster.config.section import Value
 from cluster.people import preempts
 from cluster.platforms.nebius import sizing
-from cluster.platforms.nebius.stack_section import Nebius
+from cluster.platforms.nebius.stack_file_fields import Nebius
 from cluster.roster import nodeset_gpu, sizes, static_names
 from cluster.slurm.accounting import desired
 from cluster.slurm.power_saving import elastic_nodesets

@@ -8,7 +8,7 @@ from cluster.findings import Finding
 from cluster.load import parse
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.releases import Facts, Release, releases
-from cluster.platforms.nebius.stack_section import settings_of as settings
+from cluster.platforms.nebius.stack_file_fields import settings_of as settings
 from tests.cluster.stacks import findings_of
 
 __all__ = ["settings"]

@@ -8,7 +8,7 @@ import pytest
 
 from cli import console
 from cli.display.views import DocumentView, PlainView
-from cli.stack import effects_on_jobs, project
+from cli.stack import impact_of_edit, project
 from cluster.load import parse
 from tests.cli import events
 from tests.cli.conftest import STACK, Hpc
@@ -40,11 +40,11 @@ def made(hpc: Hpc, tmp_path: Path) -> Callable[..., None]:
     return make
 
 
-def told(root: Path, text: str) -> effects_on_jobs.Effects | None:
+def told(root: Path, text: str) -> impact_of_edit.Effects | None:
     import yaml  # noqa: PLC0415
 
     (root / "Pulumi.dev.yaml").write_text(text)
-    return effects_on_jobs.effects_of_edit("dev", parse(yaml.safe_load(text)["config"]), None)
+    return impact_of_edit.effects_of_edit("dev", parse(yaml.safe_load(text)["config"]), None)
 
 
 class TestOf:
