@@ -20,8 +20,6 @@ from cli.stack import rehearsals
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS
 from cluster.jobs.script import BODIES, ENV, FOLDER, Option, option_words, render_environment
-from cluster.load import parse_output
-from cluster.platforms import registry
 from cluster.printable import printable
 
 _COLUMNS = {"ArrayJobID": 16, "State": 20, "exit_code": 12, "TimeUsed": 20, "Reason": 60, "NodeList": 4000}
@@ -140,11 +138,16 @@ class Jobs:
     @cached_property
     def config(self) -> ClusterConfig:
         """The configuration of the cluster, by the stack's output of that name."""
+        # Reports of logs, which import this file, need no models of stack files.
+        from cluster.load import parse_output
+
         return parse_output(self.cluster.outputs["config"])
 
     @property
     def is_rehearsal(self) -> bool:
         """True if the machines are on this host, where GPUs are device files."""
+        from cluster.platforms import registry
+
         on_this_host = registry.get(self.config.platform).on_this_host
         return on_this_host or bool(rehearsals.of(rehearsals.file(self.stack)))
 

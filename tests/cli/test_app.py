@@ -168,16 +168,29 @@ def test_version_prints_the_versions_of_hpc_python_and_the_sdk(hpc: Hpc) -> None
 HEAVY = {"pulumi", "grpc", "engine.core.operation", "cluster.config", "rich.live"}
 
 
+def imports(folder: Path, *arguments: str) -> set[str]:
+    """The modules that a command imports, in an empty folder."""
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-X", "importtime", str(ROOT / "cli"), *arguments]
+    done = programs.run(command, cwd=folder, env=env)
+    assert "Traceback" not in done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "cli.app" in imported
+    return imported
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["up", "--help"], ["stacks"], ["run", "dev", "--", "id"], ["outputs", "dev"], ["status", "dev"]],
     ids=" ".join,
 )
 def test_light_commands_import_no_heavy_modules(arguments: list[str], tmp_path: Path) -> None:
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-X", "importtime", str(ROOT / "cli"), *arguments]
-    done = programs.run(command, cwd=tmp_path, env=env)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert "cli.app" in imported
-    assert "Traceback" not in done.stderr
-    assert not imported & HEAVY
+    assert not imports(tmp_path, *arguments) & HEAVY
+
+
+@pytest.mark.parametrize("kind", ["nccl", "mlperf"])
+def test_a_report_of_a_log_on_this_machine_imports_no_parser_of_stack_files(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("no log\n")
+    imported = imports(tmp_path, kind, "report", "log")
+    assert f"cluster.report.{kind}_log" in imported
+    assert not imported & {"cluster.load", "cluster.checks", "cluster.platforms.registry"}

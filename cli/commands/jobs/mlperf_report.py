@@ -14,7 +14,6 @@ from typer import Argument, Exit, Option
 
 from cli import console, options
 from cli.cluster.jobs import Jobs
-from cli.commands.jobs import job_cluster
 from cli.errors import CliError
 from cluster.catalog.mlperf import STORAGE
 from cluster.regular_file import refuse_special
@@ -146,11 +145,16 @@ def _plot(report: MlperfReport, name: str, png: Path | None, *, printed: bool) -
         drawn = print_plot(curves, title=title, x_label=x_label, y_label=y_label, y_from_zero=False, width=width)
         console.lines(["", *drawn.splitlines()])
     if png:
-        job_cluster.save_plot(curves, png, title=title, x_label=x_label, y_label=y_label)
+        from cli.commands.jobs.job_cluster import save_plot
+
+        save_plot(curves, png, title=title, x_label=x_label, y_label=y_label)
 
 
 @contextmanager
 def _open_on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[tuple[str, BinaryIO]]:
+    # A log on this machine does not need the models of stack files, which this imports.
+    from cli.commands.jobs import job_cluster
+
     jobs = job_cluster.connect_user(stack, user)
     path = find_log(jobs, log, data)
     with fetched_log(jobs, path) as file:

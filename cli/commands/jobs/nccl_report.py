@@ -11,7 +11,6 @@ from typer import Argument, Exit, Option
 from cli import console, options
 from cli.cluster.cluster import connect
 from cli.cluster.jobs import read_job_log
-from cli.commands.jobs.job_cluster import save_plot
 from cli.errors import CliError, hint
 from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
@@ -155,6 +154,8 @@ def _print(log: NcclLog, result: NcclResult, given: ReportOptions, earlier: Comp
 
 
 def _save_plot(result: NcclResult, earlier: Comparison | None, png: Path) -> None:
+    from cli.commands.jobs.job_cluster import save_plot
+
     curves, ticks = report_curves(result, earlier.curves() if earlier else ())
     title = f"{result.subject}: {result.outcome.value}"
     try:
