@@ -137,11 +137,11 @@ class Jobs:
 
     @cached_property
     def config(self) -> ClusterConfig:
-        """The configuration of the cluster, by the stack's output of that name."""
+        """The configuration of the cluster. Raises CliError: the stack's outputs have none."""
         # Reports of logs, which import this file, need no models of stack files.
-        from cluster.load import parse_output
+        from cli.stack import stack_config
 
-        return parse_output(self.cluster.outputs["config"])
+        return stack_config.from_outputs(self.stack, self.cluster.outputs)
 
     @property
     def is_rehearsal(self) -> bool:

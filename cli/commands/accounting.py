@@ -87,12 +87,10 @@ def restore(
     question = f"Put {what} in the place of what cluster {cluster.name} has recorded?"
     if not yes:
         console.confirm(question, doing=f"restoring {what}")
-    from cluster.load import parse_output
+    from cli.stack import stack_config
     from cluster.slurm.accounting import restore_request
 
-    if "config" not in cluster.outputs:
-        raise CliError(f"stack {stack} was brought up by an older version of this program. First: ./hpc up {stack}")
-    request = restore_request(uploaded_name(header), header.sha256, parse_output(cluster.outputs["config"]))
+    request = restore_request(uploaded_name(header), header.sha256, stack_config.from_outputs(stack, cluster.outputs))
     restore_backup(cluster, file, header, request)
     console.note(f"Try: ./hpc usage {stack}")
 

@@ -3,11 +3,15 @@
 This module imports every model. Commands that only list stacks or read a state do without it.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from cli.errors import CliError
 from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
 from cluster.load import parse as parse_settings
+from cluster.load import parse_output
 from cluster.platforms import registry
 from cluster.platforms.base import Platform
 
@@ -39,6 +43,13 @@ def parse(file: StackFile) -> ClusterConfig:
         return parse_settings(file.settings or {})
     except ConfigError as error:
         raise StackFileError(file, error) from None
+
+
+def from_outputs(stack: str, outputs: Mapping[str, Any]) -> ClusterConfig:
+    """Return the configuration with which a stack was brought up. Raises CliError: its outputs have none."""
+    if not outputs.get("config"):
+        raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
+    return parse_output(outputs["config"])
 
 
 def platform_of(file: StackFile) -> Platform | None:

@@ -25,7 +25,6 @@ from cluster.jobs.examples import (
 )
 from cluster.jobs.examples import examples as examples_of
 from cluster.jobs.script import ENV
-from cluster.load import parse_output
 from cluster.platforms.capability import Capability
 
 _RECORD = f"{EXAMPLES}/{RECORD}"
@@ -138,7 +137,7 @@ def _cluster(stack: str, config_file: Path | None, *, needed: bool) -> tuple[Clu
             values = {}
         if needed or "config" in values:
             cluster = from_outputs(stack, values, Capability.RUN)
-            return parse_output(values["config"]), cluster
+            return stack_config.from_outputs(stack, values), cluster
     elif needed:
         raise CliError("--config-file describes a stack that need not be up: give --list, --dry-run or --copy-to.")
     return stack_config.parse(project.require_file(stack, config_file)), None

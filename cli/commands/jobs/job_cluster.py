@@ -25,8 +25,6 @@ def connect_user(stack: str, user: str | None, *needed: Capability) -> Jobs:
     """Return the jobs of a user on a cluster, which must have these capabilities besides RUN. Raises CliError: it is
     not up, or has no such user."""
     cluster = connect(stack, Capability.RUN, *needed)
-    if not cluster.outputs.get("config"):
-        raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
     return Jobs(cluster, cluster.user(user))
 
 

@@ -13,7 +13,7 @@ from cli.cluster.jobs import Jobs
 from cli.commands.jobs.examples import write
 from cluster.jobs.examples import EXAMPLES, RECORD
 from tests import programs
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import OUTPUTS, Hpc, patch_outputs
 from tests.cluster.stacks import EVERY
 
 
@@ -143,3 +143,8 @@ class TestWithoutACluster:
         ended = hpc("examples", "dev", *arguments)
         assert (ended.code, ended.out) == (1, "")
         assert error in ended.err
+
+
+def test_a_cluster_whose_last_up_did_not_end_well_is_refused(hpc: Hpc, monkeypatch: pytest.MonkeyPatch):
+    patch_outputs(monkeypatch, OUTPUTS)
+    assert "stack dev has no output config. Bring it up to date with: ./hpc up dev" in hpc("examples", "dev").error
