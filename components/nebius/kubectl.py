@@ -47,10 +47,14 @@ class Kubectl:
     """kubectl of one cluster, as the output `kubernetes` describes it. A context manager."""
 
     def __init__(self, access: Mapping[str, Any]) -> None:
-        self.namespace = str(access["namespace"])
+        self.namespace, text = str(access["namespace"]), kubeconfig(**access)
         self._folder = PrivateFolder("hpc-kube")
         self._kubeconfig = self._folder.path / "config"
-        write_atomically(self._kubeconfig, kubeconfig(**access), mode=0o600)
+        try:
+            write_atomically(self._kubeconfig, text, mode=0o600)
+        except OSError:
+            self._folder.remove()
+            raise
 
     def __enter__(self) -> "Kubectl":  # noqa: PYI034 - typing has no Self before 3.11
         return self

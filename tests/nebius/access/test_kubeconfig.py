@@ -6,6 +6,7 @@ import os
 import re
 import ssl
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
+import hostfiles
 from cli.commands import nebius_token
 from cluster.platforms.nebius.kubectl import OWN_COMMAND, PORTABLE_COMMAND, kubeconfig, server_url
 from components.nebius.api import client
+from components.nebius.kubectl import Kubectl
 from tests import programs
 from tests.nebius.kube.project import Kube
 
@@ -153,3 +156,50 @@ def test_the_expiry_of_a_service_account_s_token_is_said(
     assert status == {"token": "exchanged", "expirationTimestamp": "2026-11-22T17:00:00Z"}
     assert given[0][0] == client.LOGIN_SECONDS
     assert len(given) == 2, "it is closed"
+
+
+ACCESS = {
+    "server": "https://10.0.0.1", "certificate_authority": PEM, "command": ["nebius", "token"],
+    "context": "nebius-lab", "namespace": "lab",
+}  # fmt: skip
+
+
+class TestOfADeployment:
+    @pytest.fixture(autouse=True)
+    def parent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setattr(hostfiles, "PARENT", tmp_path)
+        return tmp_path
+
+    def test_nobody_else_can_read_it_and_it_is_removed(self, parent: Path) -> None:
+        with Kubectl(ACCESS):
+            assert modes(parent) == [0o700, 0o600]
+        assert modes(parent) == []
+        with pytest.raises(ValueError, match="an error"), Kubectl(ACCESS):
+            raise ValueError("an error")
+        assert modes(parent) == []
+
+    def test_threads_do_not_remove_each_others(self, parent: Path) -> None:
+        def is_kept(_: int) -> bool:
+            with Kubectl(ACCESS) as own, Kubectl(ACCESS):
+                return own._kubeconfig.exists()
+
+        with Kubectl(ACCESS), ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(is_kept, range(100)))
+            assert len(modes(parent)) == 2
+
+    @pytest.mark.parametrize("wrong", ["access", "disk"])
+    def test_one_that_can_not_be_written_leaves_nothing(
+        self, parent: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+    ) -> None:
+        def full(*_: object, **__: object) -> None:
+            raise OSError("no space left")
+
+        if wrong == "disk":
+            monkeypatch.setattr("components.nebius.kubectl.write_atomically", full)
+        with pytest.raises((OSError, TypeError)):
+            Kubectl({**ACCESS, **({"other": 1} if wrong == "access" else {})})
+        assert modes(parent) == []
+
+
+def modes(folder: Path) -> list[int]:
+    return [path.stat().st_mode & 0o777 for path in sorted(folder.rglob("*"))]
