@@ -199,7 +199,7 @@ def _owned(kind: Kind, props: Mapping[str, Any]) -> Iterator[Message]:
     parents = {"Project": [props["project"]], "Tenant": [props["tenant"]]}.get(kind.parent)
     if parents is None:
         parents = [row.metadata.id for row in _owned(KINDS[kind.parent], props)]
-    for row in (row for parent in parents for row in list_all(kind, parent, props["endpoint"])):
+    for row in (row for parent in parents for row in list(list_all(kind, parent, props["endpoint"]))):
         if owner_of(row) == props["owner"] and state_of(row) not in kind.deleting:
             yield row
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from components.nebius import teardown
-from components.nebius.api import client
+from components.nebius.api import client, objects
 from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.teardown import LeftoversProvider
 from lab.nebius_api.server import NebiusServer
@@ -136,6 +136,15 @@ def test_only_objects_of_this_state_are_deleted(api):
     again = []
     remove(api, again)
     assert again == [], "a second time, nothing is to be done"
+
+
+def test_objects_of_several_pages_are_deleted(api, monkeypatch):
+    """Each page begins where the one before it ended, so a list is read before the first of its objects is deleted."""
+    monkeypatch.setattr(objects, "PAGE", 2)
+    for number in range(5):
+        add(api, "Filesystem", f"lab-{number}")
+    remove(api, [])
+    assert remaining(api) == []
 
 
 def test_protected_data_stays_and_is_listed(api):
