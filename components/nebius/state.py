@@ -169,7 +169,6 @@ class ObjectStorage(Backend):
         name = self.record.settings["account"]
         spec = {"description": "Writes the state of Pulumi stacks"}
         account, done = self._found_or_created(_ACCOUNT, name, spec, dry_run=dry_run)
-        self._has_new_account = done is Done.CREATED
         if done is not Done.TO_CREATE and account is None:
             raise StateBucketError(f"the service account {name} was deleted while it was created. Run again.")
         id_ = account.metadata.id if account else ""
@@ -275,6 +274,8 @@ class ObjectStorage(Backend):
         """Create an object and return it, once it can be used; None if there is one of that name already. A second
         request with the same `key` creates nothing."""
         kind, key = desired.kind, key or str(uuid.uuid4())
+        # An account that another run creates at the same time is new too.
+        self._has_new_account = self._has_new_account or kind is _ACCOUNT
         wait = Wait(self._endpoint, f"create {desired.title}", kind.create_seconds, _PACE)
         fresh = kind.fresh_seconds if self._has_new_account else 0
         try:
