@@ -339,9 +339,12 @@ def alerts(text: str) -> list[dict[str, str]]:
         rows = json.loads(text)
     except ValueError:
         return []
-    texts = [
-        {**row["annotations"], **row["labels"], "name": row["labels"].get("alertname"), "since": row.get("startsAt")}
+    return [
+        {
+            "name": row["labels"].get("alertname", ""),
+            **{key: row["labels"].get(key, "") for key in ("severity", "actor")},
+            "since": row.get("startsAt", ""),
+            **{key: row["annotations"].get(key, "") for key in ("summary", "todo")},
+        }
         for row in rows
     ]
-    keys = ("name", "severity", "actor", "since", "summary", "todo")
-    return [{key: text.get(key) or "" for key in keys} for text in texts]

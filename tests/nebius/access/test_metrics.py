@@ -90,7 +90,8 @@ def test_why_it_cannot_be_reached_is_kubectls_own_reason(kubectl: Callable[[str]
 
 
 ALERT = {
-    "labels": {"alertname": "NodeDown", "severity": "critical", "actor": "an administrator", "node": "worker-0"},
+    "labels": {"alertname": "NodeDown", "severity": "critical", "actor": "an administrator", "node": "worker-0",
+               "summary": "a label"},
     "annotations": {"summary": "slurmctld has worker-0 down", "todo": "./hpc status STACK"},
     "startsAt": "2026-11-23T09:15:00.000Z", "status": {"state": "active"},
 }  # fmt: skip
@@ -100,7 +101,8 @@ ALERT = {
 @pytest.mark.parametrize(
     ("answer", "shown"),
     [
-        (f"echo {shlex.quote(json.dumps([ALERT]))}", ["ALERT", "NodeDown", "2026-11-23T09:15:00", "an administrator"]),
+        (f"echo {shlex.quote(json.dumps([ALERT]))}", ["ALERT", "NodeDown", "2026-11-23T09:15:00", "an administrator",
+                                                       "slurmctld has worker-0 down"]),
         ("echo '[]'", []),
         # A stack may have no section `monitoring`.
         (f"echo 'Error from server (NotFound): services \"{ALERTMANAGER}\" not found' >&2; exit 1", []),
