@@ -17,8 +17,9 @@ import yaml
 import hostfiles
 from cli.commands import nebius_token
 from cluster.platforms.nebius.kubectl import OWN_COMMAND, PORTABLE_COMMAND, kubeconfig, server_url
+from cluster.platforms.nebius.names import ROOT_PATH
 from components.nebius.api import client
-from components.nebius.kubectl import Kubectl
+from components.nebius.kubectl import Kubectl, Pod
 from tests import programs
 from tests.nebius.kube.project import Kube
 
@@ -186,6 +187,19 @@ class TestOfADeployment:
         with Kubectl(ACCESS), ThreadPoolExecutor(8) as pool:
             assert all(pool.map(is_kept, range(100)))
             assert len(modes(parent)) == 2
+
+    @pytest.mark.parametrize(
+        ("jail", "root"), [("/mnt/jail", ["chroot", "/mnt/jail"]), ("", [])], ids=["jail", "container"]
+    )
+    def test_a_command_in_a_pod_has_the_jail_and_root_s_environment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jail: str, root: list[str]
+    ) -> None:
+        programs.write(tmp_path / "kubectl", 'shift; printf "%s\\n" "$@"')
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        with Kubectl(ACCESS) as one:
+            words = one.execute(Pod(name="login-0", container="sshd", jail=jail), "id", "-u").splitlines()
+        assert words[:5] == ["exec", "--namespace=lab", "login-0", "--container=sshd", "--"]
+        assert words[5:] == [*root, "env", "-i", "HOME=/root", f"PATH={ROOT_PATH}", "id", "-u"]
 
     @pytest.mark.parametrize("wrong", ["access", "disk"])
     def test_one_that_can_not_be_written_leaves_nothing(
