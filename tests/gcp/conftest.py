@@ -2,15 +2,28 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from components.gcp import access
+from components.gcp import access, bake, compute_engine, instances
 from lab.google.compute import FakeCompute
 from tests.gcp.servers import Cloud, SshServer, fake_gcloud, free_port, sshd
 from tests.waiting import wait_for
 
 JUMP, TARGET, NODE = "127.85.0.2", "127.85.0.3", "127.85.0.4"
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let time pass in pauses alone: a busy machine would reach the end of 0.2 s before it has asked once."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    for module in (bake, compute_engine, instances):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
 
 
 @pytest.fixture(scope="module")

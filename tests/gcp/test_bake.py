@@ -2,14 +2,12 @@
 
 import _thread
 import contextlib
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.gcp import bake
 from components.gcp.bake_design import GoogleCloudError
 from components.gcp.baked_image import BakeProvider, LeftoversProvider
 from lab.google.compute import QUOTA, STEPS, STOCK_OUT, FakeCompute, Fault, Machine
@@ -43,17 +41,6 @@ def use_short_operations(fake: FakeCompute) -> FakeCompute:
 @pytest.fixture
 def short_fake(fake: FakeCompute) -> FakeCompute:
     return use_short_operations(fake)
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time passes in pauses alone: a slow machine would be at the end of 0.1 s before it has asked once."""
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    monkeypatch.setattr(bake, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
 
 
 def test_the_number_of_requests_of_a_bake_is_known(short_fake: FakeCompute) -> None:
@@ -188,7 +175,9 @@ class TestFailure:
         assert "lctl: no such module" in message
 
     @pytest.mark.parametrize("kind", ["images.insert", "instances.delete"])
-    def test_an_endless_operation_is_named_and_the_builder_deletes_itself(self, fake: FakeCompute, kind: str) -> None:
+    def test_an_endless_operation_is_named_and_the_builder_deletes_itself(
+        self, fake: FakeCompute, kind: str, pauses: None
+    ) -> None:
         fake.faults = {kind: Fault(never=True)}
         with pytest.raises(
             GoogleCloudError, match=r"was not done in.*[\s\S]*perhaps left over: a3mega-0123456789ab-builder"

@@ -182,7 +182,7 @@ class TestSweep:
         ):
             delete(fake)
 
-    def test_instances_that_are_created_again_are_an_error(self, fake: FakeElastic, loop: ComputeEngine):
+    def test_instances_that_are_created_again_are_an_error(self, fake: FakeElastic, loop: ComputeEngine, pauses: None):
         create(loop, "a3-gpu-0")
         fake.faults = {"instances.delete": Fault(errors=[])}
         machine = fake.world.machines[f"{FOLDER}/a3-gpu-0"]
