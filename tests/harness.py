@@ -11,11 +11,11 @@ import json
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import grpc
@@ -40,6 +40,7 @@ __all__ = [
     "stacks",
 ]
 
+Value = TypeVar("Value")
 ROOT = Path(__file__).parents[1]
 SIGNATURE = "4dabf18193072939515e22adb298388d"  # the key that marks a special value on the wire
 SECRET = "1b47061264138c4ac30d75fd1eb44270"  # and its value for a secret
@@ -221,6 +222,7 @@ def deploy(
             mock.patch("components.gcp.access.open_tunnel", recording.opened),
             mock.patch("pulumi.runtime.resource._get_stack_trace", source_pb2.StackTrace),
             mock.patch("pulumi.Config.full_key", noted),
+            mock.patch("pulumi.runtime.mocks._sync_await", _result),
         ):
             loop.run_until_complete(run_in_stack(run))
         recording.outputs = next((v for k, v in recording.registered_outputs.items() if "pulumi:pulumi:Stack" in k), {})
@@ -229,6 +231,19 @@ def deploy(
         loop.close()
         asyncio.set_event_loop(None)
     return recording
+
+
+def _result(serialization: Coroutine[Any, Any, Value]) -> Value:
+    """Return the serialized outputs of a mock, which are plain values.
+
+    The SDK would run the event loop for them, inside of the one that runs: that starts more registrations, each with a
+    loop inside of it, until Python's limit of recursion is reached, and the program waits for ever.
+    """
+    try:
+        serialization.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("outputs of a mock are not plain values: their serialization waits")
 
 
 def stack_config(name: str) -> dict[str, str]:
