@@ -75,7 +75,7 @@ def run_phase(phase: str, payload: dict[str, Any]) -> None:
     except Exception as error:
         # Other machines would also wait out their limit for a phase that ends by a fault of this program.
         if others_wait:
-            known = isinstance(error, SetupError | OSError)
+            known = isinstance(error, (SetupError, OSError))
             cluster_state.report_failure(f"{phase}: {error if known else repr(error)}")
         raise
     if phase in UNDO_PHASES:
