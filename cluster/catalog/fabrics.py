@@ -76,8 +76,6 @@ class Fabric:
     last one."""
     container: ContainerImage = PYTORCH
     """The image in which nccl-tests is built and run."""
-    collective: str = "all_gather"
-    """The collective that the NCCL test measures by default, as the references do."""
     smallest: str = "8M"
     """The smallest message of the NCCL test, in the form of nccl-tests."""
     iterations: int | None = None
@@ -172,7 +170,6 @@ INFINIBAND = Fabric(
     gbps=400,
     rate_source=_NDR,
     environment=("infiniband",),
-    collective="all_reduce",
     smallest="512M",
     one_node="",
     inactive="check that the nodes have their InfiniBand devices (`ibstat`) and NCCL_IB_HCA names them",

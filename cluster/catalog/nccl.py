@@ -210,10 +210,16 @@ links that are inactive by design (Azure/azurehpc-health-checks, issue 162), or 
 SAME_BASEBOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
 """Machine types whose GPUs are on a baseboard of which another type has a reference: HGX H100 with eight GPUs."""
 COLLECTIVE = "all_reduce"
-"""The collective by which single idle nodes are measured (ours): it has the most traffic on NVLink."""
+"""The collective by which single nodes are measured (ours): it has the most traffic on NVLink."""
 PAIR_COLLECTIVE, PAIR_SMALLEST, PAIR_LARGEST = "all_gather", "2G", "8G"
 """The measurement of pairs of nodes: the one for which the references of two nodes have a minimum. Source:
-GoogleCloudPlatform/cluster-health-scanner, its pairwise test."""
+GoogleCloudPlatform/cluster-health-scanner, its pairwise test. all_reduce does not show the NICs between nodes
+(cluster/report/nccl_run.py, shows_nics)."""
+
+
+def default_collective(nodes: int) -> str:
+    """Return the collective that is measured on that number of nodes: inside a node, else between nodes."""
+    return COLLECTIVE if nodes == 1 else PAIR_COLLECTIVE
 
 
 def min_pair_busbw(machine_type: str) -> int:

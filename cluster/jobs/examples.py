@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cluster.catalog.nccl import default_collective
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators import minutes
 from cluster.jobs.nccl import LOGS, NcclRun, launcher, run_script
@@ -140,7 +141,7 @@ def _nccl(config: ClusterConfig, row: PartitionFacts) -> JobScript:
     """Return the job of `./hpc nccl run`, to be submitted from any folder."""
     most = min(len(row.nodes), config.partitions[row.name].max_nodes or len(row.nodes))
     nodes = max(min(2, most), config.partitions[row.name].min_nodes or 1)
-    script = run_script(config, NcclRun(partition=row, nodes=nodes, collective=row.fabric.collective))
+    script = run_script(config, NcclRun(partition=row, nodes=nodes, collective=default_collective(nodes)))
     built = "" if launcher(config) == "installed" else ", after `./hpc nccl build` for the same user"
     return replace(
         script,

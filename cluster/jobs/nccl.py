@@ -201,6 +201,8 @@ class PairResult:
     """Average at large sizes, GB/s; 0 where nothing was measured."""
     failure: str = ""
     """The reason why the pair is slow in any case: the job failed, or it is below its reference."""
+    compared: bool = False
+    """True if it met a reference or the line rate, and not only other pairs."""
 
 
 @dataclass
@@ -224,8 +226,10 @@ class PairSearch:
 
     @property
     def sound(self) -> list[str]:
-        """Nodes that were fast with one of the others, so that nothing is wrong with them."""
-        fast = {node for pair in self.measured if not self.is_slow(pair) for node in pair.nodes}
+        """Nodes that were fast with one of the others, so that nothing is wrong with them. A single pair is the fastest
+        one whatever it has, so that it needs a reference."""
+        proven = [pair for pair in self.measured if pair.compared or len(self.measured) > 1]
+        fast = {node for pair in proven if not self.is_slow(pair) for node in pair.nodes}
         return [node for node in self.nodes if node in fast]
 
     @property

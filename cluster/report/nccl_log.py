@@ -52,6 +52,9 @@ _ECHOED = re.compile(
 _DEBUG = re.compile(r"(?:\[[^\]]*\] )?([^ ]+):[0-9]+:[0-9]+ \[-?[0-9]+\] (?:[^ ]+ ){0,2}NCCL ([A-Z]+) (.*)")
 """A line of NCCL; warnings also have file and line of its source (ncclDebugLog, src/debug.cc)."""
 _NETWORK = re.compile(r"Using network (.+)")
+_ADAPTERS = re.compile(r"NET/IB : Using ((?:\[[0-9]+\]\S+ ?)+)")
+"""The active ports of a host, each as [0]mlx5_0:1/IB; a port that is down is left out (NVIDIA/nccl v2.30.7-1,
+src/transport/net_ib/init.cc; the same form since v2.4)."""
 _VARIABLE = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (.*?)\.?$")
 _START = re.compile(r"#? ?nccl-tests version|# Collective test starting: (\S+)|#? ?nThread [0-9]|# *Using devices")
 _SETTING = re.compile(r"(nThread|nGpus|minBytes|maxBytes|warmup iters:|agg iters:|iters:|validation:) *([0-9]+)")
@@ -220,7 +223,7 @@ class _Task:
     def line(self, number: int, text: str) -> None:
         debug = _DEBUG.search(text) if "NCCL " in text else None
         if debug:
-            self._debug(number, debug[2], debug[3])
+            self._debug(number, debug[1], debug[2], debug[3])
             # A line of NCCL can follow a word of a row without a blank: `floata3-0:4001:4100 [0] NCCL INFO`.
             host = next((host for host in (self._run.hosts if self._run else ()) if debug[1].endswith(host)), debug[1])
             text = text[: debug.end(1) - len(host) if host != debug[1] else debug.start()]
@@ -277,12 +280,14 @@ class _Task:
         self._tear_begun()  # the table ended within a row
         run.average, run.average_failed = average, failed
 
-    def _debug(self, number: int, level: str, message: str) -> None:
+    def _debug(self, number: int, host: str, level: str, message: str) -> None:
         run = self._noted()
         if level in ("WARN", "ABORT"):
             self._complain(number, f"NCCL {level} {message}")
         elif level == "INFO" and (found := _NETWORK.search(message)):
             run.networks.add(one_line(found[1].strip()))
+        elif level == "INFO" and (found := _ADAPTERS.match(message)):
+            run.adapters[host] = len(found[1].split())
         elif level == "INFO" and (found := _VARIABLE.search(message)):
             run.environment[found[1]] = one_line(found[2])
 

@@ -20,9 +20,9 @@ from cluster.report.nccl_run import (
     Run,
     count_ranks,
     format_size,
-    is_limited_by_nics,
-    is_limited_by_node,
     possible_collectives,
+    shows_nics,
+    uses_all_nics,
 )
 from cluster.report.plot import Curve
 
@@ -35,6 +35,8 @@ _SLOW = 0.9
 """Share of the reference below which a plateau is too low: the guide's own rule for A3 Mega at 8 GiB."""
 _SLOW_OF_LINE = 0.65
 """Share of the line rate below which bandwidth is too low. The three curves of the catalog reach 71 to 94 %."""
+_MOST_OF_LINE = 1.02
+"""Share of the line rate above which the NICs can't be what was measured; rounding stays below."""
 _FLAT, _DROP, _SPREAD = 0.05, 0.05, 0.10
 _GROWS_FROM = 8 * 2**20
 """Size below which bandwidth may fall, as NCCL uses different protocols for small sizes."""
@@ -47,6 +49,8 @@ _ADVICE = {
     "nccl-drop": "run it again while no other job uses these nodes; if it falls again, compare pairs of nodes",
     "nccl-fabric-inactive": "run again with `NCCL_DEBUG=INFO`: the line `Using network` names the network "
     "that NCCL takes",
+    "nccl-nics-missing": "see which port is down on these nodes (`ibstat`, `ip link`), drain them and run it again",
+    "nccl-nics-unproven": "measure `all_gather`, or `all_reduce` with NCCL_ALGO=Ring and NCCL_DEBUG=INFO",
     "nccl-mixed": "write each program's output to a file of its own (`srun --output=%t.log`), or label the lines "
     "(`srun --label`). If one test was meant, build nccl-tests with `make MPI=1`",
     "nccl-no-reference": "compare it with earlier runs: `--against FOLDER`",
@@ -67,7 +71,9 @@ _ADVICE = {
 """Advice for each finding."""
 _LEVELS = {
     **dict.fromkeys(("collective-assumed", "no-reference", "several-runs", "small-only", "unchecked"), Level.INFO),
-    **dict.fromkeys(("average-differs", "complaints", "drop", "no-rows", "one-slow", "unsteady"), Level.WARNING),
+    **dict.fromkeys(
+        ("average-differs", "complaints", "drop", "nics-unproven", "no-rows", "one-slow", "unsteady"), Level.WARNING
+    ),
 }
 """Levels of findings that are usually no errors, by id without nccl-."""
 
@@ -97,6 +103,8 @@ class Subject:
     """The possible collectives, several if the log does not name it."""
     network_only: bool
     """True if NVLink was not used."""
+    shows_nics: bool
+    """True if busbw between nodes is what their NICs carry."""
     reference: Reference | None
 
     @property
@@ -107,7 +115,16 @@ class Subject:
     @property
     def kind(self) -> tuple[object, ...]:
         """The facts that must be equal for two runs to be compared."""
-        return self.collective, self.nodes, self.ranks, self.machine_type, self.gpu, self.types, self.network_only
+        return (
+            self.collective,
+            self.nodes,
+            self.ranks,
+            self.machine_type,
+            self.gpu,
+            self.types,
+            self.network_only,
+            self.shows_nics,
+        )
 
     @property
     def machine(self) -> MachineType | None:
@@ -178,6 +195,7 @@ def describe_run(run: Run, given: ReportOptions | None = None) -> Subject:
         collective=collective,
         possible=possible,
         network_only=network_only,
+        shows_nics=shows_nics(run, collective),
         reference=reference(machine_type, collective, nodes, network_only=network_only) if nodes else None,
     )
 
@@ -200,7 +218,6 @@ def check(log: NcclLog, given: ReportOptions | None = None) -> NcclResult:
 
 
 def _reasons(run: Run, subject: Subject) -> Iterator[NcclReason]:
-    compared = False
     for minimum in subject.reference.minimums if subject.reference else ():
         what, busbw = _sizes_of(minimum), run.mean(minimum.sizes)
         if missing := minimum.sizes - set(run.sizes):
@@ -209,22 +226,20 @@ def _reasons(run: Run, subject: Subject) -> Iterator[NcclReason]:
             )
             yield NcclReason(f"{what}: not measured{which}", None, minimum.source)
         elif busbw is not None:
-            compared = True
             text = f"{what}: {busbw:.1f} GB/s, at least {minimum.busbw:g}"
             yield NcclReason(text, busbw >= minimum.busbw, minimum.source)
     if run.networks and subject.line_rate:
         yield NcclReason(f"network that NCCL uses: {', '.join(sorted(run.networks))}", None)
     top, rate = _best_large(run.curve()), subject.line_rate
-    if top is None or rate is None or not is_limited_by_node(subject.collective):
+    if top is None or rate is None or not subject.shows_nics:
         return
     share = top / rate.total
-    text = f"most: {top:.1f} GB/s, {share:.0%} of the line rate of the GPUs' NICs ({rate.total:.0f} GB/s)"
-    if compared:
-        yield NcclReason(text, None, rate.source)
-        return
-    # If there is no minimum, a bandwidth of most NICs passes and that of one NIC fails. Between these it is unknown.
-    met = True if share >= _SLOW_OF_LINE else False if top <= FLOOR_NICS * rate.nic else None
-    yield NcclReason(f"{text}, at least {_SLOW_OF_LINE:.0%}", met, rate.source)
+    text = f"the fastest size: {top:.1f} GB/s, {share:.0%} of the line rate of the GPUs' NICs ({rate.total:.0f} GB/s)"
+    if share > _MOST_OF_LINE:
+        # NVLink between machines of one rack, as GB300 has, or a wrong number of nodes.
+        yield NcclReason(f"{text}: more than these carry, so something else carries it", None, rate.source)
+    else:
+        yield NcclReason(f"{text}, at least {_SLOW_OF_LINE:.0%}", share >= _SLOW_OF_LINE, rate.source)
 
 
 def _sizes_of(minimum: Minimum) -> str:
@@ -268,6 +283,11 @@ def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Itera
         # Fewer nodes are faster than the reference. More hosts may be containers with their own host names.
         level = Level.ERROR if hosts < subject.nodes else Level.WARNING
         yield _finding("nccl-nodes-differ", where, what, level=level)
+    rate = subject.line_rate
+    if rate and (few := {host: ports for host, ports in run.adapters.items() if ports < rate.nics}):
+        which = ", ".join(f"{ports} on {host}" for host, ports in sorted(few.items()))
+        what = f"NCCL found fewer active ports than the {rate.nics} of such a node: {which}"
+        yield _finding("nccl-nics-missing", where, what)
     mean = run.mean()
     if run.average and mean and abs(run.average - mean) > 0.01 * max(run.average, mean) + 0.01:
         what = f"The footer's average is {run.average:.2f} GB/s, that of the rows {mean:.2f}: rows are missing"
@@ -359,7 +379,7 @@ def _inactive(run: Run, subject: Subject, curve: dict[int, float]) -> str:
         return "NCCL says that it uses the network Socket, which is TCP through the kernel"
     if best is None:
         return ""
-    if best <= FLOOR_NICS * rate.nic and is_limited_by_node(subject.collective):
+    if best <= FLOOR_NICS * rate.nic and uses_all_nics(subject.collective):
         beside = f"the reference has {max(known.busbw.values()):.0f} and " if known and known.busbw else ""
         return (
             f"at most {best:.1f} GB/s at large sizes, where {beside}the GPUs' NICs carry {rate.total:.0f}. "
@@ -393,7 +413,7 @@ def _plateau(subject: Subject, curve: dict[int, float]) -> str:
         if share < _SLOW:
             shape = "Plateau" if flat else "Large sizes are"
             return f"{shape} at {level:.0f} GB/s, {share:.0%} of the reference{_nics(share, subject)}"
-    elif flat and not known and subject.line_rate and is_limited_by_nics(subject.collective):
+    elif flat and not known and subject.line_rate and subject.shows_nics:
         share = level / subject.line_rate.total
         if share < _SLOW_OF_LINE:
             return f"Plateau at {level:.0f} GB/s, {share:.0%} of the line rate{_nics(share, subject)}"
@@ -410,10 +430,18 @@ def _nics(share: float, subject: Subject) -> str:
 
 
 def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
-    """Yield findings about an assumed collective and a missing reference."""
+    """Yield findings about an assumed collective, about one that does not show the NICs, and a missing reference."""
     if len(subject.possible) > 1:
         what = f"The log does not name its collective; its columns fit {', '.join(subject.possible)}. It is reported "
         yield _finding("nccl-collective-assumed", where, f"{what}as {subject.collective}")
+    if subject.line_rate and not subject.shows_nics:
+        what = f"{subject.collective or 'This collective'} does not show what the nodes' NICs carry: "
+        what += (
+            "NCCL adds in each node first, so a half of the NICs can reach the line rate"
+            if uses_all_nics(subject.collective)
+            else "each GPU sends for itself"
+        )
+        yield _finding("nccl-nics-unproven", where, what)
     if subject.reference:
         return
     named, todo = subject.machine_type, ""

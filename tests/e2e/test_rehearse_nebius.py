@@ -109,12 +109,12 @@ def test_the_nccl_test_is_taken_and_a_stand_in_runs_as_it_would(rehearsal: Rehea
     assert "on nodes worker-[0-1] in partition main" in checked
     assert f"stack {NAME} is a rehearsal" in cluster.call("nccl", "run", NAME).stderr
     program = (ROOT / "lab" / "slurm" / "all_gather_perf.sh").read_text()
-    cluster.run("sh", "-c", f"printf %s {shlex.quote(program)} >~/all_reduce_perf && chmod 755 ~/all_reduce_perf")
+    cluster.run("sh", "-c", f"printf %s {shlex.quote(program)} >~/all_gather_perf && chmod 755 ~/all_reduce_perf")
     done = cluster.call("nccl", "run", NAME, "--binaries", "/home/alice", "--output", str(log))
     assert f"Saved {log}" in done.stdout, done.stdout + done.stderr
     lines = log.read_text().splitlines()
     assert lines[0].startswith(f"# hpc: cluster={CLUSTER} machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 ")
-    assert "==> test: all_reduce_perf -b 512M -e 8G -f 2 -g 1 -c 0" in lines
+    assert "==> test: all_gather_perf -b 512M -e 8G -f 2 -g 1 -c 0" in lines
     assert [line for line in lines if line.startswith("NCCL_SOCKET_IFNAME=")] != []
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from cluster.catalog.fabrics import ROCE, TCPXO
-from cluster.catalog.nccl import PYTORCH
+from cluster.catalog.nccl import PYTORCH, default_collective
 from cluster.jobs.nccl import NcclRun, run_script
 from cluster.jobs.partition_facts import partition_facts
 from tests.cluster import stacks
@@ -421,10 +421,10 @@ def test_nccl_by_gib(artifact: Path, outside: Recorder) -> None:
     both.same("gib-libraries", libraries and libraries[1], ours)
     config = stacks.config("a3ultra")
     (row,) = partition_facts(config)
-    script = run_script(config, NcclRun(partition=row, nodes=2, collective=row.fabric.collective)).text()
+    script = run_script(config, NcclRun(partition=row, nodes=2, collective=default_collective(2))).text()
     theirs_run = re.search(r"(\w+)_perf (.*?);", run)
     arguments = re.search(r"^arguments=\((.*)\)$", script, re.MULTILINE)
-    both.same("gib-collective", theirs_run and theirs_run[1], row.fabric.collective)
+    both.same("gib-collective", theirs_run and theirs_run[1], default_collective(2))
     both.same("nccl-run", theirs_run and theirs_run[2], arguments and arguments[1])
     for option in ("--mpi=pmi2", "--ntasks-per-node=8"):
         both.same(f"gib-{option}", option in run, option in script)

@@ -20,6 +20,7 @@ from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.job_cluster import NodeNames, connect_user
 from cli.commands.jobs.nccl import is_built, read_log
 from cli.errors import CliError
+from cluster.catalog.nccl import default_collective
 from cluster.jobs import quickcheck
 from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, launcher, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
@@ -339,7 +340,7 @@ class NcclCheck:
             partition=row,
             nodes=len(nodes),
             nodelist=compress(nodes),
-            collective=row.fabric.collective,
+            collective=default_collective(len(nodes)),
             binaries=self.binaries,
         )
         options = {"job-name": f"hpc-check-{self.planned.options.run}"}

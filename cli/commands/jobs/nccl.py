@@ -16,7 +16,7 @@ from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import nccl_report
 from cli.commands.jobs.job_cluster import As, DryRun, connect_user, print_scripts, read_config
 from cli.errors import CliError, hint
-from cluster.catalog.nccl import NCCL_TESTS
+from cluster.catalog.nccl import NCCL_TESTS, PAIR_COLLECTIVE, default_collective
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Level
 from cluster.jobs import nccl
@@ -150,7 +150,7 @@ def run(
         str | None,
         Option(
             metavar="NAME",
-            help=f"One of {', '.join(NCCL_TESTS.collectives)}. Default: all_reduce on InfiniBand, else all_gather.",
+            help=f"One of {', '.join(NCCL_TESTS.collectives)}. Default: all_reduce on one node, else all_gather.",
         ),
     ] = None,
     smallest: Annotated[
@@ -193,22 +193,28 @@ def run(
     The job sets the environment that its nodes' network needs, runs a warm-up and then the test. Its log is saved here,
     and reported as by `nccl report`, whose exit code it has. Ctrl-C cancels the job.
 
+    On several nodes all_gather shows what their NICs carry. all_reduce does not: NCCL adds inside each node first.
+
     With --pairs every node of the partition, or of --nodelist, is measured with another one; nodes of slow pairs meet
     one that was fast, and those that are slow again are named. Exit code 1: a node or a pair is slow, or is not known.
 
     On nodes with GPUDirect-TCPXO: all_gather from 8 MiB to 8 GiB with 200 iterations, in the container of `nccl build`.
-    On Nebius: all_reduce from 512 MiB on, with the programs of the nodes' image.
+    On Nebius: from 512 MiB on, with the programs of the nodes' image.
     """
     without_pairs = {"nodes": nodes, "over": over, "output": output, "against": against}
     if pairs and (wrong := [f"--{name}" for name, value in without_pairs.items() if value is not None]):
         raise CliError(f"--pairs goes without {', '.join(wrong)}. --nodelist names the nodes to pair.")
     jobs, config, facts = _read(stack, partition, user, dry_run=dry_run, rehearsal=bool(binaries))
     names, problems = _listed_nodes(config, facts, nodelist)
+    if pairs and collective not in (None, PAIR_COLLECTIVE):
+        problems.append(
+            f"--pairs measures {PAIR_COLLECTIVE}, which shows the NICs: leave out --collective {collective}."
+        )
     request = NcclRun(
         partition=facts,
-        nodes=nodes or len(names) or min(2, len(facts.nodes)),
+        nodes=(count := nodes or len(names) or min(2, len(facts.nodes))),
         nodelist=compress(names),
-        collective=collective or facts.fabric.collective,
+        collective=collective or default_collective(2 if pairs else count),
         smallest=smallest,
         largest=largest,
         iterations=iters,
@@ -422,8 +428,9 @@ class _PairsRun:
         result = _result(read_log(self.jobs, state.id), f"job {state.id}")
         busbw = mean_busbw(result.run) if result else 0.0
         failure = f"the job ended as {state.state}" if not state.completed else _failure(result)
+        compared = result is not None and result.outcome is Outcome.PASS
         console.note(f"round {number}: {', '.join(pair)}: {busbw:.1f} GB/s{f', {failure}' if failure else ''}")
-        return PairResult(round=number, nodes=pair, job=state.id, busbw=busbw, failure=failure)
+        return PairResult(round=number, nodes=pair, job=state.id, busbw=busbw, failure=failure, compared=compared)
 
 
 def _failure(result: NcclResult | None) -> str:

@@ -66,7 +66,8 @@ def report(
 
     The log is the output of nccl-tests, of any collective and version, with other lines between. Jobs of `./hpc nccl
     run` write machine type, nodes and collective into their logs; of other logs name them, since references are kept by
-    them. The exit code is 1 if the result is `fail`. Of a folder, each log has one line, and each node a summary.
+    them. The exit code is 0 if the result is `pass`, else 1. Of a folder, each log has
+    one line, and each node a summary.
     """
     if collective and (collective := collective_name(collective)) not in COLLECTIVES:
         raise CliError(
@@ -94,7 +95,7 @@ def report(
             _print(read, result, given, earlier)
         if png:
             _save_plot(result, earlier, png)
-    if outcome is Outcome.FAIL:
+    if outcome is not Outcome.PASS:
         raise Exit(1)
 
 

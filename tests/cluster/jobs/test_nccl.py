@@ -32,7 +32,7 @@ SCRIPTS: dict[str, JobScript] = {
     "classic-run": run_script(
         config("classic"), NcclRun(partition=gpus("classic"), nodes=2, collective="all_gather", check=True)
     ),
-    "nebius-run": run_script(config("nebius"), NcclRun(partition=gpus("nebius"), nodes=2, collective="all_reduce")),
+    "nebius-run": run_script(config("nebius"), NcclRun(partition=gpus("nebius"), nodes=2, collective="all_gather")),
     "nebius-run-over-fabric": run_script(
         config("nebius"), NcclRun(partition=gpus("nebius"), nodes=1, collective="all_reduce", over="fabric")
     ),
@@ -112,16 +112,16 @@ class TestRun:
 
     def test_a_warm_up_comes_first_and_has_its_own_log(self, node: Node):
         self.gpus(node, 8)
-        node.tool("all_reduce_perf_mpi", 'echo "measured $*"')
+        node.tool("all_gather_perf_mpi", 'echo "measured $*"')
         done = node.run("nebius-run")
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
-        header = "# hpc: cluster=soperator machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce "
+        header = "# hpc: cluster=soperator machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_gather "
         assert lines[0].startswith(f"{header}nodelist=n-[0-1] job=7 date=20")
         assert lines[1:] == [
             "==> nodes: n-[0-1]",
             "==> warm-up",
-            "==> test: all_reduce_perf_mpi -b 512M -e 8G -f 2 -g 1 -c 0",
+            "==> test: all_gather_perf_mpi -b 512M -e 8G -f 2 -g 1 -c 0",
             "measured -b 512M -e 8G -f 2 -g 1 -c 0",
         ]
         warm_up = node.folder / "home/nccl/logs/7-warm-up.log"
@@ -130,24 +130,27 @@ class TestRun:
             ["--mpi=pmix", "--ntasks-per-node=8", "--cpu-bind=none"]
         ] * 2
 
-    def test_the_network_that_nccl_uses_is_in_the_log_once(self, node: Node):
+    def test_the_network_and_the_ports_that_nccl_uses_are_in_the_log_once(self, node: Node):
         self.gpus(node, 8)
         node.tool(
-            "all_reduce_perf_mpi",
+            "all_gather_perf_mpi",
             '[[ ${NCCL_DEBUG:-} == INFO && $NCCL_DEBUG_SUBSYS == *INIT* ]] || { echo "measured"; exit; }\n'
-            'for rank in 0 1 2; do echo "n-0:$rank:9 [$rank] NCCL INFO Using network Socket"; done; echo other',
+            'for rank in 0 1 2; do echo "n-0:$rank:9 [$rank] NCCL INFO Using network Socket"; done; echo other\n'
+            "for host in n-0 n-0 n-1; do "
+            'echo "$host:1:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0"; done',
         )
         done = node.run("nebius-run")
         assert done.stdout.splitlines()[2:] == [
             "==> warm-up",
             "n-0:0:9 [0] NCCL INFO Using network Socket",
-            "==> test: all_reduce_perf_mpi -b 512M -e 8G -f 2 -g 1 -c 0",
+            *(f"{host}:1:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0" for host in ("n-0", "n-1")),
+            "==> test: all_gather_perf_mpi -b 512M -e 8G -f 2 -g 1 -c 0",
             "measured",
         ]
-        measured = log("all_reduce", hosts=("n-0", "n-1"))
+        measured = log("all_gather", hosts=("n-0", "n-1"))
         result = check(read_text(done.stdout.replace("measured", measured), "7.log"))
         assert "network that NCCL uses: Socket" in [reason.text for reason in result.reasons]
-        assert "nccl-fabric-inactive" in {finding.id for finding in result.findings}
+        assert {"nccl-fabric-inactive", "nccl-nics-missing"} <= {finding.id for finding in result.findings}
 
     def test_a_node_without_all_of_its_gpus_fails(self, node: Node):
         self.gpus(node, 7)
@@ -158,7 +161,7 @@ class TestRun:
 
     def test_a_warm_up_that_fails_is_shown(self, node: Node):
         self.gpus(node, 8)
-        node.tool("all_reduce_perf_mpi", "echo 'NCCL failure'; exit 3")
+        node.tool("all_gather_perf_mpi", "echo 'NCCL failure'; exit 3")
         done = node.run("nebius-run")
         assert done.returncode == 1
         assert "NCCL failure" in done.stderr
@@ -227,7 +230,7 @@ def played(count: int, bad: set[int], *, share: float = 0.25, failure: str = "",
             found.measured.append(
                 PairResult(
                     round=found.rounds + (number == 0), nodes=pair, job="1",
-                    busbw=FAST * (share if hit else 1.0), failure=failure if hit else "",
+                    busbw=FAST * (share if hit else 1.0), failure=failure if hit else "", compared=not hit,
                 )
             )  # fmt: skip
     return found
@@ -241,6 +244,14 @@ def test_one_slow_node_is_found_in_two_rounds(count: int, data: st.DataObject, s
     assert (found.slow, found.open, found.odd) == ([f"n-{bad}"], [], [])
     assert found.rounds == 2
     assert len(found.sound) == count - 1
+
+
+def test_a_single_pair_is_sound_only_by_a_reference():
+    for compared in (True, False):
+        pair = PairResult(round=1, nodes=("n-0", "n-1"), job="1", busbw=FAST / 2, compared=compared)
+        found = PairSearch(["n-0", "n-1"], [pair])
+        assert (found.passed, found.open) == ((True, []) if compared else (False, ["n-0", "n-1"]))
+        assert not found.next()
 
 
 @given(st.integers(2, 200))

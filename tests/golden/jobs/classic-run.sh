@@ -54,7 +54,8 @@ if ! NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET srun "${options[@]}" "${containe
     uniq "$warm_up" | tail -n 40 >&2
     exit 1
 fi
-# The report reads these lines: one for each network.
-awk '/NCCL INFO .*Using network / && !seen[substr($0, index($0, "Using network"))]++' "$warm_up"
+# The report reads these lines: one for each network, and each node's active InfiniBand ports.
+awk '/NCCL INFO .*Using network / && !seen[substr($0, index($0, "Using network"))]++
+    /NCCL INFO NET\/IB : Using / { split($0, host, ":"); if (!seen[host[1]]++) print }' "$warm_up"
 say "test: ${program##*/} ${arguments[*]}"
 srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${arguments[@]}"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Measures all_reduce of NCCL on 2 gpu-h100-sxm/8gpu-128vcpu-1600gb.
+# Measures all_gather of NCCL on 2 gpu-h100-sxm/8gpu-128vcpu-1600gb.
 #SBATCH --job-name=hpc-nccl
 #SBATCH --output=nccl/logs/%j.log
 #SBATCH --partition=main
@@ -13,8 +13,8 @@
 set -euo pipefail
 
 gpus=8
-program=all_reduce_perf_mpi
-context='cluster=soperator machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce'
+program=all_gather_perf_mpi
+context='cluster=soperator machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_gather'
 warm_up="$HOME/nccl/logs/$SLURM_JOB_ID-warm-up.log"
 options=(--mpi=pmix --ntasks-per-node=8 --cpu-bind=none)
 first=(-b 512M -e 512M -f 2 -g 1 -w 2 -n 5 -c 0)
@@ -46,7 +46,8 @@ if ! NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET srun "${options[@]}" "${containe
     uniq "$warm_up" | tail -n 40 >&2
     exit 1
 fi
-# The report reads these lines: one for each network.
-awk '/NCCL INFO .*Using network / && !seen[substr($0, index($0, "Using network"))]++' "$warm_up"
+# The report reads these lines: one for each network, and each node's active InfiniBand ports.
+awk '/NCCL INFO .*Using network / && !seen[substr($0, index($0, "Using network"))]++
+    /NCCL INFO NET\/IB : Using / { split($0, host, ":"); if (!seen[host[1]]++) print }' "$warm_up"
 say "test: ${program##*/} ${arguments[*]}"
 srun "${options[@]}" "${contained[@]}" stdbuf -oL "$program" "${arguments[@]}"

@@ -261,14 +261,14 @@ class TestNccl:
         assert "--nodelist=dev-gpu-0" in slurm.scripts[0]
         assert slurm.cancelled == (["1"] if state == "RUNNING" else [])
 
-    @pytest.mark.parametrize(("busbw", "status"), [(3.0, "fail"), (100.0, "skip"), (300.0, "pass")])
+    @pytest.mark.parametrize(("busbw", "status"), [(3.0, "fail"), (100.0, "fail"), (300.0, "pass"), (700.0, "skip")])
     def test_a_run_without_a_reference_is_skipped(self, slurm: SimpleNamespace, busbw: float, status: str):
-        half = f"1000.0 {busbw / 1.875} {busbw} N/A"
+        half = f"1000.0 {busbw / 0.9375} {busbw} N/A"
         columns = "time algbw busbw #wrong"
         lines = [
-            "# hpc: machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce",
+            "# hpc: machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_gather",
             f"# size count type redop root {columns} {columns}",
-            *(f"{size << 20} {size << 18} float sum -1 {half} {half}" for size in (512, 1024, 2048)),
+            *(f"{size << 20} {size << 18} float none -1 {half} {half}" for size in (512, 1024, 2048)),
             "# Out of bounds values : 0 OK",
             f"# Avg bus bandwidth    : {busbw}\n",
         ]

@@ -24,6 +24,7 @@ from tests.cluster.stacks import ROOT, config, load
 
 Tool = Callable[[str, str], Path]
 LOG = """\
+# hpc: machine_type=a3-megagpu-8g nodes=2 collective=all_gather
 ==> nodes: n-[0-1]
 ==> warm-up
 ==> test: all_gather_perf
