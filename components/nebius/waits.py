@@ -21,7 +21,6 @@ from cluster.platforms.nebius.names import (
     NODE_GROUP_LABEL,
     NODE_SETS,
     POWER_STATES,
-    SENTINEL,
     SLURM_CLUSTERS,
     login_service,
     populate_job,
@@ -337,10 +336,11 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
     """
     expected = {name: int(gpus) for name, gpus in spec["nodes"].items()}
     members = {*expected, *spec.get("elastic", ())}
+    sentinel = spec["sentinel"]
 
     def check() -> Progress:
-        if kubectl.execute(LOGIN, "sh", "-c", f"test -e {SENTINEL} && echo yes || echo no").strip() != "yes":
-            return Progress(f"the jail has no {SENTINEL}: it is not populated")
+        if kubectl.execute(LOGIN, "sh", "-c", f"test -e {sentinel} && echo yes || echo no").strip() != "yes":
+            return Progress(f"the jail has no {sentinel}: it is not populated")
         text = kubectl.execute(LOGIN, *NODES_COMMAND.split())
         nodes = parse_nodes(text)
         for name in sorted(name for name, node in nodes.items() if _has_left(node, members, spec["nodesets"])):

@@ -10,13 +10,16 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
-from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, SENTINEL
+from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD
 from components.local.host import layer
 from components.local.host.layer import File, Layer
 from components.local.host.paths import HostError
 from components.local.host.process import Process
 
 _LOGIN = "login-"
+POPULATED = "/.populated"
+"""What the Job that populates the jail writes last (nebius/soperator, images/jail/populate_jail_entrypoint.sh at 4.1.4
+to 4.1.7: SENTINEL="/mnt/jail/.populated"; not this program's constant)."""
 PACE_SECONDS = 0.05
 ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 """Files in /etc with the accounts."""
@@ -94,8 +97,8 @@ def _root(process: Process | None) -> AbstractContextManager[Layer | None]:
 def _dress(root: Layer) -> None:
     if root.status(JAIL_PATH) is None:
         root.write(JAIL_PATH, File(link="/"))
-    if root.status(SENTINEL) is None:
-        root.write(SENTINEL, File(owner=_OWNER))
+    if root.status(POPULATED) is None:
+        root.write(POPULATED, File(owner=_OWNER))
 
 
 def _version(root: Layer) -> tuple[tuple[int, int, int], ...]:

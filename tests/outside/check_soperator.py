@@ -193,6 +193,27 @@ def test_charts_have_every_key_that_they_are_given(
     outside.holds("soperator-chart-keys")
 
 
+def image_differences(version: str, entrypoint: str, makefile: str) -> Iterator[str]:
+    """What a version's images differ in from the catalog's row: by the script that populates the jail, and the
+    Makefile."""
+    row = versions.series(version)
+    for what, pattern, text, ours in (
+        ("a populated jail has", r'(?m)^SENTINEL="/mnt/jail(/\S+)"$', entrypoint, row.sentinel),
+        ("Slurm is", r"(?m)^SLURM_VERSION\s*:?=\s*(\S+)$", makefile, row.slurm),
+    ):
+        found = re.search(pattern, text)
+        if not found or found[1] != ours:
+            yield f"{version}: {what} {found and found[1]}, and {ours} in the catalog"
+
+
+def test_images_have_what_is_waited_for(artifact: Path, outside: Recorder, version: str, commit: str) -> None:
+    entrypoint = _git(artifact, "show", f"{commit}:images/jail/populate_jail_entrypoint.sh").decode()
+    for text in image_differences(version, entrypoint, _git(artifact, "show", f"{commit}:Makefile").decode()):
+        outside.differs("soperator-images", text)
+    outside.did(f"{version}: the file of a populated jail, and Slurm")
+    outside.holds("soperator-sentinel", "soperator-slurm-of-versions")
+
+
 POWER = {
     "cmd/powermanager/main.go": ("powerState.Spec.ActiveNodes", "Spec.EphemeralNodes"),
     "internal/controller/nodesetcontroller/reconcile.go": ("nodeSet.Spec.InitialNumberEphemeralNodes",),

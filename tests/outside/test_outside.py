@@ -10,6 +10,7 @@ from cli.commands.test import run_tests
 from cli.errors import CliError
 from cli.stack import project
 from tests import programs
+from tests.outside import check_soperator
 
 ROOT = Path(__file__).parents[2]
 CHECK = """
@@ -98,3 +99,12 @@ def test_every_check_is_documented() -> None:
     names = [file.stem.removeprefix("check_").replace("_", "-") for file in (ROOT / suite.OUTSIDE).glob("check_*.py")]
     assert names
     assert [name for name in names if f"| `{name}` |" not in page] == []
+
+
+def test_another_file_of_the_jail_or_another_slurm_differs() -> None:
+    """In the form of nebius/soperator, images/jail/populate_jail_entrypoint.sh and Makefile at 4.1.7."""
+    entrypoint, makefile = '#!/bin/sh\n\nset -eox\n\nSENTINEL="/mnt/jail/.populated"\n', "SLURM_VERSION\t\t= 25.11.3\n"
+    assert list(check_soperator.image_differences("4.1.7", entrypoint, makefile)) == []
+    for old, new in ((".populated", "etc/populated"), ("SENTINEL=", "FLAG="), ("25.11.3", "25.11.5")):
+        texts = (text.replace(old, new) for text in (entrypoint, makefile))
+        assert len(list(check_soperator.image_differences("4.1.7", *texts))) == 1

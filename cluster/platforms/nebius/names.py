@@ -46,8 +46,6 @@ JAIL_PATH = "/mnt/jail"
 """Mount point of the jail in login and worker pods."""
 ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of root there, as sshd gives it; the container's environment is not that of a log-in."""
-SENTINEL = "/etc/soperator-jail-populated"
-"""A file that a populated jail has."""
 LOGIN_NODE_PORT = 30022
 """Port of the login Service where it is of type NodePort (sshdServiceNodePort of helm-slurm-cluster)."""
 

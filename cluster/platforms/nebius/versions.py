@@ -101,6 +101,9 @@ class Series:
     """Version of Slurm in its images."""
     cert_manager: str
     """Version of cert-manager of its own installation (helm/soperator-fluxcd/values.yaml): the newest patch."""
+    sentinel: str
+    """The file in the jail that marks it as populated: the Job writes it last (SENTINEL in
+    images/jail/populate_jail_entrypoint.sh, less the mount point /mnt/jail)."""
     cluster_name: str = ""
     """The only name that a cluster can have; empty if it can have any."""
     scripts: str = "${cluster}-slurm-scripts"
@@ -127,6 +130,7 @@ SERIES = (
         first=FIRST,
         slurm="25.11.3",
         cert_manager="v1.19.6",
+        sentinel="/.populated",  # 4.1.4 to 4.1.7, and the branch soperator-release-4.1 at 9487997c
         # A template of helm-soperator-activechecks has this namespace in place of the cluster's own, and can't be
         # installed without it: run-extensive-check-on-reservations.yaml, gone with commit 3f384ffd.
         cluster_name="soperator",
@@ -148,6 +152,7 @@ SERIES = (
         first=(5, 0, 0),
         slurm="26.05.3-nebius-2",
         cert_manager="v1.20.3",
+        sentinel="/etc/soperator-jail-populated",
         gpu_checks=("gpu-checks",),
         long_checks=("dcgmi-diag-r3",),
         long_checks_enabled=False,

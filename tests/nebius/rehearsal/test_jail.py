@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.nebius.names import SENTINEL
 from components.local.host.layer import Layer
 from components.local.host.paths import HostError
 from components.local.host.process import Process
@@ -52,13 +51,13 @@ def test_a_number_that_another_process_has_by_now_is_left_alone(written, names):
     assert written == []
 
 
-POPULATED = SENTINEL.lstrip("/")
+POPULATED = ".populated"
 FILES = (
     "etc/passwd",
     "etc/shadow",
     "root/.ssh/authorized_keys",
     "etc/ssh/sshd_config.d/30-node-port.conf",
-    ".populated",
+    POPULATED,
 )
 
 
