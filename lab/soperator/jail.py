@@ -18,8 +18,8 @@ from components.local.host.process import Process
 
 _LOGIN = "login-"
 POPULATED = "/.populated"
-"""The file that the Job which populates the jail writes last (nebius/soperator, images/jail/populate_jail_entrypoint.sh at 4.1.4
-to 4.1.7: SENTINEL="/mnt/jail/.populated"): Soperator's own value."""
+"""The file that the Job which populates the jail writes last: Soperator's own value (nebius/soperator,
+images/jail/populate_jail_entrypoint.sh at 4.1.4 to 4.1.7, SENTINEL="/mnt/jail/.populated")."""
 PACE_SECONDS = 0.05
 ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 """Files in /etc with the accounts."""
