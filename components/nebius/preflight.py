@@ -8,11 +8,14 @@ import json
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
+from cluster.platforms.nebius.machine_types import preset_of
+from cluster.platforms.nebius.request import AVAILABILITIES, gpu_quota
 from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.api import client, objects
 from components.nebius.api.client import MORE_QUOTA, NebiusError, nebius_error
@@ -141,20 +144,41 @@ def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
     now = _more(request["quotas"], old)
     at_most = {**now, **_more(request.get("most", {}), before.get("most", old))}
     rows = _answered("quotas", lambda: objects.quotas(props["tenant"], props["endpoint"])) if at_most else []
-    for row in rows:
-        needed = at_most.get(row.name, 0)
-        if row.region not in ("", props["region"]) or needed <= row.free:
+    short = [row for row in rows if row.region in ("", props["region"]) and at_most.get(row.name, 0) > row.free]
+    reserved = _reserved(props) if any(row.name.startswith("compute.instance.gpu.") for row in short) else {}
+    for row in short:
+        needed, in_blocks = at_most[row.name], reserved.get(row.name, 0)
+        if needed <= row.free + in_blocks:
             continue
         if ".size." in row.name and row.unit != "byte":
             continue  # of an unknown unit
+        blocks = f", {in_blocks} free in capacity blocks" if in_blocks else ""
         text = (
             f"quota {row.name} of {props['tenant']} in {props['region']}: {_amount(row.name, needed)} more needed, "
-            f"{_amount(row.name, row.free)} free of {_amount(row.name, row.limit)}: {MORE_QUOTA}"
+            f"{_amount(row.name, row.free)} free of {_amount(row.name, row.limit)}{blocks}: {MORE_QUOTA}"
         )
-        if now.get(row.name, 0) > row.free:
+        if now.get(row.name, 0) > row.free + in_blocks:
             yield text
         else:
             report(f"not all elastic nodes can come: {text}")
+
+
+def _reserved(props: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many GPUs capacity blocks have free for nodes without a policy, which take them first, by quota."""
+    gpus = Counter[str]()
+    advice = _answered("room", lambda: objects.capacities(props["tenant"], props["endpoint"]))
+    for node in props["request"]["nodes"]:
+        if node["ways"] != AVAILABILITIES["AUTO"] or not node["platform"].startswith("gpu-"):
+            continue
+        free = sum(
+            row.available(("reserved",))
+            for row in advice
+            if (row.region, row.platform, row.preset) == (props["region"], node["platform"], node["preset"])
+            and node["fabric"] in ("", row.fabric)
+        )
+        each = preset_of(f"{node['platform']}/{node['preset']}").gpus
+        gpus[gpu_quota(node["platform"])] += min(free, node["most"]) * each
+    return dict(gpus)
 
 
 def _more(new: Mapping[Any, Any], old: Mapping[Any, Any]) -> dict[Any, int]:

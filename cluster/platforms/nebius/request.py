@@ -146,6 +146,16 @@ def request(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
     }
 
 
+def gpu_quota(platform: str) -> str:
+    """Return the name of the quota of a platform's GPUs.
+
+    GPUs of preemptible nodes and of a capacity block that a node group names do not count against it. Without a policy
+    (AUTO) Nebius gives nodes on demand where no capacity block has any, and those count. Source: descriptions of the
+    quotas in `nebius quotas quota-allowance list`, as public programs read them (2026-11).
+    """
+    return f"compute.instance.gpu.{platform.split('-')[1]}"
+
+
 def initial_count(group: NodeGroup) -> int:
     """Return the number of nodes that a group is created with."""
     return group.between[0] if group.between else group.count or 0
@@ -163,8 +173,10 @@ def _quotas_needed(
         needed["compute.disk.size.network-ssd"] += count * group.disk_gib * _GIB
         if not preset.gpus:
             needed["compute.instance.non-gpu.vcpu"] += count * preset.vcpus
-        elif group.policy == "FORBID" and not group.preemptible:
-            needed[f"compute.instance.gpu.{group.platform.split('-')[1]}"] += count * preset.gpus
+        elif group.policy != "STRICT" and not group.preemptible:
+            needed[gpu_quota(group.platform)] += count * preset.gpus
+        if group.preemptible:
+            needed["compute.instance.preemptible.count"] += count
     needed["compute.gpucluster.count"] = len(_fabrics(settings))
     for filesystem in settings.filesystems.members().values():
         if filesystem.spec:
@@ -174,13 +186,16 @@ def _quotas_needed(
 
 
 def _nodes_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> list[dict[str, Any]]:
-    nodes = Counter[tuple[str, str, str, str]]()
+    nodes, most = Counter[tuple[str, str, str, str]](), Counter[tuple[str, str, str, str]]()
     for group in groups:
         infiniband = settings.workers[group.nodeset].infiniband if group.in_gpu_cluster else None
         ways = "preemptible" if group.preemptible else AVAILABILITIES[group.policy]
         fabric = (infiniband.fabric if infiniband else None) or ""
-        nodes[group.platform, group.preset, fabric, ways] += initial_count(group)
+        key = group.platform, group.preset, fabric, ways
+        nodes[key] += initial_count(group)
+        most[key] += group.most
+    names = ("platform", "preset", "fabric", "ways")
     return [
-        {"platform": platform, "preset": preset, "fabric": fabric, "ways": ways, "count": count}
-        for (platform, preset, fabric, ways), count in sorted(nodes.items())
+        {**dict(zip(names, key, strict=True)), "count": count, "most": most[key]}
+        for key, count in sorted(nodes.items())
     ]

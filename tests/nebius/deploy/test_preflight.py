@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from components.nebius.api.client import NebiusError
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import NebiusServer, Place
 from tests.cluster.nebius.clusters import FABRIC, gpus, nebius, settings
+from tests.cluster.stacks import config as stack
 
 TIB = 1 << 40
 CREDENTIAL = {
@@ -132,12 +134,32 @@ class TestQuotas:
         assert "vcpu" not in text
         assert "nothing was created" in text
 
-    def test_gpus_count_where_nodes_are_on_demand(self, api: NebiusServer) -> None:
+    @pytest.mark.parametrize("capacity", [None, {"on_demand": {}}])
+    def test_gpus_count_where_nodes_may_be_on_demand(self, api: NebiusServer, capacity: Any) -> None:
         api.place.quotas = {"compute.instance.gpu.h100": (8, 0)}
-        check(api)  # from a capacity block, where the project has one
         with pytest.raises(NebiusError, match=r"compute\.instance\.gpu\.h100 .*: 16 more needed, 8 free of 8"):
+            check(api, **gpus(**({"capacity": capacity} if capacity else {})))
+
+    def test_the_shipped_stack_needs_a_quota_of_gpus(self) -> None:
+        shipped = stack("nebius")
+        assert wanted.request(shipped, settings(shipped))["quotas"]["compute.instance.gpu.h100"] == 16
+
+    def test_gpus_of_preemptible_nodes_and_of_a_named_capacity_block_do_not_count(self, api: NebiusServer) -> None:
+        api.place.quotas = {"compute.instance.gpu.h100": (0, 0), "compute.instance.preemptible.count": (1, 0)}
+        check(api, **gpus(capacity={"reservation": "capacityblockgroup-e00abc"}))
+        with pytest.raises(NebiusError, match=r"compute\.instance\.preemptible\.count .*: 2 more needed, 1 free of 1"):
+            check(api, **gpus(capacity={"spot": {}}))
+
+    @pytest.mark.parametrize(("free", "passes"), [(0, False), (1, False), (2, True)])
+    def test_what_capacity_blocks_have_free_needs_no_quota_where_they_come_first(
+        self, api: NebiusServer, free: int, passes: bool
+    ) -> None:
+        api.place.quotas = {"compute.instance.gpu.h100": (0, 0)}
+        api.place.advice = (TestRoom().advice("fabric-3", reserved=free, on_demand=9),)
+        with nullcontext() if passes else pytest.raises(NebiusError, match=r"gpu\.h100 .*: 16 more needed"):
+            check(api)
+        with pytest.raises(NebiusError, match=r"gpu\.h100 .*: 16 more needed"):
             check(api, **gpus(capacity={"on_demand": {}}))
-        check(api, **gpus(capacity={"spot": {}}))
 
     def test_an_existing_stack_needs_quota_for_the_increase_alone(self, api: NebiusServer) -> None:
         api.place.quotas = {"compute.filesystem.size.network-ssd": (5 * TIB, 4 * TIB)}
