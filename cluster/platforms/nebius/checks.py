@@ -304,7 +304,34 @@ def _gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             allowed=f"a preset with all GPUs of a host: {listing(fitting)}",
             todo="remove infiniband, or write such a machine type for the nodeset",
         )
+    yield from _fabric_errors(config, settings)
     yield from _driver_errors(config, settings)
+
+
+def _fabric_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    """Yield partitions with nodes of several GPU clusters, between which there is no InfiniBand.
+
+    Soperator hangs the switches of all fabrics under one root, so that Slurm gives a job nodes of two as if they were
+    connected (nebius/soperator 4.1.4 to 4.1.7, internal/controller/topologyconfcontroller/topology_graph.go,
+    ensureSingleRoot). Pull requests 2585 and 2614 give each fabric a root of its own, and are in no release that could
+    be read. Slurm places no job in two partitions.
+    """
+    for partition, section in config.partitions.items():
+        of: dict[str, list[str]] = {}
+        for nodeset in section.nodesets:
+            infiniband = settings.workers_of(nodeset).infiniband
+            if nodeset in config.nodesets and infiniband:
+                of.setdefault(infiniband.fabric or infiniband.existing or "", []).append(nodeset)
+        if len(of) > 1:
+            each = "; ".join(f"{listing(nodesets)} on {fabric}" for fabric, nodesets in of.items())
+            yield Finding(
+                id="nebius-partition-fabrics",
+                at=("partitions", partition, "nodesets"),
+                given=each,
+                allowed="nodesets of one GPU cluster: Soperator connects all fabrics in Slurm's topology, and a job on "
+                "nodes of two would have no InfiniBand between them",
+                todo="make a partition for each; a job that may run on either names both: --partition=A,B",
+            )
 
 
 def _driver_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:

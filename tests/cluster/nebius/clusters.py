@@ -100,7 +100,7 @@ CASES: dict[str, Description] = {
             "h200": {"machine_type": "gpu-h200-sxm/8gpu-128vcpu-1600gb", "count": 16, "node_conf": {"Weight": 10}},
         },
         partitions={
-            "main": {"nodesets": ["h100", "h200"], "default": True, "max_time": "7-00:00:00", "priority_tier": 2},
+            "main": {"nodesets": ["h100"], "default": True, "max_time": "7-00:00:00", "priority_tier": 2},
             "h200": {"nodesets": ["h200"], "exclusive": True, "allow_accounts": ["ml"]},
         },
         accounting={
