@@ -168,10 +168,12 @@ class Resources:
 
 MUNGE = Resources(cpu=100, memory=512, disk=5 * GIB)
 """The munge container beside slurmd and slurmctld."""
-DAEMON_SETS_CPU = 1000
-"""Milli-CPUs of a worker node for pods that every node has: Soperator's rebooter requests 500, the DCGM exporter 50,
-Cilium, the CSI driver and others of Kubernetes the rest. With less, one of these stays Pending. Jobs have all CPUs,
-because Slurm's number of them is the machine's."""
+DAEMON_SETS = Resources(cpu=1000, memory=GIB)
+"""Room on every node for pods that every node has: Soperator's rebooter requests 500m and 256 MiB, the collector of
+logs 100m and 200 MiB, the DCGM exporter 50m and 512 MiB, and Cilium, the CSI driver and others of Kubernetes the rest
+of the CPUs. With less, one of these stays Pending, and the release that waits for it fails after 20 minutes. The recipe
+has about the same: it takes whole CPUs, 14 of 15 of a controller (soperator/modules/slurm/main.tf). Jobs have all CPUs
+of a worker, because Slurm's number of them is the machine's."""
 DAEMON_CPU = 50
 """Milli-CPUs of OpenKruise's daemon on each node."""
 DAEMON_MEMORY = 131
@@ -191,7 +193,7 @@ def allocatable(vcpus: int, memory_gib: int, disk_gib: int = 0) -> Resources:
 def slurmd_resources(node: Resources) -> Resources:
     """Return the resources of slurmd's container, in whole GiB: the node's jobs run in it, so its memory is
     RealMemory."""
-    cpu = (node.cpu - DAEMON_SETS_CPU - MUNGE.cpu) // 1000 * 1000 - DAEMON_CPU
+    cpu = (node.cpu - DAEMON_SETS.cpu - MUNGE.cpu) // 1000 * 1000 - DAEMON_CPU
     memory = (node.memory - MUNGE.memory) // GIB * GIB - DAEMON_MEMORY
     return Resources(
         cpu=max(0, cpu), memory=max(0, memory) // GIB * GIB, disk=max(0, node.disk - (MUNGE.disk if node.disk else 0))

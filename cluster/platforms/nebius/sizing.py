@@ -9,6 +9,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius.machine_types import (
     DAEMON_CPU,
     DAEMON_MEMORY,
+    DAEMON_SETS,
     GIB,
     MUNGE,
     Resources,
@@ -43,8 +44,9 @@ def _node(machine_type: str, disk_gib: int) -> Resources:
 
 
 def _rest(node: Resources, *others: Resources) -> Resources:
-    """Return the resources of a node less those of other containers and of OpenKruise's daemon; memory and disk in
-    whole GiB."""
+    """Return the resources of a node less those of other containers, of OpenKruise's daemon and of DaemonSets; memory
+    and disk in whole GiB."""
+    others = (*others, DAEMON_SETS)
     cpu = node.cpu - DAEMON_CPU - sum(other.cpu for other in others)
     memory = node.memory - DAEMON_MEMORY - sum(other.memory for other in others)
     disk = node.disk - sum(other.disk for other in others)

@@ -1,5 +1,7 @@
 """Containers fit their nodes: the recipe's arithmetic, its worked example, and that no node is ever overbooked."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,12 +12,14 @@ from cluster.platforms.nebius.machine_types import (
     GIB,
     MUNGE,
     PLATFORMS,
+    Preset,
     Resources,
     allocatable,
     preset_of,
     slurmd_resources,
 )
-from tests.cluster.nebius.clusters import H100, gpus, nebius, settings
+from cluster.platforms.nebius.releases import template
+from tests.cluster.nebius.clusters import H100, gpus, groups, nebius
 
 TYPES = [f"{platform.name}/{preset.name}" for platform in PLATFORMS.values() for preset in platform.presets]
 
@@ -50,16 +54,44 @@ def test_sizes_are_never_negative(vcpus: int, memory: int, disk: int) -> None:
         assert min(found.cpu, found.memory, found.disk) >= 0
 
 
-def test_containers_of_services_fit_their_nodes() -> None:
-    config = nebius()
-    dbd, group = sizing.service(config, "accounting", sizing.MARIADB), settings(config).accounting
-    node = allocatable(8, 32, group.disk_gib)
-    for amount in ("cpu", "memory", "disk"):
-        used = sum(getattr(item, amount) for item in (dbd, MUNGE, sizing.MARIADB))
-        assert getattr(dbd, amount) > 0
-        assert used <= getattr(node, amount)
-    for found in (sizing.service(config, "controller"), sizing.service(config, "login")):
-        assert min(found.cpu, found.memory, found.disk) > 0
+def _requests(values: dict[str, Any]) -> tuple[int, int]:
+    requests = values["resources"]["requests"]
+    return int(requests["cpu"].removesuffix("m")), int(requests["memory"].removesuffix("Mi"))
+
+
+ON_EVERY_NODE = (
+    _requests(template("nodeconfigurator")["rebooter"]), _requests(template("opentelemetry-collector"))
+)  # fmt: skip
+"""What pods that tolerate every taint request, in milli-CPUs and MiB. Metrics and logs may be added to a cluster that
+is up, so there is always room for them."""
+
+
+@pytest.mark.parametrize(
+    ("role", "beside"), [("controller", ()), ("login", ()), ("accounting", (sizing.MARIADB,))]
+)  # fmt: skip
+@pytest.mark.parametrize("preset", [preset for preset in PLATFORMS["cpu-d3"].presets if preset.vcpus >= 8])
+def test_containers_of_services_fit_their_nodes_beside_daemonsets(
+    role: str, beside: tuple[Resources, ...], preset: Preset
+) -> None:
+    machine = {"machine_type": f"cpu-d3/{preset.name}"}
+    given = {"nebius": {"accounting": machine}} if role == "accounting" else {role: machine}
+    config = nebius(**given)
+    main = sizing.service(config, role, *beside)
+    assert min(main.cpu, main.memory, main.disk) > 0
+    [group] = [group for group in groups(config) if group.role == role]
+    node = allocatable(preset.vcpus, preset.memory_gib, group.disk_gib)
+    own = (main, MUNGE, *beside)
+    # OpenKruise's daemon requests 50m and 128 MiB (values.yaml of its chart).
+    assert sum(item.cpu for item in own) + 50 + sum(cpu for cpu, _ in ON_EVERY_NODE) <= node.cpu
+    assert sum(item.memory for item in own) + 128 + sum(memory for _, memory in ON_EVERY_NODE) <= node.memory
+    assert sum(item.disk for item in own) <= node.disk
+
+
+def test_services_have_no_more_cpus_than_the_recipe_gives_them() -> None:
+    # nebius-solutions-library, soperator/modules/slurm/main.tf: floor() of what is left, 14 of 15 and 30 of 31.
+    config = nebius(controller={"machine_type": "cpu-d3/16vcpu-64gb"}, login={"machine_type": "cpu-d3/32vcpu-128gb"})
+    assert 13_000 < sizing.service(config, "controller").cpu <= 14_000
+    assert 29_000 < sizing.service(config, "login").cpu <= 30_000
 
 
 @pytest.mark.parametrize(
