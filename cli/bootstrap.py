@@ -52,7 +52,9 @@ def locked(directory: Path) -> Generator[None]:
     """Hold the directory's lock; wait for another process that prepares the same directory."""
     directory.mkdir(parents=True, exist_ok=True)
     # Not `.lock`, which uv itself uses in every environment that it changes.
-    with (directory / ".hpc-lock").open("w") as file:
+    # Whoever can open a file can hold its lock.
+    with open(directory / ".hpc-lock", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        os.fchmod(file.fileno(), 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

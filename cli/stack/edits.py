@@ -4,7 +4,7 @@ The result of an edit is parsed and compared with the expected document, so an u
 never damaged. ruamel.yaml does not keep the style: it rewrites lists in brackets over several lines, comments in them,
 aligned columns, mixed indents, and line ends."""
 
-import fcntl
+import hashlib
 import os
 import re
 import stat
@@ -17,28 +17,19 @@ from typing import Any
 
 import yaml
 
-from cli import console
 from cli.errors import CliError
-from hostfiles import write_atomically
+from cli.stack import state_dir
+from hostfiles import locked, write_atomically
 
 
 @contextmanager
 def alone(path: Path) -> Generator[None]:
-    """Lock the file's folder, so that two edits of a file do not overlap; waits for another edit. The caller asks the
-    user before or after it. Raises CliError: the folder does not exist."""
-    try:
-        folder = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise CliError(f"{path.parent}: {error.strerror}.") from None
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            console.note(f"Somebody else edits a stack file in {path.parent}: waiting ...")
-            fcntl.flock(folder, fcntl.LOCK_EX)
+    """Keep two edits of a file by this user from overlapping; waits for another one. The caller asks the user before or
+    after it. The lock is in the state dir: whoever can read the file's own folder could lock that for ever."""
+    state_dir.directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
+    with locked(state_dir.directory() / "edits" / f"{name}.lock"):
         yield
-    finally:
-        os.close(folder)
 
 
 def read(path: Path) -> str:

@@ -189,7 +189,8 @@ def startup_script() -> str:
 def program(name: str) -> str:
     """Return a program of scripts/gcp that contains the modules that it imports."""
     script = (SCRIPTS / name).read_text()
-    for module, path in (("google_apis", SCRIPTS), ("system.google_api", SCRIPTS.parent / "node/system")):
+    system = SCRIPTS.parent / "node/system"
+    for module, path in (("google_apis", SCRIPTS), ("system.google_api", system), ("system.locks", system)):
         text = (path / f"{module.rpartition('.')[2]}.py").read_text()
         text = text.partition('"""\n')[2].strip("\n") + "\n"  # without its docstring
         script = re.sub(rf"^from {module} import .*\n", lambda _: text, script, count=1, flags=re.MULTILINE)  # noqa: B023

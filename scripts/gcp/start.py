@@ -8,7 +8,6 @@ joins and every minute; exit code 10 means that something has changed.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from google_apis import BootError, Cloud, metadata, publish
+from system.locks import LOCKS, LONGEST_SECONDS, describe_holders, open_lock, take_lock
 
 SHIELD = ""  # scripts/gcp/shield.sh, which components/gcp/boot.py inserts
 HOST_EVENTS = ""  # scripts/gcp/host_events.py, inserted as well
-LIB, KEPT, RUN = Path("/usr/local/lib/hpc"), Path("/var/lib/hpc/boot"), Path("/run/hpc")
+LIB, KEPT, RUN = Path("/usr/local/lib/hpc"), Path("/var/lib/hpc/boot"), LOCKS
 INSTALL, INSTALL_LOG = Path("/var/lib/hpc/install/state"), Path("/var/log/hpc-install.log")
 BEGUN = RUN / "install-begun"  # exists if the installation began in this boot
 SYSTEMD, SSHD = Path("/etc/systemd/system"), Path("/etc/ssh/sshd_config.d/00-hpc-boot.conf")
@@ -331,12 +331,12 @@ def main() -> int:
     """Run as start-up script until the machine is configured, or as `refresh` once."""
     once = Path(sys.argv[0]).name == "refresh"
     machine = Machine()
-    RUN.mkdir(exist_ok=True)
-    with (RUN / "start.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if once else 0))
-        except BlockingIOError:
-            return 0  # the start-up script is running, and starts the units
+    with open_lock(RUN / "start.lock") as lock:
+        if not take_lock(lock, seconds=0 if once else LONGEST_SECONDS):
+            if once:
+                return 0  # the start-up script is running, and starts the units
+            print_line(f"not started: {describe_holders(lock)} holds {RUN}/start.lock")
+            return 1
         try:
             if once:
                 attempt(machine, once=True)

@@ -92,6 +92,8 @@ main() {
     mkdir -p "$ROOT"/{steps,done,rebooted} "$(dirname "$LOG")"
     touch "$LOG"
     # Held by the steps as well: after a killed run, the next waits until what it left behind has ended.
+    touch "$ROOT/lock"
+    chmod 0600 "$ROOT/lock" # whoever can open a file can hold its lock
     exec 9>"$ROOT/lock"
     flock -w 3600 9 || { echo "another run has held $ROOT/lock for an hour" >&2; exit 1; }
     unpack

@@ -28,16 +28,15 @@ Every phase may run again at any time: it changes only what differs, and logs ea
 
 import gc
 import json
-import math
 import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from system import cluster_state, phase_state
-from system.host import SetupError, describe_os_error, log, printable, reload_units, take_lock, write
+from system.host import SetupError, describe_os_error, hold_lock, log, printable, reload_units, write
+from system.locks import LOCKS, open_lock, take_lock
 
 
 def lazy(module: str, function: str) -> Callable[..., Any]:
@@ -128,21 +127,12 @@ SYSTEMD_PHASES: dict[str, Callable[[], None]] = {
 UNDO_PHASES = {"no-prologs": "prologs", "no-rxdm": "rxdm", "no-ends": "ends"}
 
 
-def wait_for_lock(lock: IO[str], phase: str) -> None:
-    """Take the lock of a phase.
+def interrupt_waiting_phase() -> None:
+    """Make a phase that waits for jobs end: this `up` has the newer stack file."""
+    from jobs.drain_leaving import INTERRUPT  # as with `lazy`
 
-    Another run may hold it while it waits for jobs. `up`, which has the newer stack file, makes that run end.
-    """
-    shared = phase == "leave"
-    if take_lock(lock, shared=shared):
-        return
-    if phase in ("configure", "settle"):
-        from jobs.drain_leaving import INTERRUPT  # as with `lazy`
-
-        log("another set-up is at work on this machine: waiting for it")
-        write(INTERRUPT, "", quiet=True)
-        INTERRUPT.touch()
-    take_lock(lock, shared=shared, seconds=math.inf)
+    write(INTERRUPT, "", quiet=True)
+    INTERRUPT.touch()
 
 
 def main(arguments: list[str]) -> int:
@@ -176,12 +166,18 @@ def main(arguments: list[str]) -> int:
 def run_with_lock(phase: str) -> None:
     """Run a phase while no other one runs on the machine, since a killed `up` may have left its command running.
 
-    Phases that wait for jobs have locks of their own.
+    Phases that may take long have locks of their own. Many run `leave` at a time (jobs/drain_leaving.py).
     """
-    Path("/run/hpc").mkdir(exist_ok=True)
-    name = phase if phase in ("boot", "leave", "warm-up") else "setup"
-    with Path(f"/run/hpc/{name}.lock").open("w") as lock:
-        wait_for_lock(lock, phase)
+    if phase == "leave":
+        run_phase(phase, json.load(sys.stdin))
+        reload_units(links=True)
+        return
+    path = LOCKS / f"{phase if phase in ('boot', 'warm-up') else 'setup'}.lock"
+    if phase in ("configure", "settle"):
+        with open_lock(path) as lock:
+            if not take_lock(lock):
+                interrupt_waiting_phase()
+    with hold_lock(path, "another set-up"):
         if phase == "boot":
             lazy("configure", "boot")()
         else:

@@ -130,3 +130,25 @@ def test_no_file_is_exempt_from_the_rules() -> None:
         r"^\s*#\s*(ruff|flake8|pyrefly|type):\s*(noqa|ignore)\s*$|^#\s*pyrefly:\s*ignore-errors", re.MULTILINE
     )
     assert [str(path.relative_to(ROOT)) for path in PYTHON if exempt.search(path.read_text())] == []
+
+
+def test_locks_are_opened_where_no_other_user_can_open_them() -> None:
+    """flock(2) needs no write permission: whoever can open a file can keep its lock for ever. `open_lock` and
+    `hostfiles.locked` open files of mode 0600; the engine locks a folder in the state dir, which has mode 0700."""
+    found = {
+        name
+        for name, text in texts()
+        if name.partition("/")[0] in ("cli", "cluster", "components", "engine", "hostfiles", "scripts")
+        if re.search(r"fcntl\.(flock|lockf)|(?<![-_(\w])flock (-|[0-9])", text)
+    }
+    assert found == {
+        "cli/bootstrap.py",
+        "engine/state/lock.py",
+        "hostfiles/__init__.py",
+        "scripts/image/runner.sh",
+        "scripts/node/jobs/gpu_jobs.sh",
+        "scripts/node/jobs/warm_up.sh",
+        "scripts/node/system/locks.py",
+    }
+    opened = re.compile(r"[Ll][Oo][Cc][Kk][\w\")]*\.open\(")
+    assert [name for name, text in texts() if name.startswith("scripts/") and opened.search(text)] == []

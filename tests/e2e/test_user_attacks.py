@@ -46,6 +46,27 @@ def test_roots_files_are_not_given_away(many: Cluster, keys: str):
     assert many.inside("controller", f"find {keys} -type f -user alice -exec cat {{}} + | grep -c PRIVATE; true") == "0"
 
 
+def test_a_user_who_holds_a_lock_stops_no_up(many: Cluster):
+    """Not even the lock of an older set-up, whose files users could open, and may have open."""
+    attack = "exec flock -x /run/hpc/setup.lock sleep 1000000"
+    assert "Permission denied" in many.inside("login-0", f"su alice -s /bin/sh -c '{attack}' 2>&1; true")
+    many.inside("login-0", "chmod 755 /run/hpc; chmod 644 /run/hpc/setup.lock")
+    many.inside("login-0", f"su alice -s /bin/sh -c '{attack}' >/dev/null 2>&1 </dev/null &")
+    try:
+        held = "! flock -n /run/hpc/setup.lock true && echo held; true"
+        eventually(lambda: many.inside("login-0", held) == "held", what="Alice's lock")
+        many.hpc("up", "--replace", "**::many-login-0-configure")
+        look = "stat -c %a /run/hpc /run/hpc/setup.lock; pgrep -u alice -x sleep >/dev/null && echo still there"
+        assert many.inside("login-0", look).split("\n") == ["700", "600", "still there"]
+        open_to_others = "find /run/hpc -maxdepth 1 '(' -name hpc -o -name '*.lock' ')' -perm /077"
+        assert {machine: many.inside(machine, open_to_others) for machine in ("controller", "cpu-0")} == {
+            "controller": "",
+            "cpu-0": "",
+        }
+    finally:
+        many.inside("login-0", "pkill -u alice -x sleep; true")
+
+
 def test_this_hosts_users_do_not_reach_what_the_clusters_users_put_into_a_shared_folder(many: Cluster):
     """A setuid program there would run as root for them. A stack that is up from before is closed by its next `up`."""
     folder = many.root / "stacks" / "many"

@@ -16,7 +16,7 @@ from typing import Any
 from health import drain_unhealthy, measure
 from health.check_kinds import reason
 from slurm import reservations
-from system.host import SetupError, log, printable, read_json, run, succeeds, take_lock
+from system.host import SetupError, hold_lock, log, printable, read_json, run, succeeds
 
 LOCK_SECONDS = 3600  # timeout for another measurement to end
 MINUTES = 60
@@ -94,15 +94,12 @@ def _partners(name: str, nodes: Sequence[str]) -> list[str]:
 
 def main(name: str) -> int:
     """Measure a node after any other measurement has ended; return the exit code."""
-    measure.LOCK.parent.mkdir(exist_ok=True)
-    with measure.LOCK.open("w") as lock:
-        try:
-            if not take_lock(lock, seconds=LOCK_SECONDS):
-                raise SetupError(f"another measurement has not ended in {LOCK_SECONDS} s")
+    try:
+        with hold_lock(measure.LOCK, "another measurement", seconds=LOCK_SECONDS):
             accept(name, read_json(measure.SETTINGS, None) or {})
-        except SetupError as error:
-            sys.stderr.write(printable(f"{name}: {error}\n"))
-            return 1
+    except SetupError as error:
+        sys.stderr.write(printable(f"{name}: {error}\n"))
+        return 1
     return 0
 
 

@@ -32,15 +32,15 @@ from system.host import (
     run,
     stop_services,
     succeeds,
-    take_lock,
     unread_units,
     write,
     write_unit,
 )
+from system.locks import LOCKS, describe_holders, open_lock, take_lock
 
 PROGRAM = Path("/usr/local/sbin/hpc-health-measure")
 SETTINGS = Path("/etc/hpc/health-measure.json")
-LOCK = Path("/run/hpc/health-measure.lock")
+LOCK = LOCKS / "health-measure.lock"
 LOGS = cluster_state.JOBS
 THROUGHPUT = Path(__file__).with_name("throughput.py")
 Pair = tuple[str, str]
@@ -96,10 +96,9 @@ def main(arguments: list[str]) -> int:
     if not settings:
         log("the stack has no measurements")
         return 0
-    LOCK.parent.mkdir(exist_ok=True)
-    with LOCK.open("w") as lock:
+    with open_lock(LOCK) as lock:
         if not take_lock(lock):
-            log("another measurement is under way: not started")
+            log(f"another measurement is under way: {describe_holders(lock)}; not started")
             return 1
         try:
             _measure(settings, arguments)

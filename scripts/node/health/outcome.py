@@ -15,9 +15,10 @@ from typing import Any, TypedDict
 
 from slurm.output import parse_json_lines, valid_time
 from system import cluster_state
-from system.host import SetupError, read_json, side_by_side, take_lock, write
+from system.host import SetupError, read_json, side_by_side, write
+from system.locks import LOCKS, take_lock
 
-RUN = Path("/run/hpc/health")  # locks of checks that have not ended; for root only
+RUN = LOCKS / "health"  # locks of checks that have not ended; for root only
 CONTAINER = Path("/run/systemd/container")  # systemd's container interface: the file exists in a container
 BUSY = "another run asks just now"
 ENDING = 5  # seconds that a killed program may take to end

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from health.check_kinds import nodeset_key
-from system.host import SetupError, printable, read_json, remove, take_lock, write
+from system.host import SetupError, printable, read_json, remove, write
+from system.locks import describe_holders, open_lock, take_lock
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
 SETTINGS = Path("/etc/hpc/health.json")
@@ -65,12 +66,11 @@ def _run(mode: str, settings: dict[str, Any]) -> int:
     from health import checks, drain_unhealthy, outcome
 
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    outcome.RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (outcome.RUN / "run").open("w") as lock:
+    with open_lock(outcome.RUN / "run") as lock:
         if mode == "periodic" and not take_lock(lock):
             return 0
         if mode == "now" and not take_lock(lock, seconds=WAIT_SECONDS):
-            raise SetupError(f"another run has not ended in {WAIT_SECONDS} s")
+            raise SetupError(f"another run has not ended in {WAIT_SECONDS} s: {describe_holders(lock)}")
         began = time.time()
         if mode == "prolog":
             found = checks.quick(settings)

@@ -11,7 +11,6 @@ joined, since an `up` itself waits for its nodes only when the last machine exis
 """
 
 import json
-import math
 import select
 import sys
 import time
@@ -24,19 +23,20 @@ from typing import Any
 from slurm import conf_changes, join, reservations, scheduler
 from slurm.scheduler import ENDED, Job, State, all_jobs, jobs_left
 from system import cluster_state
-from system.host import SetupError, log, read_json, run, succeeds, take_lock, write
+from system.host import SetupError, hold_lock, log, read_json, run, succeeds, write
+from system.locks import LOCKS, open_lock, take_lock
 
 TIMEOUT = Path("/etc/hpc/drain-seconds")  # `slurm.drain_seconds`, which the input of phase `leave` does not have
 DEFAULT_TIMEOUT = 3600
 CLOSED = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these were closed here
-INTERRUPT = Path("/run/hpc/setup-wanted")  # touched by an `up` that waits for the set-up of another one
+INTERRUPT = LOCKS / "setup-wanted"  # touched by an `up` that waits for the set-up of another one
 OFF_SECONDS = 600  # longer than SuspendTimeout (cluster/slurm/power_saving.py), after which Slurm shows a node as off
 LOG_SECONDS = 60  # between two lines of the log about the same wait
 PART = Path("/etc/hpc/drain-part")  # slurm.reconcile.max_unavailable
 DEFAULT_PART = 0.25
-FOLDER = Path("/run/hpc/leave")  # a file for each process of `leave`, locked while it runs
+FOLDER = LOCKS / "leave"  # a file for each process of `leave`, locked while it runs
 LEFT = Path("/etc/hpc/nodes-left.json")  # by node, the SSH host key of the machine that it leaves
-FAILED = Path("/run/hpc/leave-failed")  # touched when a node's jobs did not end: its turn does not end either
+FAILED = LOCKS / "leave-failed"  # touched when a node's jobs did not end: its turn does not end either
 JOIN_SECONDS = 900  # for a machine to be recreated and to join; added to the time that jobs have to end
 IDLE_FIRST_SECONDS = 10  # in which the processes of idle nodes start that belong to the same `up`
 BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
@@ -311,8 +311,7 @@ def lets_idle_nodes_first(name: str, nodes: Mapping[str, State]) -> bool:
 @contextmanager
 def announce(name: str) -> Generator[None]:
     """Show the other processes in this context that the node waits for its turn, and then whether it failed."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / name).open("w") as file:
+    with open_lock(FOLDER / name) as file:
         take_lock(file, seconds=60)  # a process whose `up` is gone holds it until it notices that
         try:
             yield
@@ -329,7 +328,7 @@ def take_turn(name: str, *, began: float) -> tuple[bool, frozenset[tuple[str, st
 
     Raises SetupError when the jobs of another node did not end since `began`.
     """
-    with _lock():
+    with hold_lock(FOLDER / ".lock", "the choice of nodes that leave"):
         _resume_joined()
         nodes = scheduler.states()
         early = time.time() < began + IDLE_FIRST_SECONDS and lets_idle_nodes_first(name, nodes)
@@ -350,15 +349,8 @@ def take_turn(name: str, *, began: float) -> tuple[bool, frozenset[tuple[str, st
 def resume_joined() -> None:
     """Resume nodes whose next machine has joined, so that jobs run there while other nodes leave."""
     if LEFT.exists():
-        with _lock():
+        with hold_lock(FOLDER / ".lock", "the choice of nodes that leave"):
             _resume_joined()
-
-
-@contextmanager
-def _lock() -> Generator[None]:
-    with (FOLDER / ".lock").open("w") as lock:
-        take_lock(lock, seconds=math.inf)
-        yield
 
 
 def _resume_joined() -> None:

@@ -63,8 +63,9 @@ case ${SLURM_SCRIPT_CONTEXT:-} in
     epilog_slurmd) [[ -e $folder/jobs/$SLURM_JOB_ID ]] || exit 0 ;;
     *) exit 0 ;;
 esac
-mkdir -p "$folder/jobs" || exit 0
-exec 9>"$folder/.lock" && flock --wait 20 9 || exit 0
+# Whoever can open a file can hold its lock.
+mkdir -p "$folder/jobs" && chmod 0700 "$folder/jobs" && (umask 077 && : >>"$folder/jobs/.lock") || exit 0
+exec 9>"$folder/jobs/.lock" && flock --wait 20 9 || exit 0
 if [[ $SLURM_SCRIPT_CONTEXT == prolog_slurmd ]]; then note; else rm -f "$folder/jobs/$SLURM_JOB_ID"; fi
 forget_ended
 show

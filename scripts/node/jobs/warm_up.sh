@@ -49,7 +49,7 @@ download() {
     # anybody who can open it can hold the lock.
     (umask 077 && : >>"$folder/.lock")
     exec 9>"$folder/.lock"
-    flock 9
+    flock --wait 3600 9 || { echo "another download has held $folder/.lock for an hour on $(hostname -s) or a node that shares it" >&2; return 1; }
     if [[ ! -e $target ]]; then
         # Remove files of a killed job. The work folder is not below a folder that users can write to.
         rm -rf "$work"

@@ -27,6 +27,7 @@ from system.host import (
     SetupError,
     folder,
     forget,
+    hold_lock,
     log,
     open_regular,
     printable,
@@ -34,11 +35,11 @@ from system.host import (
     reload_units,
     service,
     stop_services,
-    take_lock,
     unread_units,
     write,
     write_unit,
 )
+from system.locks import LOCKS, open_lock, take_lock
 
 NAME = "hpc-reconcile"
 COMMAND = Path(f"/usr/local/sbin/{NAME}")
@@ -46,7 +47,7 @@ PROGRAMS = Path("/usr/local/lib/hpc/reconcile")  # as slurm.conf names them
 KINDS = ("resume", "suspend", "resume-failed")
 AWAIT_NODES = "await-nodes"
 REQUESTS = Path(f"/run/{NAME}")  # owned by slurm, as slurmctld's programs run as slurm
-LOCK = Path("/run/hpc/reconcile.lock")
+LOCK = LOCKS / "reconcile.lock"
 UNIT = Path(f"/etc/systemd/system/{NAME}.service")
 BUSY_SECONDS, IDLE_SECONDS, MIN_SECONDS = 3, 10, 1  # between two passes
 CPU_FACTOR = 60  # a pause lasts this many times the CPU time of its pass, so the loop uses less than 2 % of a core
@@ -186,12 +187,7 @@ def delete_instances(cloud: ComputeEngine, *, groups: bool = False) -> None:
 @contextmanager
 def hold_loop() -> Generator[None]:
     """Keep the loop from changing anything in this context, in which Slurm's files change."""
-    LOCK.parent.mkdir(exist_ok=True)
-    with LOCK.open("w") as lock:
-        if not take_lock(lock, seconds=HOLD_SECONDS):
-            raise SetupError(
-                f"the reconcile loop has been in one pass for {HOLD_SECONDS} s: `systemctl restart {NAME}`"
-            )
+    with hold_lock(LOCK, "a pass of the reconcile loop", seconds=HOLD_SECONDS):
         yield
 
 
@@ -201,12 +197,11 @@ def run() -> None:
     if settings is None:
         raise SetupError(f"{loop.SETTINGS} can't be read: run `up`")
     folder(REQUESTS, mode=0o700, owner="slurm")
-    LOCK.parent.mkdir(exist_ok=True)
     reconcile = loop.Loop(settings, cloud=ComputeEngine(settings["cloud"]), slurm=Slurm())
     while True:
         began, cpu_before = time.monotonic(), _cpu_seconds()
         take_requests(reconcile, REQUESTS)
-        with LOCK.open("w") as lock:
+        with open_lock(LOCK) as lock:
             locked = not take_lock(lock)
             # Without elastic nodes there is no cloud to compare with.
             busy = bool(settings["nodesets"]) and reconcile.run_pass(locked=locked)

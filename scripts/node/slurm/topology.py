@@ -31,17 +31,17 @@ from system.host import (
     service,
     stop_services,
     succeeds,
-    take_lock,
     unread_units,
     write,
     write_unit,
 )
+from system.locks import LOCKS, open_lock, take_lock
 
 NAME, ROOT = conf_changes.TOPOLOGY, "root"
 SERVICE = "hpc-topology"
 SETTINGS = Path("/etc/hpc/topology.json")
 REFUSED = Path("/etc/hpc/topology-refused")  # the last text that slurmctld refused, and why; it is not tried again
-SETUP_LOCK = Path("/run/hpc/setup.lock")  # the lock of the phases
+SETUP_LOCK = LOCKS / "setup.lock"  # the lock of the phases
 UNIT = Path(f"/etc/systemd/system/{SERVICE}.service")
 MAX_LEAVES = 1000  # slurmctld's time grows with the third power (switch_record_validate), while it holds its locks
 POLL_SECONDS = 2
@@ -223,8 +223,7 @@ def main() -> None:
         due = first and (now - last > QUIET_SECONDS or now - first > MAX_DELAY_SECONDS)
         if not (due or waits) or now - refreshed < MIN_INTERVAL_SECONDS:
             continue
-        SETUP_LOCK.parent.mkdir(exist_ok=True)
-        with SETUP_LOCK.open("w") as lock:
+        with open_lock(SETUP_LOCK) as lock:
             if not take_lock(lock):
                 continue  # an `up` is running, which refreshes at its end
             first, refreshed = 0.0, now

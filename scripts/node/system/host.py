@@ -5,7 +5,6 @@ a list of the changes."""
 
 import contextlib
 import errno
-import fcntl
 import grp
 import hashlib
 import json
@@ -20,9 +19,11 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
+
+from system.locks import LONGEST_SECONDS, describe_holders, open_lock, take_lock
 
 # As in cluster/printable.py: control characters but tab and line feed, other line ends, changes of text direction.
 HIDDEN = re.compile(
@@ -154,18 +155,19 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def take_lock(lock: IO[Any] | int, *, shared: bool = False, seconds: float = 0) -> bool:
-    """Lock an open file (flock(2)); False if another process still holds the lock after `seconds`."""
-    kind, end = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(lock, kind if seconds == math.inf else kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(0.05)
-        else:
-            return True
+@contextlib.contextmanager
+def hold_lock(path: Path, what: str, *, seconds: float = LONGEST_SECONDS) -> Generator[None]:
+    """Hold the lock `path`, which guards `what`. Logs whom it waits for. Raises SetupError with the holders if the lock
+    is not free after `seconds`."""
+    with open_lock(path) as lock:
+        if not take_lock(lock):
+            log(f"{what} is under way on this machine: waiting for {describe_holders(lock)}")
+            if not take_lock(lock, seconds=seconds):
+                raise SetupError(
+                    f"{what} has not ended in {seconds:.0f} s: {describe_holders(lock)} holds {path}. Wait until it "
+                    "ends, or end it if nothing comes of it (`kill PID` as root); then run this again"
+                )
+        yield
 
 
 def set_access(path: str | Path, *, mode: int, owner: str = "root") -> bool:
