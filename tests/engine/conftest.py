@@ -55,7 +55,12 @@ class Bench:
         self.events.clear()
         # Each test has its own module of this name.
         sys.modules.pop("living", None)
-        return getattr(self.stack(), kind)(self.events.append, **options)
+        return getattr(self.stack(), kind)(self._take, **options)
+
+    def _take(self, event):
+        self.events.append(event)
+        if isinstance(event, events.Log) and event.message.startswith("Stopping"):
+            (self.root.parent / "stopping").touch()
 
     def up(self, *nodes, **options):
         if nodes:
@@ -130,8 +135,12 @@ class Bench:
         return process
 
     def wait_until_held(self):
-        """Wait until a run in another process is in the middle of a creation."""
-        wait_for(lambda: "half" in self.objects().values())
+        """Wait until a run in another process is in the middle of the creation that a flag holds; others go on."""
+        wait_for(lambda: "held" in self.objects().values())
+
+    def wait_until_stopping(self):
+        """Wait until a run in another process has handled its first signal: a second one before would be the same."""
+        wait_for((self.root.parent / "stopping").exists)
 
 
 @pytest.fixture

@@ -16,6 +16,14 @@ from engine.core import run
 from tests.waiting import PATIENCE
 
 
+@pytest.fixture(autouse=True)
+def _hangups_end_a_run():
+    """Tests under nohup have SIGHUP ignored, and so have what they start."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def killed_while_creating(bench, name, *nodes):
     """Kill a run with SIGKILL in the middle of the creation of `name`."""
     bench.graph(*nodes)
@@ -130,7 +138,7 @@ def test_after_the_first_signal_running_steps_finish_and_none_begins(bench, numb
     process = bench.spawn("up")
     bench.wait_until_held()
     os.kill(process.pid, number)
-    time.sleep(0.1)
+    bench.wait_until_stopping()
     assert process.is_alive()
     bench.flag("hold-a", on=False)
     process.join(PATIENCE)
@@ -148,9 +156,9 @@ def test_the_second_ctrl_c_stops_at_once_and_the_next_run_resumes(bench):
     bench.flag("hold-a")
     process = bench.spawn("up")
     bench.wait_until_held()
-    for _ in range(2):
-        os.kill(process.pid, signal.SIGINT)
-        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    bench.wait_until_stopping()
+    os.kill(process.pid, signal.SIGINT)
     process.join(PATIENCE)
     assert process.exitcode is not None
     bench.flag("hold-a", on=False)

@@ -3,7 +3,8 @@ were created and deleted.
 
 An object is named NAME.GENERATION. A changed generation is another object and so a replacement; any other changed
 property is an update. An object with a `host` (the id of another one) is deleted with that. A file `fail-NAME` beside
-the folder makes all steps of that name fail; `hold-NAME` stops its creation half-way until the file is removed.
+the folder makes all steps of that name fail; `hold-NAME` stops its creation half-way until the file is removed, and
+its object is "held" until then.
 """
 
 import os
@@ -38,6 +39,8 @@ class LivingProvider(ResourceProvider):
         file = self._file(props)
         file.write_text("half")
         hold = file.parent.parent / f"hold-{props['name']}"
+        if hold.exists():
+            file.write_text("held")
         while hold.exists():
             time.sleep(0.01)
         file.write_text(str(props["value"]))
