@@ -103,7 +103,8 @@ def main() -> None:
     except host.SetupError as error:
         tell("failed", 1, str(error))
     # Told last: what comes before is whole then.
-    look("logs", "tail", "--lines=20", "/var/log/slurm/slurmctld.log", "/var/log/slurm/slurmd.log")
+    logs = "tail --lines=60 /var/log/slurm/slurmctld.log /var/log/slurm/slurmd.log; journalctl --no-pager --lines=60"
+    look("logs", "sh", "-c", logs)
 
 
 if __name__ == "__main__":

@@ -91,13 +91,19 @@ def seen(e2e_root: Path) -> Iterator[dict[str, Seen]]:
         },
     )
     try:
-        said = vm.boot(disk, "confined.service", seconds=1800)
+        said = vm.boot(disk, "confined.service", seconds=3600)
         told = {one["name"]: Seen(one["code"], one["out"]) for line in said.splitlines() if (one := json.loads(line))}
         assert "logs" in told, said
-        assert "failed" not in told, said
+        assert "failed" not in told, f"{told['failed'].out}\n{told['logs'].out}"
         yield told
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _logs(seen: dict[str, Seen]) -> None:
+    """The daemons' logs and the journal, which pytest prints below a failed test."""
+    print(seen["logs"].out)
 
 
 def ended_well(one: Seen) -> list[str]:
