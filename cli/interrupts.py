@@ -21,11 +21,12 @@ class Terminated(BaseException):
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], object], *numbers: signal.Signals) -> Generator[None]:
-    """Set a handler for these signals inside the block. Only the main thread can do so: in another thread this does
-    nothing, and the main thread's handlers stay."""
+    """Set a handler for these signals inside the block. One that is ignored, as SIGHUP under nohup, stays so. Only the
+    main thread can do so: in another thread this does nothing, and the main thread's handlers stay."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    numbers = tuple(number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN)
     previous = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield

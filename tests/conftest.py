@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from engine.state import crypter
+from tests.repeated import Repeated
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
@@ -45,6 +46,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what is rendered now into tests/golden, for review with git diff",
     )
+    parser.addoption(
+        "--repeat",
+        type=int,
+        metavar="N",
+        help="run each test that starts a process, a thread or a wait N times, beside two busy loops",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if times := config.getoption("--repeat"):
+        config.pluginmanager.register(Repeated(times))
 
 
 @pytest.fixture

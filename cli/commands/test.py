@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +29,7 @@ LANES = {
     "health": ("health", "status"),
     "jobs": ("containers", "day_two", "examples", "mlperf", "quickcheck", "user"),
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
-    "upgrades": ("elastic_edits", "upgrade"),
+    "upgrades": ("elastic_edits", "suite", "upgrade"),
 }
 """Files of CLUSTERS by the process that runs them; another process runs all other files, which use the fixture `pair`.
 Files that share a cluster are in one process. Each process waits for machines about half of its time."""
@@ -57,9 +57,11 @@ exec "$0" "$@"
 none of them: this takes nine minutes of a processor. Tests that need one wait for its lock; they are last in their
 process. The build ends with pytest."""
 _PYTEST = (sys.executable, "-m", "pytest")
-_STOP_SECONDS = 120.0
-"""Time limit for an interrupted check to clean up: end-to-end tests remove their machines."""
+PLACE = Path("/var/tmp/hpc-tests")  # noqa: S108 - root's own folder in it, made on use
+"""Machines of tests: a folder for each process. Not pytest's own: the next run finds what a killed one left."""
 _POLL_SECONDS = 0.1
+_WAITING_SECONDS = 30.0
+"""Time between two messages of what an interrupted run waits for."""
 
 
 Commands = dict[str, list[str]]
@@ -194,11 +196,7 @@ def run(folder: Path, checks: Mapping[str, Sequence[str]], tests: Mapping[str, S
                     failed.append(running.name)
             failed += [running.name for running in started[: len(tests)] if running.show(heading=True)]
         except BaseException:
-            for running in started:
-                if running.process.poll() is None:
-                    running.process.send_signal(signal.SIGINT)
-            for running in started:
-                running.stop()
+            _stop(started)
             raise
         finally:
             for running in started:
@@ -206,8 +204,35 @@ def run(folder: Path, checks: Mapping[str, Sequence[str]], tests: Mapping[str, S
     return failed
 
 
+def _stop(started: "Sequence[_Running]") -> None:
+    """Interrupt what runs and wait until it has cleaned up: end-to-end tests remove their machines, which takes minutes
+    on a busy host. A second signal kills it."""
+    running = [check for check in started if check.process.poll() is None]
+    for check in running:
+        check.process.send_signal(signal.SIGINT)
+    shown = time.monotonic()
+    try:
+        while running := [check for check in running if check.process.poll() is None]:
+            if time.monotonic() >= shown:
+                names = ", ".join(check.name for check in running)
+                console.note(f"Waiting until these have cleaned up: {names}. The same signal again kills them ...")
+                shown = time.monotonic() + _WAITING_SECONDS
+            time.sleep(_POLL_SECONDS)
+    finally:
+        for check in running:
+            with suppress(ProcessLookupError):
+                os.killpg(check.process.pid, signal.SIGKILL)
+            check.process.wait()
+        for check in started:
+            check.show_rest()
+
+
 class _Running:
-    """The process of a check, with standard output and standard error in one file."""
+    """The process of a check, with standard output and standard error in one file.
+
+    It is in a session of its own: Ctrl-C in the terminal reaches it once, through this process. If this process is
+    killed, the kernel interrupts it.
+    """
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name, self.began = name, time.monotonic()
@@ -215,9 +240,13 @@ class _Running:
         self._showing, self._shown = False, 0
         # Checks start Python a thousand times: it stores what it compiles, also if the environment turns that off.
         env = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
+        # A shell starts what it puts into the background with SIGINT ignored, nohup with SIGHUP: children inherit that.
+        guard = ["setpriv", "--pdeathsig", "INT", "env", "--default-signal=INT,HUP"] if shutil.which("setpriv") else []
         self.process = subprocess.Popen(
-            command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output
-        )
+            [*guard, *command],
+            cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output,
+            start_new_session=True,
+        )  # fmt: skip
 
     def show(self, *, heading: bool = False) -> int:
         """Print its output until it ends, and return its exit code."""
@@ -230,13 +259,8 @@ class _Running:
                 time.sleep(_POLL_SECONDS)
         return self.process.wait()
 
-    def stop(self) -> None:
-        """Wait until the interrupted process has ended, or kill it if that takes too long. Print the rest of its output
-        if it was being printed."""
-        try:
-            self.process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+    def show_rest(self) -> None:
+        """Print the rest of its output if that was being printed."""
         if self._showing:
             self._print()
 
@@ -275,6 +299,14 @@ def prepare() -> None:
         _install_sshd()
     _install_missing(_EMULATOR, "an emulated machine")
     _install_missing(_BROWSER, "pages in a browser")
+
+
+def _remove_leftovers() -> None:
+    """Remove machines, bridges, mounts and processes of test runs that were killed."""
+    from components.local.host import network
+
+    for name in network.remove_unused_roots(PLACE):
+        console.note(f"Removed what a killed run of the tests left: {PLACE / name}")
 
 
 def _install_sshd() -> None:
@@ -350,6 +382,15 @@ def run_tests(
         bool,
         Option("--fast", help="Half a minute: no clusters or slow tests; types and shell scripts of changed files."),
     ] = False,
+    repeat: Annotated[
+        int,
+        Option(
+            metavar="N",
+            min=0,
+            help="Run only tests, and N times, beside two busy loops, those that start a process, a thread or a wait. "
+            "Without PYTEST ARGUMENTS: all but those of machines.",
+        ),
+    ] = 0,
     only: Annotated[
         list[str] | None,
         Option(metavar="CHECK", help="Run only this: format, lint, shell, schema, types or tests. May be repeated."),
@@ -370,15 +411,26 @@ def run_tests(
         if run(project.ROOT, {}, {"outside": outside_checks(outside, arguments or ())}):
             raise Exit(1)
         return
+    with_machines = not fast and not (repeat and not arguments)
+    if repeat:
+        if fast or only:
+            raise CliError("--repeat runs tests alone: leave out --fast and --only.")
+        only, arguments = ["tests"], [f"--repeat={repeat}", *(arguments or ("-m", "not e2e"))]
     chosen = only or list(NAMES)
     if unknown := sorted(set(chosen) - set(NAMES)):
         raise CliError(f"--only {unknown[0]}: there is no such check. There are: {', '.join(NAMES)}.")
     with_tests = "tests" in chosen
-    if with_tests and not fast:
+    with_machines = with_machines and with_tests
+    if with_machines:
         prepare()
+        _remove_leftovers()
     processes = tests(arguments or (), fast=fast) if with_tests else {}
     console.note(f"Running side by side: {', '.join(name for name in NAMES if name in chosen)} ...")
-    failed = run(project.ROOT, linters(chosen, fast=fast), processes)
+    try:
+        failed = run(project.ROOT, linters(chosen, fast=fast), processes)
+    finally:
+        if with_machines:
+            _remove_leftovers()
     if set(failed) - {*list(processes)[-1:]}:
         # The last lines on the screen may be a summary of pytest without failures.
         console.error(f"failed: {', '.join(failed)}; see above")

@@ -149,7 +149,7 @@ class Cluster:
 
     def start(self, *words: str, out: IO[bytes] | int = subprocess.PIPE) -> "subprocess.Popen[str]":
         """./hpc with these words, which runs on; standard error goes where standard output does."""
-        command = [str(ROOT / "hpc"), *words]
+        command = ["setpriv", "--pdeathsig", "KILL", str(ROOT / "hpc"), *words]
         return subprocess.Popen(
             command, env=self.env, text=True, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
         )

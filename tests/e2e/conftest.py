@@ -1,7 +1,7 @@
 """Whole clusters on real machines, each with a home, a root and a network of its own, beside whatever else runs."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 from components.local.host import network
 from tests.e2e.cluster import Cluster
 from tests.e2e.forked import Program
-from tests.places import own_root
+from tests.places import add_logs, own_root
 
 LAB_PACKAGES = [
     "docker-cli", "openmpi-bin", "podman", "python3-mpi4py", "python3-torch", "squashfs-tools", "squashfuse", "sudo",
@@ -22,6 +22,14 @@ LAB_PACKAGES = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The rehearsal on Kubernetes comes last: on a new machine its programs are built meanwhile."""
     items.sort(key=lambda item: item.path.name == "test_rehearse_nebius.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A red test prints the logs that explain it."""
+    report = yield
+    add_logs(report)
+    return report
 
 
 @pytest.fixture(scope="session")

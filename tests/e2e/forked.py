@@ -6,6 +6,7 @@ new state: it is the same for all, as the passphrase that tests give is, so that
 """
 
 import atexit
+import ctypes
 import gc
 import json
 import os
@@ -18,6 +19,7 @@ from base64 import b64decode
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).relative_to(ROOT)
@@ -44,6 +46,8 @@ class Program:
     one."""
 
     def __init__(self, root: Path = ROOT, *modules: str) -> None:
+        self._commands: set[int] = set()
+        self._interrupted = signal.signal(signal.SIGINT, self._interrupt)
         self._folder = tempfile.TemporaryDirectory()
         self._address = f"{self._folder.name}/socket"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -65,17 +69,30 @@ class Program:
             request = json.dumps({"arguments": arguments, "env": env}).encode()
             socket.send_fds(connection, [request], [out.fileno(), err.fileno()])
             pid = int(connection.recv(100))
+            self._commands.add(pid)
             connection.settimeout(timeout)
             try:
                 code = int(connection.recv(100))
             except TimeoutError:
                 os.kill(pid, signal.SIGKILL)
                 raise
+            finally:
+                self._commands.discard(pid)
             out.seek(0)
             err.seek(0)
             return subprocess.CompletedProcess(["./hpc", *arguments], code, out.read(), err.read())
 
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Kill the commands that run, and go on with the interrupt: what threads wait for ends, and what they made is
+        removed with the tests' root."""
+        for pid in [*self._commands]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if callable(self._interrupted):
+            self._interrupted(number, frame)
+
     def close(self) -> None:
+        signal.signal(signal.SIGINT, self._interrupted)
         self._process.kill()
         self._process.wait()
         self._folder.cleanup()
@@ -94,10 +111,12 @@ def serve(listener: socket.socket) -> None:
                 import_module(module)
         make_key(Path(request["env"]["HPC_HOME"]), request["arguments"])
         if os.fork() == 0:
+            end_with_parent()
             listener.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             pid = os.fork()
             if pid == 0:
+                end_with_parent()
                 connection.close()
                 begin(request["arguments"], request["env"], files)
             connection.send(str(pid).encode())
@@ -105,6 +124,11 @@ def serve(listener: socket.socket) -> None:
             os._exit(0)
         for file in (*files, connection.detach()):
             os.close(file)
+
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when its parent has ended: no command outlives killed tests."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG (linux/prctl.h)
 
 
 def make_key(home: Path, arguments: list[str]) -> None:

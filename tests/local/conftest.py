@@ -3,7 +3,7 @@
 import ipaddress
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,15 @@ from components.local.host import bridge
 from components.local.host.images import ensure_image, recipe
 from components.local.host.paths import images_root
 from tests.local.real import RealStack
-from tests.places import own_root
+from tests.places import add_logs, own_root
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A red test prints the logs that explain it."""
+    report = yield
+    add_logs(report)
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -236,10 +236,7 @@ def own_root(place: Path, kind: str) -> Iterator[Path]:
     Roots of killed processes are removed first.
     """
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for other in place.glob("*/"):
-        with locked(place / f"{other.name}.lock", wait=False) as unused:
-            if unused:
-                _remove_root(other)
+    remove_unused_roots(place)
     root = place / f"{kind}-{os.getpid()}"
     with locked(place / f"{root.name}.lock"):
         root.mkdir()
@@ -248,6 +245,17 @@ def own_root(place: Path, kind: str) -> Iterator[Path]:
         finally:
             _remove_root(root)
             remove_empty(place)
+
+
+def remove_unused_roots(place: Path) -> list[str]:
+    """Remove the roots in the folder `place` whose processes were killed (see `own_root`), and return their names."""
+    removed = []
+    for root in sorted(place.glob("*/")):
+        with locked(place / f"{root.name}.lock", wait=False) as unused:
+            if unused and root.exists():
+                _remove_root(root)
+                removed.append(root.name)
+    return removed
 
 
 def _remove_root(root: Path) -> None:

@@ -1,9 +1,11 @@
 """`./hpc test`: its checks, the order of their output, and what it installs for them."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,74 @@ class TestCommand:
     def test_end_to_end_tests_need_root(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("os.geteuid", lambda: 1000)
         assert "./hpc test --fast" in hpc("test").error
+
+
+REPEATED = """
+import subprocess, threading, time
+import pytest
+
+def note(name):
+    with open("ran", "a") as file:
+        print(name, file=file)
+
+@pytest.fixture(scope="module")
+def daemon():
+    note("daemon")
+    subprocess.run(["true"])
+
+def test_process():
+    note("process")
+    subprocess.run(["true"])
+
+def test_thread():
+    note("thread")
+    threading.Thread(target=int).start()
+
+def test_wait():
+    note("wait")
+    time.sleep(0.001)
+
+def test_user_of_a_daemon(daemon):
+    note("user")
+
+def test_arithmetic():
+    note("arithmetic")
+"""
+
+
+def test_tests_that_start_a_process_a_thread_or_a_wait_are_repeated(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(REPEATED)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", "/dev/null", "--repeat", "3"]
+    done = subprocess.run(
+        [*command, f"--rootdir={tmp_path}", str(tmp_path)],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "4 tests start a process, a thread or a wait: each ran 3 times beside 2 busy loops" in done.stdout
+    assert Counter((tmp_path / "ran").read_text().split()) == {
+        **dict.fromkeys(("daemon", "process", "thread", "wait", "user"), 3),
+        "arithmetic": 1,
+    }
+
+
+def test_a_repeated_run_is_of_tests_alone(hpc: Hpc) -> None:
+    assert "--repeat runs tests alone" in hpc("test", "--repeat", "2", "--fast").error
+
+
+def test_a_hangup_does_not_end_what_runs_under_nohup(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+        "from cli.interrupts import exit_on_termination\n"
+        "with exit_on_termination():\n"
+        "    print('ready', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", sys.executable, "-c", program, str(ROOT)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        process.communicate()
+    assert process.returncode == 0
 
 
 def lanes() -> dict[str, set[str]]:
