@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from engine.state import crypter
 from tests.repeated import Repeated
@@ -15,9 +15,11 @@ from tests.repeated import Repeated
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 
-# No deadline: the suite runs beside real machines on two cores. No database: a failure is printed with its example,
-# and a checkout stays as clean as it was.
-settings.register_profile("suite", deadline=None, database=None, max_examples=40)
+# No deadline, and no limit for generating examples: the suite runs beside real machines on two cores. No database: a
+# failure is printed with its example, and a checkout stays as clean as it was.
+settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None, max_examples=40
+)
 # The fast run, which is the one in several processes, looks at fewer examples; the full one at all.
 settings.register_profile("fast", settings.get_profile("suite"), max_examples=15)
 settings.load_profile("fast" if "PYTEST_XDIST_WORKER" in os.environ else "suite")
