@@ -13,7 +13,7 @@ from cluster.observe.status_findings_daemons import NAMED_JOBS, last_words, list
 from cluster.observe.status_findings_machines import setup_failure, setup_unit
 from cluster.slurm.paths import LOGS
 from scripts.node.slurm.hostlist import expand
-from scripts.node.slurm.output import CLOUD_REASONS, seconds_of
+from scripts.node.slurm.output import CLOUD_REASONS, NO_CAPACITY, NO_MACHINE, seconds_of
 
 STARTED_SECONDS = 60
 """A younger job may have been observed before its processes."""
@@ -57,7 +57,9 @@ def unstarted(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
             what = f"is an elastic node, and slurmctld says {node.word}: {node.reason}"
             yield replace(_down(cluster, node), what=what)
         # For a lack of capacity the reconcile loop has one finding for all nodes.
-        elif node.reason not in (cluster.controller.part("reconcile", "cooling") or {}).values():
+        elif not (
+            cluster.controller.part("reconcile", "cooling") and node.reason.startswith((NO_CAPACITY, NO_MACHINE))
+        ):
             yield ClusterFinding(
                 id="node-unstarted",
                 where=(node.name,),

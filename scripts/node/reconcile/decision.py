@@ -17,13 +17,11 @@ from typing import NamedTuple
 from health.check_kinds import PREFIX as HEALTH
 from interface import ReconcileNodeset, ReconcileTemplate
 from reconcile.compute_engine import TEMPLATE_LABEL, Instance
-from slurm.output import CLOUD_REASONS
+from slurm.output import CLOUD_REASONS, NO_CAPACITY, NO_MACHINE
 
 # Reasons that the loop gives nodes. A node's reason is compared by its beginning.
 GONE = "hpc: its machine is gone"
 ENDS = "hpc: its machine stops"
-NO_CAPACITY = "hpc: no capacity"
-NO_MACHINE = "hpc: its machine is refused"
 NO_BOOT = "hpc: its machine did not boot"
 REPLACED = "hpc: its machine is replaced"
 MAINTAINED = "hpc: its host is maintained now, while it is idle"
@@ -115,21 +113,25 @@ class StateAge:
 
 @dataclass(frozen=True)
 class Pending:
-    """An operation that is under way: create, delete, reset, report or maintain."""
+    """An operation that is under way: create, delete, reset, report or maintain. `size` is the number of instances that
+    its request is for."""
 
     kind: str
     operation: str
     began: float
     way: str = ""
+    size: int = 1
 
 
 @dataclass(frozen=True)
 class Cooling:
-    """The reason why a way of a nodeset is not tried before `until`."""
+    """The reason why a way of a nodeset is not tried before `until` for `size` instances or more: a refusal of so many
+    says nothing of fewer."""
 
     until: float
     minutes: int
     reason: str
+    size: int = 1
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,7 @@ class World:
     seen: Mapping[str, StateAge] = field(default_factory=dict)
     pending: Mapping[str, Pending] = field(default_factory=dict)
     cooling: Mapping[str, Cooling] = field(default_factory=dict)
+    """Refusals by way (`way_key`), and by the name of a node whose name another instance has."""
     retry: Mapping[str, float] = field(default_factory=dict)
     """By node, the time until which no request is sent, since one has just failed."""
     health: Mapping[str, Health] = field(default_factory=dict)
@@ -217,6 +220,33 @@ class World:
         sizes = Counter(node.nodeset for node in self.nodes.values())
         counts = Counter(node.nodeset for node in self.nodes.values() if Case(self, node.name).is_silent)
         return frozenset(name for name, count in counts.items() if count > max(2, COMMON_PART * sizes[name]))
+
+    @cached_property
+    def main_jobs(self) -> dict[str, str]:
+        """By node that boots and has no instance, the job for which its instance is requested: of those that share the
+        node the one with the most nodes. A node without a job is requested alone."""
+        sizes = Counter(job for node in self.nodes.values() for job in node.jobs)
+        cases = (Case(self, name) for name, node in self.nodes.items() if node.elastic)
+        wanted = (case for case in cases if case.booting and not case.instances and not case.requested)
+        return {case.name: max(case.node.jobs, key=lambda job: sizes[job], default=case.name) for case in wanted}
+
+    @cached_property
+    def request_sizes(self) -> dict[str, int]:
+        """By node without an instance, the number of instances in the request that would be for it.
+
+        A node that sleeps, or is about to, counts those before it: a job that takes it too needs so many. So of a
+        nodeset for which four were refused, three sleeping nodes are left to Slurm.
+        """
+        requests = Counter((self.nodes[name].nodeset, job) for name, job in self.main_jobs.items())
+        sizes = {name: requests[self.nodes[name].nodeset, job] for name, job in self.main_jobs.items()}
+        asleep: Counter[str] = Counter()
+        for name in sorted(self.nodes, key=lambda name: (len(name), name)):
+            case = Case(self, name)
+            sleeps = case.power in ("POWERED_DOWN", "POWERING_DOWN") or (case.power == "POWER_DOWN" and not case.busy)
+            if case.node.elastic and sleeps and not case.held_by_others:
+                asleep[case.node.nodeset] += 1
+                sizes[name] = asleep[case.node.nodeset]
+        return sizes
 
 
 @dataclass(frozen=True)
@@ -370,17 +400,23 @@ class Case:
 
     @property
     def next_template(self) -> ReconcileTemplate | None:
-        """The template of the first way that does not cool down; None where there is none."""
-        for row in self.templates:
-            cooling = self.world.cooling.get(way_key(self.node.nodeset, row["way"]))
-            if cooling is None or cooling.until <= self.now:
-                return row
-        return None
+        """The template of the first way that does not cool down for as many instances; None where there is none."""
+        if self._is_refused(self.name, 1):
+            return None
+        size = self.world.request_sizes.get(self.name, 1)
+        rows = (row for row in self.templates if not self._is_refused(way_key(self.node.nodeset, row["way"]), size))
+        return next(rows, None)
+
+    def _is_refused(self, key: str, size: int) -> bool:
+        cooling = self.world.cooling.get(key)
+        return cooling is not None and cooling.until > self.now and cooling.size <= size
 
     @property
     def refusal(self) -> str:
         """The reason of the way that can be tried again first; for a node of which all ways cool down."""
         keys = [way_key(self.node.nodeset, row["way"]) for row in self.templates]
+        if self._is_refused(self.name, 1):
+            keys = [self.name]
         cooling = [self.world.cooling[key] for key in keys if key in self.world.cooling]
         return min(cooling, key=lambda way: way.until).reason if cooling else NO_CAPACITY
 
@@ -698,16 +734,13 @@ def decide(world: World) -> list[Action]:
     """
     others: list[Action] = []
     creates: dict[tuple[str, ...], Action] = {}
-    sizes = Counter(job for node in world.nodes.values() for job in node.jobs)
     for name in sorted({*world.nodes, *world.instances}):
         rule = first_rule(case := Case(world, name))
         if rule.do is Do.NOTHING or (world.unsafe and rule.do not in HARMLESS):
             continue
         action = Action(rule.id, rule.do, (name,), case.node.nodeset, rule.reason)
         if rule.do is Do.CREATE and (row := case.next_template):
-            # If jobs share the node, it is created for the job with the most nodes.
-            job = max(case.node.jobs, key=lambda job: sizes[job], default=name)
-            key = (action.nodeset, row["way"], job)
+            key = (action.nodeset, row["way"], world.main_jobs.get(name, name))
             names = (*creates[key].nodes, name) if key in creates else (name,)
             creates[key] = replace(action, nodes=names, way=row["way"], template=row["template"])
             continue

@@ -188,6 +188,7 @@ class Loop:
         for name, node in nodes.items():
             if name in before and before[name].power == "POWERING_UP" and record.seen[name].mode == "up":
                 record.boots.pop(node.nodeset, None)
+                self._forget_refusal(name)
         world = replace(world, seen=record.seen)
         return replace(world, health=last_checks(nodes), boot=self._read_boot_states(world), joined=joined(world))
 
@@ -218,7 +219,7 @@ class Loop:
         elif answer.done and answer.error:
             self._end_operation(name)
             if pending.kind == "create":
-                self._schedule_retry([name], pending.way, answer.error, now)
+                self._schedule_retry([name], pending.way, answer.error, now, size=pending.size)
             elif pending.kind == "report":
                 self.record.repairs[name] = replace(self.record.repairs.get(name, Repair()), refused=True)
             self._journal(rule=f"{pending.kind}-failed", nodes=[name], result=str(answer.error))
@@ -230,29 +231,56 @@ class Loop:
         del self.record.pending[name]
         self.record.serial[name] = self.record.serial.get(name, 0) + 1
 
-    def _schedule_retry(self, names: Sequence[str], way: str, error: CloudError, now: float) -> None:
-        """Schedule the next try of a request that failed, or let its way cool down."""
+    def _schedule_retry(self, names: Sequence[str], way: str, error: CloudError, now: float, *, size: int) -> None:
+        """Schedule the next try of a request for `size` instances that failed, or let its way cool down."""
         if names[0] not in self._nodes:
             return  # the node has left the stack meanwhile
-        if error.kind is ErrorKind.EXISTS:  # the list is late
-            self.record.retry |= dict.fromkeys(names, now + RETRY_SECONDS)
-            return
-        if error.kind in PASSING:
+        if error.kind is ErrorKind.EXISTS:
+            self._cool_taken_names(names, now)
+        if error.kind in PASSING or error.kind is ErrorKind.EXISTS:
             self._delay(names, now, MAX_RETRY_SECONDS)
             return
         nodeset = self._nodes[names[0]][0]
         last = self.record.cooling.get(way_key(nodeset, way))
-        if last and last.until > now:
-            return  # the request of another node has failed for the same reason
         capacity = error.kind in CAPACITY
+        size = size if capacity else 1
+        repeats = last is not None and last.size <= size
+        if last and last.until > now and repeats:
+            return  # the request of another node has failed for the same reason
         # A permission that was just given takes minutes to take effect.
         soon = error.kind is ErrorKind.PERMISSION or (capacity and error.kind is not ErrorKind.QUOTA)
         minutes = COOL_MINUTES if soon else MAX_COOL_MINUTES
-        if last:
+        if last and repeats:
             minutes = max(minutes, min(2 * last.minutes, MAX_COOL_MINUTES))
         text = decision.NO_CAPACITY if capacity else decision.NO_MACHINE
         why = f"{error.code}: {error.message}" if not capacity or error.kind is ErrorKind.QUOTA else error.code
-        self._cool_down(nodeset, way, now, text=text, why=why, minutes=minutes)
+        self._cool_down(nodeset, way, now, text=text, why=why, minutes=minutes, size=size)
+
+    def _forget_refusal(self, name: str) -> None:
+        """A machine of a request has joined: forget that its way had refused as many before that request."""
+        created = self.record.created.pop(name, None)
+        key = way_key(self._nodes[name][0], created.way) if created else ""
+        cooling = self.record.cooling.get(key)
+        if (
+            created
+            and cooling
+            and cooling.size <= created.size
+            and cooling.until - cooling.minutes * 60 < created.began
+        ):
+            del self.record.cooling[key]
+
+    def _cool_taken_names(self, names: Sequence[str], now: float) -> None:
+        """Give up, for a while, the nodes whose name an instance has that the loop has not made: it could neither use
+        nor delete that. An instance that it has made is only missing in the list, which is late."""
+        for name in names:
+            try:
+                instance = self.cloud.get(name)
+            except CloudError:
+                continue
+            if instance and not self._is_own(instance):
+                why = "delete it, then hpc-reconcile lift"
+                text = f"{decision.NO_MACHINE}: the name belongs to an instance that the reconcile loop has not made,"
+                self._cool(name, now, f"{text} {name}", why=why)
 
     def _delay(self, names: Iterable[str], now: float, most: float) -> None:
         """Send no request to the cloud for these nodes for a while, which doubles each time."""
@@ -261,12 +289,18 @@ class Loop:
             self.record.retry[name] = now + min(RETRY_SECONDS * 2 ** min(count - 1, 5), most)
 
     def _cool_down(
-        self, nodeset: str, way: str, now: float, *, text: str, why: str, minutes: int = MAX_COOL_MINUTES
+        self, nodeset: str, way: str, now: float, *, text: str, why: str, minutes: int = MAX_COOL_MINUTES, size: int = 1
+    ) -> None:
+        what = nodeset if size == 1 else f"{size} machines of {nodeset}"
+        self._cool(way_key(nodeset, way), now, f"{text} for {what} as {way}", why=why, minutes=minutes, size=size)
+
+    def _cool(
+        self, key: str, now: float, text: str, *, why: str, minutes: int = MAX_COOL_MINUTES, size: int = 1
     ) -> None:
         until = now + minutes * 60
         clock = time.strftime("%H:%M", time.localtime(until))
-        reason = f"{text} for {nodeset} as {way} in {self.settings['cloud']['zone']} until {clock} ({why})"
-        self.record.cooling[way_key(nodeset, way)] = Cooling(until, minutes, plain(reason))
+        reason = plain(f"{text} in {self.settings['cloud']['zone']} until {clock} ({why})")
+        self.record.cooling[key] = Cooling(until, minutes, reason, size)
         log(reason)
 
     def _give_up_host(self, name: str, world: World) -> None:
@@ -478,24 +512,24 @@ class Loop:
 
     def _record_create(self, action: Action, operation: str, error: CloudError | None, now: float) -> None:
         for name in action.nodes if error is None else ():
-            self._add_pending("create", name, operation, now, action.way)
+            created = Pending("create", operation, now, action.way, len(action.nodes))
+            self.record.pending[name] = self.record.created[name] = created
         if error is not None:
             self._journal(rule=action.rule, nodes=action.nodes, result=str(error))
             for name in action.nodes:
                 # The same request would be answered with the same refusal.
                 if error.kind not in PASSING:
                     self.record.serial[name] = self.record.serial.get(name, 0) + 1
-            self._schedule_retry(action.nodes, action.way, error, now)
+            self._schedule_retry(action.nodes, action.way, error, now, size=len(action.nodes))
 
     def _delete(self, name: str, now: float) -> bool:
         """Delete an instance, and return whether there is one. It is read again before: only an instance that the loop
         has made, and under a name of the cluster's, is deleted. Raises CloudError, and SetupError for any other."""
         instance = self.cloud.get(name)
-        cluster = self.settings["cloud"]["cluster"]
         if instance is None:
             return False
-        of_cluster = instance.labels.get("hpc-cluster") == cluster and name.startswith(f"{cluster}-")
-        if not of_cluster or not instance.made_by_loop:
+        if not self._is_own(instance):
+            cluster = self.settings["cloud"]["cluster"]
             raise SetupError(f"{name} is not an instance that the reconcile loop of {cluster} has made: not deleted")
         # The id contains the instance's own number, since a second instance of the name is another request.
         request = self._request_id(f"delete {instance.id}", name)
@@ -504,6 +538,12 @@ class Loop:
             self._add_pending("delete", name, operation.name, now)
         self.record.failures.pop(name, None)
         return operation is not None
+
+    def _is_own(self, instance: Instance) -> bool:
+        """Return whether the loop of this cluster has made an instance."""
+        cluster = self.settings["cloud"]["cluster"]
+        of_cluster = instance.labels.get("hpc-cluster") == cluster and instance.name.startswith(f"{cluster}-")
+        return of_cluster and instance.made_by_loop
 
     def _apply_flex(self, world: World) -> None:
         """Request the machines of groups, delete groups without use, write into jobs what they wait for, and keep jobs
@@ -547,7 +587,7 @@ class Loop:
         if step.rule == "flex-failed" and error is None:
             error = CloudError(ErrorKind.STOCK_OUT, "resize request ended", "")
         if error and row:
-            self._schedule_retry(group.nodes, group.way, error, now)
+            self._schedule_retry(group.nodes, group.way, error, now, size=len(group.nodes))
         self._delete_group(group, now)
 
     def _delete_group(self, group: Group, now: float) -> None:
@@ -560,8 +600,8 @@ class Loop:
             for name in queued:
                 self._add_pending("delete", name, operation.name, now)
 
-    def _add_pending(self, kind: str, name: str, operation: str, now: float, way: str = "") -> None:
-        self.record.pending[name] = Pending(kind, operation, now, way)
+    def _add_pending(self, kind: str, name: str, operation: str, now: float) -> None:
+        self.record.pending[name] = Pending(kind, operation, now)
 
     def _request_id(self, what: str, *names: str) -> str:
         """Return the id of a request: the same one, sent again by another process, is answered with the same

@@ -29,6 +29,7 @@ class Course:
 _TYPES = {
     "seen": StateAge,
     "pending": Pending,
+    "created": Pending,
     "cooling": Cooling,
     "repairs": Repair,
     "hosts": BadHost,
@@ -42,6 +43,8 @@ class Record:
 
     seen: dict[str, StateAge] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
+    created: dict[str, Pending] = field(default_factory=dict)
+    """The last creation of each node's machine, until the node has joined."""
     cooling: dict[str, Cooling] = field(default_factory=dict)
     retry: dict[str, float] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)

@@ -92,6 +92,8 @@ PREEMPTED = "hpc: the cloud takes the machine back"
 MAINTENANCE = "hpc: the cloud stops the machine to maintain its host"
 CLOUD_REASONS = (PREEMPTED, MAINTENANCE)
 """Reasons of drained nodes that are resumed without a person when their machine is back."""
+NO_CAPACITY, NO_MACHINE = "hpc: no capacity", "hpc: its machine is refused"
+"""Beginnings of reasons of nodes that the reconcile loop has set down until it may ask for their machines again."""
 JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
 """Journal of the reconcile loop (reconcile/loop.py) on controllers, for root alone. The one before it ends in `.1`."""
 

@@ -17,6 +17,7 @@ from reconcile.decision import (
     MAINTAINED,
     NEW,
     NO_CAPACITY,
+    NO_MACHINE,
     RULES,
     BadHost,
     Case,
@@ -76,6 +77,8 @@ def world(
 
 
 COLD = {f"gpu/{way}": Cooling(NOW + 60, 10, f"{NO_CAPACITY} for gpu") for way in ("spot", "on_demand")}
+COLD_FOR_TWO = {key: replace(cooling, size=2) for key, cooling in COLD.items()}
+TAKEN = {NAME: Cooling(NOW + 60, 60, "taken")}
 PENDING = {NAME: Pending("create", "op", NOW - 5, "spot")}
 BAD, GOOD, OLD = Health(NOW, True, 0, True), Health(NOW, False, 2), Health(NOW - 7200, True, 0, True)
 REBOOTED = {NAME: Repair(reset=NOW - 3600)}
@@ -132,6 +135,12 @@ CASES: list[tuple[str, World]] = [
     ("creating", world(BOOTS, retry={NAME: NOW + 5})),
     ("create", world(BOOTS)),
     ("no-way", world(BOOTS, cooling=COLD)),
+    ("create", world(BOOTS, cooling=COLD_FOR_TWO)),
+    ("no-way", world(BOOTS, cooling=TAKEN)),
+    ("no-capacity", world(ASLEEP, cooling=TAKEN)),
+    ("capacity-waits", world("DOWN+POWERED_DOWN", reason=f"{NO_MACHINE}: taken", cooling=TAKEN)),
+    ("capacity-again", world("DOWN+POWERED_DOWN", reason=f"{NO_CAPACITY} until", cooling=COLD_FOR_TWO)),
+    ("asleep", world(ASLEEP, cooling=COLD_FOR_TWO)),
     ("capacity-again", world("DOWN+POWERED_DOWN", reason="ResumeTimeout reached", by="slurm")),
     ("capacity-again", world("DOWN+POWERED_DOWN", reason=f"{GONE} : ResumeTimeout reached")),
     ("capacity-again", world("DOWN+POWERED_DOWN", reason=f"{NO_CAPACITY} until : ResumeTimeout reached")),
@@ -349,6 +358,16 @@ class TestActions:
             (("c-gpu-0", "c-gpu-1"), "spot"),
             (("c-gpu-2",), "spot"),
         ]
+
+    def test_a_way_that_refused_four_is_asked_for_the_smaller_job_only(self):
+        jobs = {f"c-gpu-{number}": ("4",) if number < 4 else ("3",) for number in range(7)}
+        nodes = {n: Node(n, "gpu", True, frozenset({"ALLOCATED", "POWERING_UP"}), jobs=j) for n, j in jobs.items()}
+        cooling = {"gpu/spot": Cooling(NOW + 60, 10, "x", 4), "gpu/on_demand": Cooling(NOW + 60, 10, "y", 4)}
+        found = decide(World(NOW, nodes, {}, settings(8)["nodesets"], cooling=cooling))
+        assert [(a.do, a.nodes, a.way) for a in found if a.do is Do.CREATE] == [
+            (Do.CREATE, ("c-gpu-4", "c-gpu-5", "c-gpu-6"), "spot")
+        ]
+        assert [a.nodes[0] for a in found if a.do is Do.REFUSE] == [f"c-gpu-{number}" for number in range(4)]
 
     def test_a_newer_template_reaches_a_part_of_the_nodes_at_a_time(self):
         old = {**OURS, "hpc-template": "older"}

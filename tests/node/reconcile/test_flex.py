@@ -139,7 +139,7 @@ def test_a_failed_request_counts_as_no_capacity(cluster):
     cluster.failing = "ZONE_RESOURCE_POOL_EXHAUSTED"
     cluster.slurm.submit("1", 2, 60)
     cluster.run(200)
-    assert "no capacity for gpu as flex" in cluster.slurm.jobs["1"].comment
+    assert "no capacity for 2 machines of gpu as flex" in cluster.slurm.jobs["1"].comment
     assert cluster.fake.groups == {}
     assert {cooling.minutes for cooling in cluster.loop.record.cooling.values()} == {10}
     cluster.failing = ""

@@ -188,11 +188,11 @@ class TestCapacity:
         cluster.run(120)
         job = cluster.slurm.jobs["1"]
         assert job.nodes == []
-        assert job.comment.startswith("hpc: no capacity for gpu as spot in us-central1-a until ")
+        assert job.comment.startswith("hpc: no capacity for 2 machines of gpu as spot in us-central1-a until ")
         # None of the two is left, and no node asks in vain.
         assert cluster.instances == {}
         cluster.run(200)
-        assert {"DOWN", "POWERED_DOWN"} <= states(cluster)
+        assert [name for name in cluster.slurm.nodes_ if "DOWN" not in states(cluster, name)] == ["c-gpu-0"]
         status = cluster.status()
         assert set(status["cooling"]) == {"gpu/spot", "gpu/on_demand"}
         assert status["jobs"]["1"] == job.comment
@@ -200,6 +200,79 @@ class TestCapacity:
         cluster.run(1200)
         assert job.done
         assert cluster.status()["jobs"] == {}
+
+    def test_a_refusal_of_four_machines_says_nothing_of_three_and_no_node_is_offered_in_vain(self, cluster):
+        cluster.fake.capacity |= {"t-spot": 3, "t-demand": 0}
+        cluster.slurm.submit("1", 4, 60)
+        cluster.run(150)
+        assert {cooling.size for cooling in cluster.loop.record.cooling.values()} == {4}
+        assert [name for name in cluster.slurm.nodes_ if "DOWN" not in states(cluster, name)] == [
+            "c-gpu-0", "c-gpu-1", "c-gpu-2",
+        ]  # fmt: skip
+        for number in "234":
+            cluster.slurm.submit(number, 1, 10_000)
+            cluster.run(100)
+            assert cluster.slurm.jobs[number].began
+        assert not cluster.slurm.jobs["1"].nodes
+        # Then one is refused, and from then on none is offered.
+        cluster.slurm.submit("5", 1, 60)
+        cluster.run(100)
+        assert {cooling.size for cooling in cluster.loop.record.cooling.values()} == {1}
+        assert all("DOWN" in states(cluster, name) for name in list(cluster.slurm.nodes_)[3:])
+        # Each node that slept was set down or offered a few times only.
+        assert len([rule for rule, _ in cluster.acted() if rule in ("no-capacity", "capacity-again")]) < 20
+
+    def test_a_success_ends_the_doubling_of_cool_downs(self, cluster):
+        minutes = []
+        for number in range(4):
+            cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
+            cluster.slurm.submit(str(number), 1, 60)
+            cluster.run(120)
+            minutes.append(cluster.loop.record.cooling["gpu/spot"].minutes)
+            cluster.fake.capacity.clear()
+            cluster.run(1500)
+            assert cluster.slurm.jobs[str(number)].done
+        assert minutes == [10] * 4
+
+    def test_the_success_of_one_machine_says_nothing_of_four(self, cluster):
+        cluster.settings["nodesets"]["gpu"]["templates"] = [SPOT]
+        cluster.restart()
+        cluster.fake.capacity["t-spot"] = 3
+        cluster.slurm.submit("1", 4, 60)
+        cluster.run(60)
+        cluster.slurm.submit("2", 1, 10_000)
+        cluster.run(700)
+        assert cluster.slurm.jobs["2"].began
+        (cooling,) = cluster.loop.record.cooling.values()
+        assert (cooling.size, cooling.minutes) == (4, 20)
+
+    def test_a_node_whose_name_another_instance_has_is_given_up_and_its_job_runs_elsewhere(self, cluster):
+        cluster.loop.cloud.insert(["c-gpu-1"], template="x/t-spot", nodeset="gpu", request="somebody's")
+        cluster.machine("c-gpu-1")["labels"].clear()
+        cluster.slurm.submit("1", 3, 60)
+        cluster.run(90)
+        assert "the name belongs to an instance that the reconcile loop has not made" in cluster.slurm.jobs["1"].comment
+        assert set(cluster.loop.record.cooling) == {"c-gpu-1"}
+        cluster.run(400)
+        assert cluster.slurm.jobs["1"].done
+        assert "DOWN" in states(cluster, "c-gpu-1")
+        inserts = cluster.requests("POST", "/bulkInsert")
+        assert len(inserts) <= 3
+        cluster.end("c-gpu-1")
+        cluster.run(3600)
+        assert "DOWN" not in states(cluster, "c-gpu-1")
+
+    def test_an_instance_that_only_the_list_lacks_is_waited_for(self, cluster, monkeypatch):
+        listed = cluster.loop.cloud.instances
+        cluster.loop.cloud.insert(["c-gpu-0"], template="x/t-spot", nodeset="gpu", request="lost")
+        monkeypatch.setattr(cluster.loop.cloud, "instances", lambda: Listing(()))
+        cluster.slurm.submit("1", 1, 60)
+        cluster.run(120)
+        assert len(cluster.requests("POST", "/instances")) <= 5, "tried again ever more slowly"
+        assert cluster.loop.record.cooling == {}
+        monkeypatch.setattr(cluster.loop.cloud, "instances", listed)
+        cluster.run(200)
+        assert cluster.slurm.jobs["1"].done
 
     def test_the_cool_down_grows_to_an_hour(self, cluster):
         cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
