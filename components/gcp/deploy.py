@@ -23,6 +23,7 @@ from cluster.slurm import paths
 from cluster.slurm.power_saving import repaired_nodesets
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
+from components.gcp import timeouts
 from components.gcp.access import Access
 from components.gcp.bake_design import image_link
 from components.gcp.baked_image import BakedImage, BakeLeftovers
@@ -38,6 +39,11 @@ from components.slurm.cluster import deploy_machines
 from components.slurm.keys import ClusterKeys
 from scripts.node.slurm import hostlist
 
+FIRST_SERVICE = "cloudresourcemanager.googleapis.com"
+"""The service through which the provider reads every service that it has enabled, with the user's quota project, once
+and without a retry (hashicorp/terraform-provider-google e03b7622, resource_google_project_service.go; issues 6101 and
+11435). It is read so too, perhaps before it is in force: then this one step fails, and the next run continues."""
+
 
 class Services(pulumi.ComponentResource):
     """The enabled services. They stay enabled when the stack is destroyed: others in the project may use them."""
@@ -47,16 +53,18 @@ class Services(pulumi.ComponentResource):
 
     def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:Services", name, {}, opts)
-        self.ready = [
-            projects.Service(
-                f"{name}-{service.partition('.')[0]}",
-                service=service,
-                disable_on_destroy=False,
-                opts=pulumi.ResourceOptions(parent=self),
-            )
-            for service in services(config)
-        ]
+        first = self._enable(name, FIRST_SERVICE)
+        others = [service for service in services(config) if service != FIRST_SERVICE]
+        self.ready = [first, *(self._enable(name, service, after=[first]) for service in others)]
         self.register_outputs({"services": list(services(config))})
+
+    def _enable(self, name: str, service: str, after: Sequence[pulumi.Resource] = ()) -> projects.Service:
+        return projects.Service(
+            f"{name}-{service.partition('.')[0]}",
+            service=service,
+            disable_on_destroy=False,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )
 
 
 class Image(pulumi.ComponentResource):
@@ -71,6 +79,8 @@ class Image(pulumi.ComponentResource):
     """projects/PROJECT/global/images/NAME."""
     baked: bool
     """True if the stack bakes it."""
+    ready: list[pulumi.Resource]
+    """Dependencies of what costs money and needs a working image: the bake, where there is one."""
 
     def __init__(
         self,
@@ -87,7 +97,7 @@ class Image(pulumi.ComponentResource):
         """
         super().__init__("hpc:gcp:Image", name, {}, opts)
         self.baked = bakes(config)
-        self._after = list(after)
+        self.ready, self._after = [], list(after)
         try:
             link = self._bake(name, config, network, account) if self.baked else existing_image(config)
         except ConfigError as error:
@@ -123,7 +133,9 @@ class Image(pulumi.ComponentResource):
             "storage_location": place(config).region,
         }
         opts = pulumi.ResourceOptions(parent=self, depends_on=[leftovers, *self._after])
-        return BakedImage(f"{name}-bake", inputs, opts).self_link
+        image = BakedImage(f"{name}-bake", inputs, opts)
+        self.ready.append(image)
+        return image.self_link
 
 
 def existing_image(config: ClusterConfig) -> str:
@@ -175,22 +187,26 @@ class GcpPlatform(pulumi.ComponentResource):
         self, name: str, config: ClusterConfig, keys: ClusterKeys, *, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         customizer = Customizer(config)
-        super().__init__("hpc:gcp:GcpPlatform", name, {}, pulumi.ResourceOptions.merge(opts, customizer.options()))
+        for more in (timeouts.options(), customizer.options()):
+            opts = pulumi.ResourceOptions.merge(opts, more)
+        super().__init__("hpc:gcp:GcpPlatform", name, {}, opts)
         self._config, self._keys = config, keys
         child = pulumi.ResourceOptions(parent=self)
         enabled = Services(f"{name}-services", config, opts=child).ready
         self._network = Network(f"{name}-network", config, enabled, opts=child)
         self._identity = Identity(f"{name}-identity", config, keys, enabled, opts=child)
         accounts = {role: self._identity.email(role) for role in roles(config) if role not in NO_MEMBERS}
-        self._storage = Storage(f"{name}-storage", config, self._network, accounts, opts=child)
-        image = self._image(f"{name}-image").self_link
+        baked = self._image(f"{name}-image")
+        image = baked.self_link
+        # What holds data is protected and costs from its first minute, so a bake that fails comes before it.
+        self._storage = Storage(f"{name}-storage", config, self._network, accounts, baked.ready, opts=child)
         args = MachineArgs(
             config=config,
             network=self._network,
             identity=self._identity,
             image=image,
             metadata=self._metadata,
-            after=enabled,
+            after=[*enabled, *baked.ready],
             mounted=self._storage.ready,
         )
         machines = GoogleMachines(f"{name}-machines", args, opts=child)

@@ -128,7 +128,7 @@ class ExascalerLustre(LustreComponent[Exascaler]):
     def create(self) -> None:
         name, args, config = self.name, self.args, self.args.config
         email, grant = self._account()
-        before = [*args.network.built, grant, *self._tables(), *self._firewalls()]
+        before = [*args.network.built, *args.after, grant, *self._tables(), *self._firewalls()]
         script = startup_script(args.kind)
         instances: dict[str, list[pulumi.Resource]] = {"mgs": [], "mds": [], "oss": []}
         registered_with = {"mgs": [], "mds": instances["mgs"], "oss": instances["mds"]}

@@ -32,6 +32,8 @@ class FileSystemArgs(Generic[Kind]):
     network: Network
     accounts: Mapping[str, pulumi.Input[str]]
     """Email of the service account of each role: controller, login, node."""
+    after: Sequence[pulumi.Resource] = ()
+    """Resources that must exist before anything that costs money."""
 
 
 class FileSystemComponent(pulumi.ComponentResource, ABC, Generic[Kind]):
@@ -74,10 +76,11 @@ class Storage(pulumi.ComponentResource):
         config: ClusterConfig,
         network: Network,
         accounts: Mapping[str, pulumi.Input[str]],
+        after: Sequence[pulumi.Resource] = (),
         *,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`accounts` has the email of each role's service account."""
+        """`accounts` has the email of each role's service account. File systems are created after `after`."""
         super().__init__("hpc:gcp:Storage", name, {}, opts)
         self._config = config
         components: dict[str, FileSystemComponent[Any]] = {}
@@ -85,7 +88,7 @@ class Storage(pulumi.ComponentResource):
             module, _, component = kind.component.partition(":")
             components[kind.key] = getattr(import_module(module), component)(
                 f"{name}-{kind.key}",
-                FileSystemArgs(config=config, kind=kind, network=network, accounts=accounts),
+                FileSystemArgs(config=config, kind=kind, network=network, accounts=accounts, after=after),
                 opts=pulumi.ResourceOptions(parent=self),
             )
         self._sources = {key: system.source for key, system in components.items() if system.source is not None}
@@ -192,7 +195,7 @@ class FilestoreShare(FileSystemComponent[nfs.Filestore]):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=config.deletion_protection,
-                depends_on=[network.services or network.ready],
+                depends_on=[network.services or network.ready, *self.args.after],
             ),
         )
         address = instance.networks.apply(_address)
@@ -265,7 +268,7 @@ class ManagedLustre(LustreComponent[lustre.Managed]):
                 parent=self,
                 protect=config.deletion_protection,
                 # The peering of an existing network is not in the stack.
-                depends_on=[network.services or network.ready],
+                depends_on=[network.services or network.ready, *self.args.after],
             ),
         )
         self.ready = [instance]

@@ -13,6 +13,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp import iap
 from cluster.platforms.gcp.filesystems import registry
 from cluster.platforms.gcp.filesystems.base import Need
+from cluster.platforms.gcp.image import bakes as bakes_image
 from cluster.platforms.gcp.permissions import (
     CUSTOM_ROLES,
     FLEX,
@@ -102,6 +103,20 @@ def google(run: StackRun) -> list[Registered]:
 
 def test_there_are_some():
     assert {"a3mega", "a3mega-managed", "classic"} <= set(GCP)
+
+
+BAKE = "pulumi-python:dynamic/gcp:BakedImage"
+DEAR = ("gcp:compute/disk:", "gcp:filestore/", "gcp:lustre/", *MACHINES)
+"""Beginnings of types that cost money as long as they exist. An address costs half a cent an hour."""
+
+
+def test_a_bake_that_fails_leaves_no_file_system_and_no_disk(run):
+    """They are protected, so a user who gives up would pay until he finds out how to delete them."""
+    bakes, dear = run.recording.all(BAKE), [r for r in run.recording.resources if r.type.startswith(DEAR)]
+    assert dear
+    assert len(bakes) == bakes_image(run.config)
+    for bake in bakes:
+        assert [resource.name for resource in dear if not run.recording.waits_for(resource, bake)] == []
 
 
 class TestLabels:
@@ -258,6 +273,12 @@ class TestServices:
             if resource.type != SERVICE and (need := need_of(resource.type)):
                 missing = {f"{name}.googleapis.com" for name in need.services} - reached(resource.urn)
                 assert not missing, f"{resource.type} {resource.name} does not wait for {sorted(missing)}"
+
+    def test_the_service_that_others_are_read_through_is_enabled_first(self, run):
+        first = run.recording.one(f"{run.config.name}-services-cloudresourcemanager")
+        others = [service for service in run.recording.all(SERVICE) if service is not first]
+        assert len(others) > 5
+        assert all(run.recording.waits_for(service, first) for service in others)
 
     def test_only_needed_services_are_enabled(self, made):
         needed = {
