@@ -119,10 +119,12 @@ MANAGED: Mapping[int, Sizes] = {
 }
 """Managed Lustre, by throughput. Larger capacities are sold in larger steps, and smaller ones can't grow to them."""
 
-FILESTORE: Mapping[str, Sizes] = {
-    # cloud.google.com/filestore/docs/service-tiers: GiB.
-    "BASIC_SSD": Sizes(least=2560, most=65_408, step=1),
-    "ZONAL": Sizes(least=1024, most=102_400, step=256),
-    "REGIONAL": Sizes(least=1024, most=102_400, step=256),
+_LOWER, _HIGHER = Sizes(least=1024, most=9984, step=256), Sizes(least=10_240, most=102_400, step=2560)
+FILESTORE: Mapping[str, tuple[Sizes, ...]] = {
+    # docs.cloud.google.com/filestore/docs/service-tiers-zonal and service-tiers-regional, read on 2026-11-28: GiB. The
+    # latter sells lower sizes from 100 GiB on too, whose steps that copy of it does not show.
+    "BASIC_SSD": (Sizes(least=2560, most=65_408, step=1),),
+    "ZONAL": (_LOWER, _HIGHER),
+    "REGIONAL": (_LOWER, _HIGHER),
 }
-"""Filestore, by tier. Above 10 TiB the two larger tiers grow by 2560."""
+"""Filestore, by tier, in ranges of capacity: a share never leaves the range that it was created in."""

@@ -118,7 +118,7 @@ class Lustre(Section):
     """exascaler: metadata servers."""
     oss: Oss = Field(default_factory=Oss)
     """exascaler: object storage servers."""
-    size_gib: Annotated[Positive, ByRule("growing")] = Field(default=36000, le=10**9)
+    size_gib: Annotated[Positive, ByRule("growing")] = Field(default=18000, le=10**9)
     """managed: capacity in GiB."""
     throughput: Annotated[Whole, DELETES] = Field(default=500, ge=1, le=10**4)
     """managed: MB/s for each TiB: 125, 250, 500 or 1000."""
@@ -145,8 +145,8 @@ class Filestore(Section):
         Refuse("the share would be deleted with every file in it, and created again: put it back"),
     ] = "ZONAL"
     """Service tier of Filestore."""
-    size_gb: Annotated[Positive, ByRule("growing")] = Field(default=1024, le=102400)
-    """Capacity in GB; each tier has its own least."""
+    size_gb: Annotated[Positive, ByRule("share_size")] = Field(default=1024, le=102400)
+    """Capacity in GB; each tier has its own least. A ZONAL or REGIONAL share below 10240 can't grow beyond 9984."""
 
 
 class Nfs(Section):

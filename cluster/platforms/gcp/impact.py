@@ -6,6 +6,7 @@ from contextlib import suppress
 from cluster import roster
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.fabrics import FABRICS
+from cluster.catalog.storage import FILESTORE
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact_annotations import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.config.nodesets import Nodeset
@@ -192,9 +193,26 @@ def _hides_export(mount: str) -> Impact | None:
 @rule(Effect.NOTHING, Effect.REFUSED)
 def growing(edit: Edit) -> Impact:
     """Return the impact of another capacity of a file system that can grow while it is used."""
+    return _growth(edit)
+
+
+def _growth(edit: Edit) -> Impact:
     if edit.new < edit.old:
         return Refuse("it can grow, but not shrink: put it back")
     return NoEffect("it grows while it is used")
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def share_size(edit: Edit) -> Impact:
+    """Return the impact of another capacity of a Filestore share, which stays in its range."""
+    share = edit.after.storage.filestore
+    most = next((sizes.most for sizes in FILESTORE[share.tier] if edit.old <= sizes.most), 0) if share else 0
+    if most and edit.new > most:
+        return Refuse(
+            f"a share of {edit.old} GB can grow to {most}: a larger one would be another share, without its files",
+            command=f"write {most} at most",
+        )
+    return _growth(edit)
 
 
 @rule(Effect.NOTHING)

@@ -52,14 +52,16 @@ class Filestore(FileSystem):
 
     def find_errors(self) -> Iterator[Finding]:
         tier, size = self.section.tier, self.section.size_gb
-        sizes = FILESTORE[tier]
-        if not sizes.fit(size):
+        ranges = FILESTORE[tier]
+        if not any(sizes.fit(size) for sizes in ranges):
+            larger = next((sizes for sizes in ranges if size <= sizes.most), ranges[-1])
+            sold = " or ".join(f"{sizes.least} to {sizes.most} in steps of {sizes.step}" for sizes in ranges)
             yield Finding(
                 id="filestore-size",
                 at=("storage", "filestore", "size_gb"),
                 given=f"{size}, of tier {tier}",
-                allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, of that tier",
-                todo=f"write {sizes.nearest(size)}, or take another tier",
+                allowed=f"{sold}, of that tier",
+                todo=f"write {larger.nearest(size)}, or take another tier",
             )
 
 
