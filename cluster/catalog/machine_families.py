@@ -78,6 +78,10 @@ class Family:
     flex_placement: bool = False
     """True if a workload policy can keep machines of flex start close to each other: A3 Ultra, A4 and H4D
     (GoogleCloudPlatform/cluster-toolkit, docs/slurm-dws-flex.md)."""
+    boot_seconds: int = 900
+    """Seconds that a machine may take from the request until its node has joined, its creation included. Source for A3
+    and A4: ResumeTimeout in GoogleCloudPlatform/cluster-toolkit v1.95.0, examples/machine-learning. For others that has
+    300, with GPUs 600 (docs/gpu-support.md), on images with all software; ours may install it at boot."""
     architecture: Literal["x86_64", "arm64"] = "x86_64"
     """Instruction set of its CPUs."""
     builds_images: bool = True
@@ -122,11 +126,11 @@ _ROWS = (
     Family(
         name="a3-ultragpu", fabric=fabrics.ROCE, local_ssds=32,
         disks=_HYPERDISKS, egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, reservation_bound=True, flex=True,
-        flex_placement=True, source=_ACCELERATED),
+        flex_placement=True, boot_seconds=1200, source=_ACCELERATED),
     Family(
         name="a4-highgpu", fabric=fabrics.ROCE, local_ssds=32, disks=_HYPERDISKS,
         egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, reservation_bound=True, flex=True,
-        flex_placement=True, source=_ACCELERATED),
+        flex_placement=True, boot_seconds=1200, source=_ACCELERATED),
     Family(
         name="c2", disks=_PERSISTENT,
         egress=(Limit(cpus=1, mbps=10 * GBIT), Limit(cpus=8, mbps=16 * GBIT), Limit(cpus=16, mbps=32 * GBIT)),

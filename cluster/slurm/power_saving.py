@@ -4,19 +4,19 @@ nodes that have been idle.
 These programs only write the requests. The controller's reconcile service creates and deletes the machines.
 """
 
+import math
 from collections.abc import Mapping
 
 from cluster.catalog.slurm_releases import CONF, ENDLESS_RESUME, POWER_SAVING
 from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Value
-from cluster.roster import static_names
+from cluster.roster import nodeset_type, static_names
 from cluster.slurm import paths
 from scripts.node.slurm import hostlist
 
-BOOT_SECONDS = 900
-"""ResumeTimeout: from `scontrol reboot`, or from ResumeProgram, until the node has registered. Slurm's default, 60 s,
-is less than a virtual machine with eight GPUs takes. Source: cluster-toolkit,
-examples/machine-learning/a3-megagpu-8g, partition_conf."""
+BOOT_PART = 0.8
+"""Part of ResumeTimeout after which the reconcile service deletes a machine that has not joined, so that it and not
+slurmctld ends the wait."""
 QUEUED_SECONDS = 65533
 """ResumeTimeout of nodes whose machines wait in the cloud's queue (flex start) in releases before 25.05, where it can't
 be INFINITE: the most that fits into 16 bits, 18 hours. The reconcile service handles nodes that do not boot."""
@@ -98,11 +98,28 @@ def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
     }
 
 
+def resume_timeout(config: ClusterConfig) -> int:
+    """Return ResumeTimeout: the seconds from `scontrol reboot`, or from ResumeProgram, until the node has registered.
+    Slurm's default, 60 s, is less than any machine takes."""
+    return resume_timeout_for(max(_family_seconds(config, name) for name in config.nodesets))
+
+
+def resume_timeout_for(seconds: int) -> int:
+    """Return the ResumeTimeout with which a machine may take so many seconds to join."""
+    return math.ceil(seconds / BOOT_PART)
+
+
 def boot_seconds(config: ClusterConfig, nodeset: str) -> int:
-    """Return the time that an elastic node may take to boot: the longest ResumeTimeout that the stack file has for its
-    partitions, else that for the cluster."""
+    """Return the seconds after which the machine of an elastic node that has not joined is deleted: a part of the
+    longest ResumeTimeout that the stack file has for its partitions, else of that for the cluster, else the time of its
+    family."""
     of_partitions = [_resume_timeout(part.conf) for part in config.partitions.values() if nodeset in part.nodesets]
-    return max(of_partitions, default=0) or _resume_timeout(config.slurm.extra) or BOOT_SECONDS
+    given = max(of_partitions, default=0) or _resume_timeout(config.slurm.extra)
+    return int(given * BOOT_PART) or _family_seconds(config, nodeset)
+
+
+def _family_seconds(config: ClusterConfig, nodeset: str) -> int:
+    return nodeset_type(config, config.nodesets[nodeset]).family.boot_seconds
 
 
 def _resume_timeout(conf: Mapping[str, Value]) -> int:

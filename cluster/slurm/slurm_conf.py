@@ -350,7 +350,7 @@ def _timers(config: ClusterConfig) -> Group:
             **slurm_settings(config.slurm.timers),
             "ReturnToService": FIELD,
             "RebootProgram": paths.REBOOT,
-            "ResumeTimeout": power_saving.BOOT_SECONDS,
+            "ResumeTimeout": power_saving.resume_timeout(config),
         },
     )
 

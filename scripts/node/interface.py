@@ -122,7 +122,7 @@ class ReconcileNodeset(TypedDict):
     static: list[str]
     templates: list[ReconcileTemplate]
     idle_seconds: int
-    boot_seconds: int
+    boot_seconds: int  # a machine that has not joined by then is deleted
 
 
 class Spares(TypedDict):

@@ -6,6 +6,7 @@ Artifact: a checkout of GoogleCloudPlatform/cluster-toolkit.
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from cluster.catalog.fabrics import ROCE, TCPXO
 from cluster.catalog.nccl import PYTORCH, default_collective
 from cluster.jobs.nccl import NcclRun, run_script
 from cluster.jobs.partition_facts import partition_facts
+from cluster.slurm.power_saving import BOOT_PART
 from tests.cluster import stacks
+from tests.contract.provider_limits import TOOLKIT
 from tests.harness import Recording, deploy
 from tests.outside.ledger import ROOT
 from tests.outside.recorder import Recorder
@@ -32,18 +35,18 @@ ACCEPTED = {
     "slurm-AuthAltTypes": "only where the stack asks for slurmrestd",
     "slurm-AuthInfo": "120 s, Slurm's default: jobs with a prolog of 150 s start (row slurm-credential-and-prolog)",
     "slurm-MessageTimeout": "30 s: with a longer prolog srun prints a line and waits (row slurm-credential-and-prolog)",
-    "slurm-DebugFlags": "Power says nothing here: nodes are not powered by Slurm",
+    "slurm-DebugFlags": "the reconcile service logs what it does with machines, and why",
     "slurm-MaxNodeCount": "nodes are named in slurm.conf, so none are dynamic",
     "slurm-SelectTypeParameters": "besides, tasks fill one socket before the next, as GPUs are numbered",
     "slurm-SlurmctldPidFile": "Debian's folder",
     "slurm-SlurmdPidFile": "Debian's folder",
-    "partition-SuspendTimeout": "nodes are not powered by Slurm",
+    "partition-SuspendTimeout": "the reconcile service ends the wait for a machine when it is deleted",
+    "lustre-size": "the least that is sold at this throughput since 2026, and it can grow; theirs was the least before",
     "enroot-ENROOT_CONFIG_PATH": "enroot's default",
     "nccl-run": "200 iterations by nccl-tests' own option; results are not checked in a measurement",
     "controller-type": "8 CPUs, for a cluster of few nodes; theirs has 80",
     "builder-type": "one that NVIDIA's open driver installs on without a GPU; their image has the driver already",
     "node-public-address": "Cloud NAT lets nodes out",
-    "partition-ResumeTimeout": "slurm.join_seconds is the wait for a new node; reboots have Slurm's own limit",
     "nccl-image": "25.01: the CUDA of 24.09 has no code for B200",
 }
 """Why it differs on purpose, by the difference's id."""
@@ -150,6 +153,12 @@ def test_machines(blueprint: Blueprint, made: Recording, outside: Recorder) -> N
     both.same("node-public-address", nodes["enable_public_ips"], any("accessConfigs" in nic for nic in nics))
     builder = made.one(f"{NAME}-image-bake").inputs["machine_type"]
     both.same("builder-type", blueprint.modules["slurm-image"]["machine_type"], builder)
+    for file, type_ in (("filestore", "filestore/instance"), ("managed-lustre", "lustre/instance")):
+        text = (blueprint.checkout / "modules" / "file-system" / file / "main.tf").read_text()
+        limits = [
+            int(hours) * 60 for hours in re.findall(r'^ +(?:create|update|delete) = "(\d+)h"$', text, re.MULTILINE)
+        ]
+        both.same(f"{file}-timeouts", limits, [TOOLKIT[f"gcp:{type_}:Instance"]] * 3)
     instance = made.one(f"{NAME}-storage-lustre-instance").inputs
     both.same("lustre-size", str(blueprint.vars["lustre_size_gib"]), instance["capacityGib"])
     both.same("lustre-rate", str(blueprint.vars["per_unit_storage_throughput"]), instance["perUnitStorageThroughput"])
@@ -178,9 +187,16 @@ def test_slurm(blueprint: Blueprint, outside: Recorder) -> None:
         both.same(f"node-{key}", str(value), node[key])
     line = next(line for line in ours.splitlines() if line.startswith("PartitionName=a3mega"))
     for key, value in blueprint.modules["a3mega_partition"]["partition_conf"].items():
-        both.same(f"partition-{key}", str(value), settings(line).get(key, main.get(key)))
+        both.same(f"partition-{key}", str(value), _partition(key, settings(line), main))
     both.done("slurm.conf")
     outside.holds("slurm-reboot-times")
+
+
+def _partition(key: str, line: Mapping[str, str], main: Mapping[str, str]) -> str | None:
+    """Return a setting of a partition. Of ResumeTimeout the part that a machine has until it is deleted: theirs waits
+    for all of it."""
+    value = line.get(key, main.get(key))
+    return str(round(BOOT_PART * int(value))) if key == "ResumeTimeout" and value else value
 
 
 def test_image(blueprint: Blueprint, outside: Recorder) -> None:
@@ -375,7 +391,7 @@ class TestRoce:
         line = settings(next(line for line in text.splitlines() if line.startswith("PartitionName=")))
         main = settings(text.partition("\nNodeName=")[0])
         for key, value in theirs.modules[roce.partition]["partition_conf"].items():
-            both.same(f"partition-{key}", str(value), line.get(key, main.get(key)))
+            both.same(f"partition-{key}", str(value), _partition(key, line, main))
         both.done(f"{roce.stack}: machines")
         outside.holds("roce-nic-order")
 

@@ -16,7 +16,7 @@ from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.image import installs
 from cluster.platforms.gcp.names import place
 from cluster.platforms.gcp.permissions import BINDINGS
-from cluster.slurm.power_saving import boot_seconds, elastic_nodesets, repaired_nodesets
+from cluster.slurm.power_saving import boot_seconds, elastic_nodesets, repaired_nodesets, resume_timeout_for
 
 MOST_FLEX_MINUTES = 7 * 24 * 60
 LEAST_FLEX_MINUTES = 10
@@ -141,9 +141,10 @@ def elastic_warnings(config: ClusterConfig) -> Iterator[Finding]:
                 level=Level.WARNING,
                 at=("nodesets", name, "count"),
                 what=f"each machine of an elastic node installs its packages at its boot, for up to "
-                f"{config.slurm.join_seconds} s (slurm.join_seconds), and Slurm waits {wait} s for a node",
+                f"{config.slurm.join_seconds} s (slurm.join_seconds), and one that has not joined after {wait} s is "
+                "deleted",
                 todo=f"name an image that has them (image.name, or `bake: true`), or write `ResumeTimeout: "
-                f"{config.slurm.join_seconds}` in `conf` of its partitions",
+                f"{resume_timeout_for(config.slurm.join_seconds)}` in `conf` of its partitions",
             )
     sudoers = [user.name for user in config.users if user.sudo]
     if elastic and config.login.on and sudoers:

@@ -40,7 +40,6 @@ JOBLESS_SECONDS = 30  # until the request of a queued machine that no job waits 
 MAINTAIN_SECONDS = 600  # from the request for a maintenance until it begins
 REPAIR_SECONDS = 1800  # by then a machine that was rebooted, moved or replaced has been checked
 DAY = 24 * 3600
-BOOT_PART = 0.8  # part of ResumeTimeout after which a machine that has not joined counts as failed
 JOINED_SECONDS = 15  # from the end of a machine's set-up until slurmctld shows its node as up
 REPLACED_PER_DAY = 3  # machines of one nodeset
 HOST_SECONDS = 7 * DAY  # after a host was given up, or its last machine deleted, until it is used again
@@ -435,7 +434,7 @@ class Case:
         if any(row.get("run_seconds") for row in self.templates):
             # The machine was in a queue before, for which Slurm's ResumeTimeout is longer than a boot.
             since = max(since, self.instance.created)
-        return self.now - since > BOOT_PART * self.world.nodesets[self.node.nodeset]["boot_seconds"]
+        return self.now - since > self.world.nodesets[self.node.nodeset]["boot_seconds"]
 
     @property
     def unheard(self) -> bool:

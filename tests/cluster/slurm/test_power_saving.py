@@ -5,13 +5,15 @@ from typing import Any
 import pytest
 from slurm import conf_changes
 
+from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.slurm_releases import VERSIONS
 from cluster.config import ClusterConfig
 from cluster.load import validate
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm.files import render
-from cluster.slurm.power_saving import BOOT_SECONDS, boot_seconds
+from cluster.slurm.power_saving import BOOT_PART, boot_seconds, resume_timeout
 from scripts.node.slurm import hostlist
+from tests.clouds import google
 from tests.cluster.catalog.test_slurm_releases import lines
 from tests.cluster.stacks import local
 
@@ -92,13 +94,35 @@ def test_without_elastic_nodes_there_is_no_power_saving() -> None:
     assert names.isdisjoint({"SuspendProgram", "ResumeProgram", "SuspendTime", "SuspendExcNodes", "ReconfigFlags"})
 
 
-def test_boot_seconds_is_the_resume_timeout() -> None:
-    assert boot_seconds(elastic(), "gpu") == BOOT_SECONDS
-    assert boot_seconds(elastic(slurm={"extra": {"resumetimeout": 60}}), "gpu") == 60
+BLUEPRINTS = {"a3-highgpu-8g": 900, "a3-megagpu-8g": 900, "a3-ultragpu-8g": 1200, "a4-highgpu-8g": 1200}
+"""ResumeTimeout of Google's blueprints, from the request until the node has registered: cluster-toolkit v1.95.0,
+examples/machine-learning/*/*-slurm-blueprint.yaml."""
+
+
+@pytest.mark.parametrize(("machine", "seconds"), BLUEPRINTS.items())
+def test_a_machine_has_as_long_to_join_as_in_googles_blueprint(machine: str, seconds: int) -> None:
+    assert MACHINE_TYPES[machine].family.boot_seconds >= seconds
+
+
+def test_a_machine_is_given_up_before_slurm_gives_its_node_up() -> None:
+    assert (boot_seconds(elastic(), "gpu"), resume_timeout(elastic())) == (900, 1125)
+    assert boot_seconds(elastic(slurm={"extra": {"resumetimeout": 60}}), "gpu") == 60 * BOOT_PART
     longer = PARTITIONS | {"any": PARTITIONS["any"] | {"conf": {"resumetimeout": 120}}}
-    assert boot_seconds(elastic(partitions=longer), "gpu") == 120
+    assert boot_seconds(elastic(partitions=longer), "gpu") == 120 * BOOT_PART
     queued = NODESETS | {"gpu": NODESETS["gpu"] | {"capacity": ["spot", "flex"]}}
-    assert boot_seconds(elastic(nodesets=queued), "gpu") == BOOT_SECONDS, "from when its machine is created"
+    assert boot_seconds(elastic(nodesets=queued), "gpu") == 900, "from when its machine is created"
+
+
+def test_the_slowest_family_is_slurms_limit_and_each_has_its_own() -> None:
+    both = google(
+        nodesets={
+            "a4": {"machine_type": "a4-highgpu-8g", "count": {"min": 0, "max": 2}, "capacity": [{"reservation": "r"}]},
+            "cpu": {"machine_type": "n2-standard-4", "count": {"min": 0, "max": 2}},
+        },
+        partitions={"both": {"nodesets": ["a4", "cpu"], "default": True}},
+    )
+    assert [boot_seconds(both, name) for name in both.nodesets] == [1200, 900]
+    assert resume_timeout(both) == 1500
 
 
 @pytest.mark.parametrize(("version", "waits"), [("24.11", "65533"), ("25.05", "INFINITE"), ("26.05", "INFINITE")])

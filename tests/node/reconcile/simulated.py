@@ -57,7 +57,7 @@ def settings(count: int = 8, **given: Any) -> Reconcile:
                     {"way": "on_demand", "template": "projects/p/global/instanceTemplates/t-demand"},
                 ],
                 "idle_seconds": IDLE,
-                "boot_seconds": RESUME_TIMEOUT,
+                "boot_seconds": RESUME_TIMEOUT * 4 // 5,
             }
         },
         **given,
