@@ -128,6 +128,17 @@ IMAGE = "cr.eu-north1.nebius.cloud#slurm-mlperf-training/sd-3.0-mlcommons:0.1.5"
 """The recipe's container image of Stable Diffusion as enroot takes it (source: _RECIPE at the same commit,
 common/env.sh and mlperf-sd/sd-impl-3.0-mlcommons/scripts/docker/VERSION). None exists for the GPT-3 of REPOSITORY."""
 
+VOCABULARY = "https://huggingface.co/gpt2/resolve/607a30d783dfa663caf39e06633721c8d4cfcd7e"
+"""Folder of vocab.json and merges.txt at a commit (source: README.md of GPT-3 in _TRAINING, which has no commit)."""
+VOCABULARY_SHA256: Mapping[str, str] = MappingProxyType(
+    {
+        "vocab.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+        "merges.txt": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+    }
+)
+"""SHA-256 of the files (source: tiktoken 0.12.0 of PyPI, tiktoken_ext/openai_public.py, encoder_json_hash and
+vocab_bpe_hash: the same content under OpenAI's names)."""
+
 MINUTES: Mapping[str, int] = MappingProxyType({STABLE_DIFFUSION: 4 * 60, GPT3: 20 * 60})
 """Run time of a job (source: _RECIPE, scripts/slurm/sbatch.sh and config_H100x8_*.sh)."""
 DOWNLOAD_MINUTES = 2 * 24 * 60

@@ -48,8 +48,6 @@ NEEDED_FILES = {
 }
 """Files below the data folder that a run requires (sources: the configurations of Stable Diffusion, run_gpt3.sh and
 gpt3_blend.sh of GPT-3 in github.com/mlcommons/training)."""
-VOCABULARY = "https://huggingface.co/gpt2/resolve/main"
-"""Folder of vocab.json and merges.txt (source: README.md of GPT-3 in github.com/mlcommons/training)."""
 _SHORT = {"gpt3": "gpt3", "stable_diffusion": "sd"}
 _NO_CHECKPOINT = """\
 GPT-3 continues from a checkpoint that the recipe does not provide. Name it with --checkpoint:
@@ -296,6 +294,11 @@ class Preparation:
     """Container image to import as a file; empty: the recipe's, for GPT-3 none."""
 
 
+def _sums(files: Mapping[str, str]) -> str:
+    """Return SHA-256 and name of each file, as `sha256sum --check` reads them."""
+    return "\n".join(f"{sha256}  {name}" for name, sha256 in files.items())
+
+
 def prepare_scripts(wanted: Preparation) -> tuple[JobScript, ...]:
     """Return the jobs. The first one creates the folders for the others. Raises RequestError."""
     kind = _SHORT[wanted.benchmark]
@@ -303,7 +306,11 @@ def prepare_scripts(wanted: Preparation) -> tuple[JobScript, ...]:
     values = {
         "REPOSITORY": catalog.REPOSITORY,
         "COMMIT": catalog.COMMIT,
-        **({} if kind == "sd" else {"VOCABULARY": VOCABULARY}),
+        **(
+            {}
+            if kind == "sd"
+            else {"VOCABULARY": catalog.VOCABULARY, "VOCABULARY_SHA256": _sums(catalog.VOCABULARY_SHA256)}
+        ),
     }
     title = f"Folders and code of {of}."
     found = [_script(wanted, f"{kind}-code", title, values, "code.sh", f"{of}-code.sh", limit=60)]

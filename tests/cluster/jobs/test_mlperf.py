@@ -1,5 +1,6 @@
 """The jobs of MLPerf benchmarks: what is asked for, preparing and training."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.catalog import mlperf as catalog
 from cluster.catalog.mlperf import (
     BUCKET,
     COMMIT,
@@ -425,6 +427,8 @@ def test_a_killed_clone_is_completed(machine: Machine) -> None:
 
 def test_gpt3_has_its_layout(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(machine.folder)
+    sha256 = hashlib.sha256(b"text\n").hexdigest()
+    monkeypatch.setattr(catalog, "VOCABULARY_SHA256", dict.fromkeys(catalog.VOCABULARY_SHA256, sha256))
     dataset, checkpoint = machine.folder / "dataset_c4_spm.tar", machine.folder / "ckpt.tar"
     for name, archive, file in (
         ("c4", dataset, "preprocessed_c4_spm/x.bin"),
@@ -447,10 +451,20 @@ def test_gpt3_has_its_layout(machine: Machine, monkeypatch: pytest.MonkeyPatch) 
     assert not [name for name in found if name.endswith(".tar")]
     calls = machine.called()
     urls = [call.split()[-1] for call in calls if call.startswith("curl")]
-    assert urls == [f"https://huggingface.co/gpt2/resolve/main/{file}" for file in ("vocab.json", "merges.txt")]
+    assert urls == [f"{catalog.VOCABULARY}/{file}" for file in ("vocab.json", "merges.txt")]
     for script in jobs.values():
         machine.run(script)
     assert machine.called() == []
+
+
+def test_another_vocabulary_is_refused(machine: Machine) -> None:
+    """The stand-in of curl writes a text."""
+    script = machine.jobs(GPT3, source=f"mirror:{mirror(machine)}", checkpoint="mirror:ckpt.tar")["gpt3-code"]
+    done = programs.run(["bash", "-c", script], env=machine.environment())
+    assert done.returncode
+    got, expected = hashlib.sha256(b"text\n").hexdigest(), catalog.VOCABULARY_SHA256["vocab.json"]
+    assert f"error: {catalog.VOCABULARY}/vocab.json has SHA-256 {got}, expected {expected}\nto do: " in done.stderr
+    assert not (machine.data / "dataset/bpe/vocab.json").exists()
 
 
 def test_the_published_scripts_are_run_from_the_clone(machine: Machine) -> None:

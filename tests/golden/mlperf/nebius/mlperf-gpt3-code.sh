@@ -17,7 +17,9 @@ set -euo pipefail
 DATA=/data
 REPOSITORY=https://github.com/mlcommons/training
 COMMIT=00f04c57d589721aabce4618922780d29f73cf4e
-VOCABULARY=https://huggingface.co/gpt2/resolve/main
+VOCABULARY=https://huggingface.co/gpt2/resolve/607a30d783dfa663caf39e06633721c8d4cfcd7e
+VOCABULARY_SHA256='196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783  vocab.json
+1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5  merges.txt'
 
 # What the preparation jobs of a benchmark share. DATA is its folder.
 
@@ -81,10 +83,14 @@ once code "$REPOSITORY $COMMIT" configure
 # Of the GPT-2 tokenizer, where Megatron-LM takes the size of the vocabulary from.
 vocabulary() {
     need curl "install the package curl on the nodes"
-    local file
-    for file in vocab.json merges.txt; do
-        curl --fail --silent --show-error --location --retry 5 --output "$DATA/dataset/bpe/$file.new" "$VOCABULARY/$file"
+    local file sha256 got
+    while read -r sha256 file; do
+        curl --fail --silent --show-error --location --retry 5 --output "$DATA/dataset/bpe/$file.new" "$VOCABULARY/$file" </dev/null
+        got=$(sha256sum <"$DATA/dataset/bpe/$file.new")
+        [[ ${got%% *} == "$sha256" ]] ||
+            fail "$VOCABULARY/$file has SHA-256 ${got%% *}, expected $sha256" \
+                "look at $DATA/dataset/bpe/$file.new: a proxy may have answered; run this again when the file is right"
         mv "$DATA/dataset/bpe/$file.new" "$DATA/dataset/bpe/$file"
-    done
+    done <<<"$VOCABULARY_SHA256"
 }
 once vocabulary "$VOCABULARY" vocabulary
