@@ -8,7 +8,6 @@ machines have only their CPUs in common. On Nebius it is the platform: `cpu-d3` 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from cluster.catalog import fabrics
 from cluster.catalog.fabrics import Fabric
@@ -82,8 +81,6 @@ class Family:
     """Seconds that a machine may take from the request until its node has joined, its creation included. Source for A3
     and A4: ResumeTimeout in GoogleCloudPlatform/cluster-toolkit v1.95.0, examples/machine-learning. For others that has
     300, with GPUs 600 (docs/gpu-support.md), on images with all software; ours may install it at boot."""
-    architecture: Literal["x86_64", "arm64"] = "x86_64"
-    """Instruction set of its CPUs."""
     builds_images: bool = True
     """True if NVIDIA's open driver installs on it without a GPU, as it must where an image is baked."""
     source: str
@@ -92,7 +89,7 @@ class Family:
 def _nebius_fabric(platform: NebiusPlatform) -> Fabric:
     if not any(preset.clusterable for preset in platform.presets):
         return fabrics.NONE_IN_PODS
-    return fabrics.INFINIBAND_XDR if platform.name in ("gpu-b300-sxm", "gpu-gb300") else fabrics.INFINIBAND
+    return fabrics.INFINIBAND_XDR if platform.name == "gpu-b300-sxm" else fabrics.INFINIBAND
 
 
 _DOCS = "cloud.google.com/compute/docs"
@@ -156,8 +153,7 @@ _ROWS = (
     *(
         Family(
             name=platform.name, platform="nebius",
-            fabric=_nebius_fabric(platform),
-            architecture=platform.architecture, source=SOURCE)
+            fabric=_nebius_fabric(platform), source=SOURCE)
         for platform in PLATFORMS.values()
     ),
 )

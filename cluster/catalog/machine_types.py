@@ -165,3 +165,5 @@ _ROWS = (
 # fmt: on
 
 MACHINE_TYPES: dict[str, MachineType] = {row.name: row for row in _ROWS}
+ARM64 = machine_types.ARM64
+"""Families of arm64 machines: known, and refused."""

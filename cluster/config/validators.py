@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, base_system, bounds
+from cluster.catalog.machine_types import ARM64
 from cluster.catalog.recipes import VERSIONS
 from cluster.catalog.slurm_releases import NODE
 from cluster.findings import RefusedError, listing, suggest
@@ -83,11 +84,24 @@ def no_list(allowed: str, todo: str) -> Callable[[Any], Any]:
     return check
 
 
-machine_type = one_of(
+_machine_type = one_of(
     MACHINE_TYPES,
     "a machine type of the catalog",
     "take one of these; `cluster/catalog/machine_types.py` has their sizes",
 )
+
+
+def machine_type(value: str) -> str:
+    """Check a machine type: one of the catalog, and none of arm64."""
+    if value.partition("/")[0] in ARM64:
+        raise RefusedError(
+            "machine types of x86-64: all nodes of a cluster share one jail, which is populated on an x86-64 node, as "
+            "login pods are, so programs of an arm64 node would not run",
+            "write a machine type of x86-64, such as gpu-b300-sxm/8gpu-192vcpu-2768gb",
+        )
+    return _machine_type(value)
+
+
 disk_type = one_of(DISK_TYPES, "a disk type of the catalog")
 base_image = one_of(IMAGES, "an operating system of the catalog")
 recipe = one_of(VERSIONS, "a version of the recipes")

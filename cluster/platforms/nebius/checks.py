@@ -143,7 +143,6 @@ def _machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
         ),
     ):
         yield from _machine_type_errors(at, machine_type, role, settings)
-    yield from _architecture_errors(config)
     yield from _disk_errors(("controller", "disk"), config.controller.disk, DISK_GIB)
     yield from _disk_errors(("login", "disk"), config.login.disk, LOGIN_DISK_GIB)
     for name, section in config.nodesets.items():
@@ -186,7 +185,7 @@ def _machine_type_errors(at: Location, machine_type: str, role: str, settings: N
             f"{listing(platform.regions)}",
             todo="write another machine type, or nebius.region of a project in another region",
         )
-    if role != "node" and (platform.gpu or platform.architecture != "x86_64"):
+    if role != "node" and platform.gpu:
         yield Finding(
             id="nebius-service-type",
             at=at,
@@ -203,21 +202,6 @@ def _machine_type_errors(at: Location, machine_type: str, role: str, settings: N
             allowed=f"a preset of {_LEAST_VCPUS[role]} vCPUs or more, which is what runs there",
             todo=f"write {platform.name}/{larger}",
         )
-
-
-def _architecture_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield nodesets of another architecture than the first: all share one jail, whose programs have one."""
-    families = {name: nodeset_type(config, section).family for name, section in config.nodesets.items()}
-    first = next(iter(families))
-    for name, family in families.items():
-        if family.architecture != families[first].architecture:
-            yield Finding(
-                id="nebius-architecture",
-                at=("nodesets", name, "machine_type"),
-                given=f"{family.name}, which is {family.architecture}",
-                allowed=f"{families[first].architecture}, as nodeset {first}: all nodes share one jail",
-                todo="make a stack of its own for these nodes",
-            )
 
 
 def _disk_errors(at: Location, disk: Disk, least: int) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ A platform is what other clouds call a family of machine types, a preset one of 
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 SOURCE = "nebius-solutions-library, soperator/modules/available_resources"
 
@@ -23,8 +22,6 @@ class Preset:
     memory_gib: int
     gpus: int = 0
     sockets: int = 1
-    threads: int = 2
-    """Threads of each core."""
     clusterable: bool = False
     """True if its nodes can join a GPU cluster (InfiniBand): those with all GPUs of a host."""
 
@@ -37,7 +34,7 @@ class Preset:
     @property
     def topology(self) -> tuple[int, int, int]:
         """Sockets, cores of each socket, threads of each core."""
-        return self.sockets, self.vcpus // self.threads // self.sockets, self.threads
+        return self.sockets, self.vcpus // 2 // self.sockets, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +47,6 @@ class NebiusPlatform:
     gpu: str = ""
     """Gres type of its GPUs: the name that nvidia-smi prints, in lower case and with _ for blanks, which is what
     Soperator's slurmd registers (images/worker/slurmd_entrypoint.sh)."""
-    architecture: Literal["x86_64", "arm64"] = "x86_64"
 
 
 def _cpu(vcpus: int, most: int) -> Preset:
@@ -73,7 +69,6 @@ _L40S_AMD = tuple(
     _gpu(gpus, vcpus, 6 * vcpus) for gpus, vcpus in ((1, 16), (1, 32), (1, 48), (2, 64), (2, 96), (4, 128), (4, 192))
 )
 _RTX6000 = (_gpu(1, 24, 218), _gpu(8, 192, 1744))
-_GB300 = (Preset(112, 800, gpus=4, sockets=2, threads=1, clusterable=True),)
 
 REGIONS = ("eu-north1", "eu-north2", "eu-west1", "eu-west2", "me-west1", "uk-south1", "us-central1", "us-north1")
 # fmt: off
@@ -93,12 +88,14 @@ _ROWS = (
     NebiusPlatform(
         name="gpu-rtx6000", presets=_RTX6000, gpu="nvidia_rtx_pro_6000_blackwell_server_edition",
         regions=("us-central1",)),
-    NebiusPlatform(
-        name="gpu-gb300", presets=_GB300, gpu="nvidia_gb300", architecture="arm64", regions=("eu-north1",)),
 )
 # fmt: on
 
 PLATFORMS: dict[str, NebiusPlatform] = {row.name: row for row in _ROWS}
+ARM64 = ("gpu-gb300",)
+"""Platforms of arm64 (the recipe's preset.tf), which this program has no clusters of: all nodes share one jail, and the
+Job that populates it and login pods run on x86-64 nodes. populate_jail_entrypoint.sh of nebius/soperator 4.1.7 restores
+a copy of its own image's architecture."""
 
 
 def preset_of(machine_type: str) -> Preset:

@@ -18,7 +18,6 @@ BACKUPS = {"name": "soperator-backups", "endpoint": "https://storage.eu-north1.n
 BACKED_UP = Facts(root_keys=FACTS.root_keys, allocation=FACTS.allocation, backups=BACKUPS)
 H100 = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
 ONE_GPU = "gpu-h100-sxm/1gpu-16vcpu-200gb"
-GB300 = "gpu-gb300/4gpu-112vcpu-800gb"
 CPU = "cpu-d3/16vcpu-64gb"
 PLACE = {"tenant": "tenant-e00abc", "project": "project-e00abc", "region": "eu-north1"}
 FABRIC = {"infiniband": {"fabric": "fabric-3"}}

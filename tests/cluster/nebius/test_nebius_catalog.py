@@ -12,7 +12,7 @@ from cluster.platforms.nebius.machine_types import (
     fabrics_of,
     preset_of,
 )
-from tests.cluster.nebius.clusters import GB300, H100, nebius
+from tests.cluster.nebius.clusters import H100, nebius
 
 TYPES = [machine_type for machine_type in MACHINE_TYPES.values() if machine_type.platform == "nebius"]
 
@@ -25,7 +25,6 @@ def test_a_machine_type_is_what_its_name_says(row) -> None:
     assert row.memory_mib == preset.memory_gib * 1024
     assert (row.gpu.count if row.gpu else 0) == preset.gpus
     assert bool(row.gpu) == bool(platform.gpu)
-    assert row.family.architecture == platform.architecture
 
 
 def test_the_guides_gpus_are_called_as_there() -> None:
@@ -34,7 +33,6 @@ def test_the_guides_gpus_are_called_as_there() -> None:
     assert (row.gpu.type, row.gpu.count, row.sockets, row.cores_per_socket, row.threads_per_core) == (
         "nvidia_h100_80gb_hbm3", 8, 2, 32, 2,
     )  # fmt: skip
-    assert MACHINE_TYPES[GB300].threads_per_core == 1
 
 
 def test_a_gpu_cluster_takes_nodes_with_all_gpus_of_a_host() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape, split_nodes
-from tests.cluster.nebius.clusters import FABRIC, GB300, gpus, nebius, settings
+from tests.cluster.nebius.clusters import FABRIC, gpus, nebius, settings
 
 
 def groups(**changes: object) -> dict[str, NodeGroup]:
@@ -40,7 +40,6 @@ CASES: dict[str, dict[str, Any]] = {
     "a capacity block": gpus(capacity={"reservation": "capacityblockgroup-e00abc"}),
     # Soperator replaces nodes; where it may not, nobody does.
     "nodes that are not replaced": {"nebius": {"health": {"replace_nodes": False}}},
-    "ARM nodes": {"nodesets": {"gpu": {"machine_type": GB300}}, "nebius": {"workers": {"gpu": FABRIC}}},
 }
 
 
