@@ -49,7 +49,7 @@ _ROWS = (
         mended="Ubuntu as far as its community does, and for customers of Ubuntu Pro Canonical until April 2034",
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     Image(
-        name="ubuntu-2204", slurm_versions=("26.05", "25.11", "25.05", "24.11"), built=True,
+        name="ubuntu-2204", slurm_versions=("26.05", "25.11"), built=True,
         pam_slurm_adopt=True, slurmrestd=True, sudo=True,
         containers=("pyxis", "apptainer"),
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),

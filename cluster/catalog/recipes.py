@@ -63,6 +63,8 @@ class Recipe:
     gve: Source | None = None
     """Network driver, where the kernel's own is too old for gVNIC with large frames."""
     driver: Driver
+    rxdm_driver: Driver | None = None
+    """The driver of A3 Mega, if it is another: Google qualifies rxdm with single versions."""
     cuda: str
     """Version of the CUDA toolkit; `distribution` is the distribution's own."""
     dcgm: str = ""
@@ -70,7 +72,7 @@ class Recipe:
     dcgm_exporter: str = ""
     """Version of dcgm-exporter's package, where the stack has metrics; empty: none."""
     container_toolkit: str = ""
-    slurm: Mapping[str, Source] = field(default_factory=dict)
+    slurm: Mapping[str, Download] = field(default_factory=dict)
     """The source of each release that can be built; empty: the distribution's packages."""
     client: Source | None = None
     """The Lustre client; none: the packages of Google's repository, for the kernel or by DKMS, or no Lustre."""
@@ -93,19 +95,36 @@ SNAPSHOTS = {"2026-11": "20261121T000000Z", "2025-01": "20261101T000000Z"}
 """The date of Ubuntu's archive that each version takes its packages from. One line for each: a new version gets a date
 on which snapshot.ubuntu.com has its kernels; those that are there stay. A stack moves its own by `image.snapshot`.
 Snapshots go back to March 2023, and are kept for two years at least (snapshot.ubuntu.com)."""
-# Source of drivers: QUALIFIED in cluster/catalog/prologs.py.
+# Source of those for A3 Mega: QUALIFIED in cluster/catalog/prologs.py.
 R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1", cuda=12)
 # The newest with an rxdm prolog that is published (the same source), of a branch that NVIDIA supports for long.
 # 595.71.05, of the newest prolog, has packages of other names (from 590 on without the branch), and is not known to run
 # A3 Mega on Ubuntu.
-R580 = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1", cuda=13)
+R580_RXDM = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1", cuda=13)
+# The first without known vulnerabilities (cluster/catalog/floors.py). NVIDIA's repository for Ubuntu 22.04 has packages
+# of this version by the same names (file names and `apt install` lines in public reports).
+R580 = Driver(branch="580", version="580.159.03", package="580.159.03-1ubuntu1", cuda=13)
+# The patch of a release may change within a version of the recipes, as security requires. It is content of the image
+# (cluster/platforms/gcp/image.py), so that `up` brings it to a cluster that is up.
+#
+# 26.05.5: the SHA-256 of slurm-wlm_26.05.5.orig.tar.gz in Debian's signed index of sources (sid, 2026-10-30). Debian's
+# file is GitHub's archive of the tag, byte for byte: that of 22.05.8 has the SHA-256 that Spack's recipe gives for
+# .../archive/slurm-22-05-8-1.tar.gz, and those of 22.05.8 and 24.11.5, unpacked, are what `git archive` makes of these
+# tags. 25.11.8: gsi-hpc/sind (docker-bake.hcl) and the Dockerfile of another site give the same SHA-256 of SchedMD's
+# file.
 _SLURM = {
-    version[:5]: Source(url="https://github.com/SchedMD/slurm", version=version, commit=commit)
-    for version, commit in (
-        ("26.05.3", "56fe867884038ba2074bd414075b60c2fb1d68bb"),
-        ("25.11.7", "f56e676bbd3e7cccbdd7c505c030c62bb983ebee"),
-        ("25.05.8", "90ff1dd4058b3ec2df25306a3917650efa59537f"),
-        ("24.11.7", "defaf214db2e55326f45ab08f1bde5b2036d9f5d"),
+    row.version[:5]: row
+    for row in (
+        Download(
+            url="https://github.com/SchedMD/slurm/archive/refs/tags/slurm-26-05-5-1.tar.gz",
+            version="26.05.5",
+            sha256="42cc1177e14db84a0f1407ed1e01f7d0e5e12a3cb1a12da3ce00d63e17021bb3",
+        ),
+        Download(
+            url="https://download.schedmd.com/slurm/slurm-25.11.8.tar.bz2",
+            version="25.11.8",
+            sha256="34ace13f81011add6094569d13bfc4006ad8868201c2236e2905443c7e526393",
+        ),
     )
 }
 _ENROOT = Source(
@@ -133,7 +152,7 @@ _GVE = Source(
 
 def _jammy(
     version: str, lustre: str, *, image: str, kernel: str, day: str, driver: Driver, source: str,
-    client: Source | None = None, gve: Source | None = None,
+    client: Source | None = None, gve: Source | None = None, rxdm_driver: Driver | None = None,
 ) -> Recipe:  # fmt: skip
     return Recipe(
         version=version,
@@ -145,10 +164,12 @@ def _jammy(
         snapshot=SNAPSHOTS[version],
         gve=gve,
         driver=driver,
+        rxdm_driver=rxdm_driver,
         cuda="12.8.0",
         dcgm="1:4.5.2-1",
         dcgm_exporter="4.8.2-1",
-        container_toolkit="1.17.8-1",
+        # NVIDIA's repository has the four packages in this version: public scripts install all four by it.
+        container_toolkit="1.19.1-1",
         slurm=_SLURM,
         client=client,
         enroot=_ENROOT,
@@ -191,14 +212,15 @@ _OF_1021 = (
 _ROWS = (
     _jammy(
         "2026-11", "exascaler", image="ubuntu-2204-jammy-v20260906", kernel="5.15.0-1122-gcp", day="2026-11-20",
-        driver=R580, client=_LUSTRE, gve=_GVE,
+        driver=R580, rxdm_driver=R580_RXDM, client=_LUSTRE, gve=_GVE,
         source=f"{_EXASCALER}; {_JAMMY_UPDATES.format('linux-image-5.15.0-1122-gcp 5.15.0-1122.132')}"),
     _jammy(
         "2026-11", "managed", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1074-gcp", day="2026-11-20",
-        driver=R580, source=f"{_JAMMY_UPDATES.format('linux-image-gcp 6.8.0-1074.82~22.04.1')}; {_OF_MANAGED}"),
+        driver=R580, rxdm_driver=R580_RXDM,
+        source=f"{_JAMMY_UPDATES.format('linux-image-gcp 6.8.0-1074.82~22.04.1')}; {_OF_MANAGED}"),
     _jammy(
         "2026-11", "none", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1074-gcp", day="2026-11-20", driver=R580,
-        source=_JAMMY_UPDATES.format("linux-image-gcp 6.8.0-1074.82~22.04.1")),
+        rxdm_driver=R580_RXDM, source=_JAMMY_UPDATES.format("linux-image-gcp 6.8.0-1074.82~22.04.1")),
     # NVIDIA's support for 535 ended in June 2026.
     _noble("2026-11", image="ubuntu-2404-noble-amd64-v20260901", day="2026-09-01", branch="580", cuda=13),
     _jammy(

@@ -34,6 +34,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     daemons.restarting,
     machines.outdated,
     machines.older_slurm,
+    machines.vulnerable_software,
     machines.old_packages,
     machines.old_kernels,
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from cluster.catalog.floors import vulnerable
 from cluster.findings import OLDEST_KERNEL, ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.observe.status_findings_daemons import last_words
@@ -279,6 +280,33 @@ def older_slurm(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
                 todo=f"./hpc up {cluster.stack}",
                 note="It goes on with it: nodes are recreated when their jobs have ended, then login machines.",
             )
+
+
+def vulnerable_software(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield machines with software below its security floor, and daemons that run a program that was replaced."""
+    for machine in cluster.machines:
+        software = machine.part("software") or {}
+        if found := [*vulnerable(software.get("versions", {}))]:
+            yield ClusterFinding(
+                id="vulnerable",
+                where=(machine.name,),
+                what=f"has software with published vulnerabilities: {'; '.join(found)}",
+                todo=f"./hpc preview {cluster.stack}",
+                note="It shows whether this program has later versions; `up` brings them as another image while jobs "
+                "run on (docs/guides/upgrade.md).",
+            )
+        if names := software.get("replaced"):
+            yield ClusterFinding(
+                id="vulnerable",
+                where=(machine.name,),
+                what=f"{', '.join(names)} still run{'s' * (len(names) == 1)} what an update has replaced",
+                todo=f"./hpc ssh {cluster.stack} {machine.name} -- systemctl restart {' '.join(map(_unit, names))}",
+                note="Jobs run on. A job step keeps its slurmstepd until it ends.",
+            )
+
+
+def _unit(daemon: str) -> str:
+    return {"munged": "munge", "slurmstepd": "slurmd"}.get(daemon, daemon)
 
 
 def _release(machine: MachineObservation) -> str:

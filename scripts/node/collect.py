@@ -28,6 +28,7 @@ from system import (
     munge,
     phase_state,
     protected_files,
+    software,
     text_block,
     users,
 )
@@ -181,6 +182,7 @@ def parts(own_roles: list[str]) -> dict[str, Part]:
         "unix": unix_accounts,
         "guarded": protected_files.observe,
         "versions": lambda: _versions(controls=controls),
+        "software": software.observe,
         "munge": munge.check,
         "daemons": lambda: unit_states(units_of(own_roles)),
         **{f"disks {path}": (lambda path=path: mounts.disk_usage(path)) for path in mounts.local_paths(own_roles)},

@@ -399,6 +399,13 @@ class Accounts(TypedDict):
     groups: dict[str, int]
 
 
+class Software(TypedDict):
+    """Versions by component of cluster/catalog/floors.py, and daemons whose program was replaced while they ran."""
+
+    versions: dict[str, str]
+    replaced: list[str]
+
+
 class Observation(TypedDict, total=False):
     """The document that phase `look` prints. A part, also of `slurm`, `accounting` and `disks`, that can't be read is
     {"error": why}."""
@@ -412,6 +419,7 @@ class Observation(TypedDict, total=False):
     followed: str  # digest of the config version that a node follows
     setup: str
     versions: dict[str, str]
+    software: Software
     image: dict[str, Any]  # recipe, snapshot, made, baked
     munge: Munge
     daemons: dict[str, Unit]

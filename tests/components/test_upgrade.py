@@ -1,10 +1,12 @@
 """An upgrade of Slurm moves the controller, the nodes and the login machines one after the other, an `up` each."""
 
+from dataclasses import replace
 from typing import Any
 
 import pulumi
 import pytest
 
+from cluster.catalog.recipes import RECIPES
 from cluster.impact.upgrade import Boot, current_boots, is_complete
 from tests.clouds import settings as google
 from tests.harness import deploy
@@ -35,8 +37,7 @@ TYPES = (
 )
 
 
-@pytest.mark.parametrize("old", ["24.11", "26.05"])
-@pytest.mark.parametrize("stack", [local, cloud])
+@pytest.mark.parametrize(("stack", "old"), [(local, "24.11"), (local, "26.05"), (cloud, "25.11"), (cloud, "26.05")])
 def test_an_upgrade_takes_three_steps(stack: Any, old: str) -> None:
     """Of another release, and of another image with the same one."""
     made = deploy(stack(old))
@@ -88,10 +89,29 @@ def test_another_edit_that_drains_nodes_is_refused_during_an_upgrade() -> None:
 
 
 def test_the_next_upgrade_is_refused_until_the_last_machine_is_moved() -> None:
-    made = deploy(cloud("24.11")).outputs
-    made = {**made, "releases": {"controller": "24.11", "node": "23.02", "login": "23.02"}}
-    with pytest.raises(pulumi.RunError, match=r"an upgrade has not come to its end: node machines run 23\.02"):
-        deploy(cloud("25.05"), was=made)
+    made = deploy(cloud("25.11")).outputs
+    made = {**made, "releases": {"controller": "25.11", "node": "24.05", "login": "24.05"}}
+    with pytest.raises(pulumi.RunError, match=r"an upgrade has not come to its end: node machines run 24\.05"):
+        deploy(cloud("26.05"), was=made)
+
+
+def test_a_new_patch_of_the_same_release_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version of this program with a later patch brings it by `up`, with no edit of the stack file."""
+    made = deploy(cloud("26.05"))
+    nodes = {resource.name for resource in made.resources if resource.type in TYPES} - {"cloud-controller"}
+    for key, row in RECIPES.items():
+        if row.slurm:
+            slurm = {**row.slurm, "26.05": replace(row.slurm["26.05"], version="26.05.99", sha256="0" * 64)}
+            monkeypatch.setitem(RECIPES, key, replace(row, slurm=slurm))
+    held: list[set[str]] = []
+    for _ in range(4):
+        made = deploy(cloud("26.05"), was=made.outputs)
+        held.append(
+            {resource.name for resource in made.resources if resource.type in TYPES and resource.request.ignoreChanges}
+        )
+    assert held == [nodes, {name for name in nodes if "login" in name}, set(), set()]
+    assert set(made.outputs["releases"].values()) == {"26.05"}
+    assert len(set(made.outputs["images"].values())) == 1
 
 
 def test_no_elastic_node_has_a_newer_slurm_than_the_controller() -> None:

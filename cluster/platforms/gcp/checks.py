@@ -11,6 +11,7 @@ from cluster.catalog.machine_families import ACCELERATORS
 from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
 from cluster.catalog.recipes import NEWEST
 from cluster.checks import nodesets_and_partitions
+from cluster.checks.security import vulnerable_software
 from cluster.config.cluster import ClusterConfig
 from cluster.config.controller import Disk
 from cluster.config.fields import as_written, explicit
@@ -21,7 +22,7 @@ from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.disks import find_size_errors, find_type_errors
 from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, file_systems
-from cluster.platforms.gcp.image import BAKED, bakes, gpu_types, installs, recipe, recipe_row, rxdm_of_driver
+from cluster.platforms.gcp.image import BAKED, bakes, gpu_types, installs, recipe, recipe_row, rxdm_of_driver, software
 from cluster.platforms.gcp.names import place
 from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
 from cluster.roster import monitoring_machine, nodeset_type
@@ -207,8 +208,8 @@ def today() -> datetime:
 
 
 def _image_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield a recipe without metrics of GPUs, and one with an old kernel. The content of an existing image is not
-    known."""
+    """Yield a recipe without metrics of GPUs, with vulnerable software, and with an old kernel. The content of an
+    existing image is not known."""
     if config.image.base not in BASE_IMAGES or config.image.name:
         return
     row = recipe(config)
@@ -221,6 +222,9 @@ def _image_warnings(config: ClusterConfig) -> Iterator[Finding]:
             "them but those of health checks",
             todo="write ubuntu-2204, or name an image that has datacenter-gpu-manager-exporter (image.name)",
         )
+    newer = f"write {NEWEST}" if row.version != NEWEST else "take a newer version of this program, with newer recipes"
+    todo = newer if row.slurm else "write ubuntu-2204 as image.base: Slurm is built there"
+    yield from vulnerable_software(("image", "recipe"), f"recipe {row.version}", software(config), todo)
     days = (today().date() - date.fromisoformat(row.kernel_day)).days
     if days > OLDEST_KERNEL:
         yield Finding(
@@ -229,9 +233,7 @@ def _image_warnings(config: ClusterConfig) -> Iterator[Finding]:
             at=("image", "recipe"),
             what=f"kernel {row.kernel or row.image.rpartition('/')[2]} of recipe {row.version} is of {row.kernel_day}, "
             f"{days} days ago: security fixes since then are missing",
-            todo=f"write {NEWEST}"
-            if row.version != NEWEST
-            else "take a newer version of this program, whose recipes have a newer kernel",
+            todo=newer,
         )
 
 
@@ -404,7 +406,7 @@ def _driver_warnings(config: ClusterConfig) -> Iterator[Finding]:
     if rxdm is None or rxdm.file or row is None:
         return
     version = RXDM_VERSIONS.get(rxdm.sha256) if rxdm.sha256 else rxdm_of_driver(config)
-    driver = row.driver.version
+    driver = (row.rxdm_driver or row.driver).version
     if version is None or driver in version.drivers or branch(driver) in version.branches:
         return
     known = f"with driver {listing(version.drivers)}" if version.drivers else "with no driver that is known here"

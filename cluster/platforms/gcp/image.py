@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from cluster.catalog.base_system import MONITORING
-from cluster.catalog.fabrics import FABRICS
+from cluster.catalog.fabrics import FABRICS, TCPXO
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.catalog.prologs import NEWEST, RxdmVersion, fitting
-from cluster.catalog.recipes import RECIPES, Download, Recipe, Source
+from cluster.catalog.recipes import RECIPES, Download, Driver, Recipe, Source
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ConfigError, Finding
 from cluster.platforms.base import packaged
@@ -244,6 +244,12 @@ def recipe(config: ClusterConfig) -> Recipe:
     return row
 
 
+def driver(config: ClusterConfig) -> Driver:
+    """Return NVIDIA's driver of the image: the one for rxdm where nodes are A3 Mega."""
+    row = recipe(config)
+    return row.rxdm_driver if row.rxdm_driver and TCPXO in fabrics(config) else row.driver
+
+
 def snapshot(config: ClusterConfig) -> str:
     """Return the date of Ubuntu's archive that packages come from."""
     return config.image.snapshot or recipe(config).snapshot
@@ -261,8 +267,8 @@ def steps(config: ClusterConfig) -> list[Step]:
         "14-tools": True,
         "16-gvnic": row.gve is not None,
         "18-nfs": True,
-        "20-nvidia": gpus and bool(row.driver.package),
-        "21-server-driver": gpus and not row.driver.package,
+        "20-nvidia": gpus and bool(driver(config).package),
+        "21-server-driver": gpus and not driver(config).package,
         "22-containers": gpus and bool(row.container_toolkit),
         "24-dcgm": gpus and bool(row.dcgm),
         "26-dmabuf": "26-dmabuf" in fabric_steps,
@@ -310,11 +316,12 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
     values |= {"SNAPSHOT": snapshot(config)}
     values |= {"KERNEL_SNAPSHOT": row.snapshot} if row.kernel and values["SNAPSHOT"] != row.snapshot else {}
     if gpus:
-        values |= {"DRIVER_BRANCH": row.driver.branch, "DRIVER_PACKAGE": row.driver.package, "DCGM": row.dcgm}
-        values |= {"CONTAINER_TOOLKIT": row.container_toolkit, "DRIVER_CUDA": str(row.driver.cuda)}
-        if row.driver.package:
+        chosen = driver(config)
+        values |= {"DRIVER_BRANCH": chosen.branch, "DRIVER_PACKAGE": chosen.package, "DCGM": row.dcgm}
+        values |= {"CONTAINER_TOOLKIT": row.container_toolkit, "DRIVER_CUDA": str(chosen.cuda)}
+        if chosen.package:
             flavour = "-open" if open_driver(config) else ""
-            values |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
+            values |= {"DRIVER_VERSION": chosen.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
     for fabric in fabrics(config):
         values |= {name: value.format_map(vars(row)) for name, value in fabric.image_parameters.items()}
     values |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
@@ -355,8 +362,8 @@ def content(config: ClusterConfig) -> dict[str, str]:
     """Return the contents of the image by name: the recipe's version, and what the stack file asks for.
 
     Equal contents are one image, and a preview shows which content replaces it. The text of this program's steps is not
-    included: otherwise a newer program would recreate all machines for a corrected comment. A version of the recipes
-    never changes.
+    included: otherwise a newer program would recreate all machines for a corrected comment. Versions of software with a
+    security floor are, so that `up` brings a fix to a cluster that is up.
     """
     values = {
         "recipe": config.image.recipe,
@@ -364,8 +371,8 @@ def content(config: ClusterConfig) -> dict[str, str]:
         "snapshot": snapshot(config),
         "size_gb": str(config.image.builder.size_gb),
         "lustre": lustre_client(config),
-        "slurm": config.slurm_version,
         "packages": _packages(config),
+        **software(config),
         **parts(config),
         **{step.name: hashlib.sha256(step.text.encode()).hexdigest()[:16] for step in own_steps(config, {})},
     }
@@ -398,12 +405,28 @@ def versions(config: ClusterConfig) -> dict[str, str]:
         "recipe": row.version,
         "snapshot": snapshot(config).lower(),
         "kernel": row.kernel or "distribution",
-        "driver": row.driver.version if gpus else "none",
+        "driver": driver(config).version if gpus else "none",
         "cuda": row.cuda if gpus else "none",
         "slurm": row.slurm[release].version if release in row.slurm else release,
         "lustre": row.client.version if row.client else row.lustre,
     }
     return {name: value.replace(".", "-") for name, value in values.items()}
+
+
+def software(config: ClusterConfig) -> dict[str, str]:
+    """Return the versions of the components of cluster/catalog/floors.py that the recipe pins."""
+    row, gpus = recipe(config), bool(gpu_types(config))
+    release = config.slurm_version
+    values = {
+        "slurm": row.slurm[release].version if release in row.slurm else "",
+        "slurm-wlm": "" if row.slurm else release,
+        "linux-gcp": row.kernel.removesuffix("-gcp"),
+        "nvidia": driver(config).version if gpus and driver(config).package else "",
+        "nvidia-container-toolkit": row.container_toolkit if gpus else "",
+        "enroot": row.enroot.version if row.enroot else "",
+        "apptainer": row.apptainer.version if row.apptainer else "",
+    }
+    return {name: version for name, version in values.items() if version}
 
 
 def job_programs(config: ClusterConfig) -> Collection[str]:
@@ -417,7 +440,7 @@ def job_programs(config: ClusterConfig) -> Collection[str]:
 def rxdm_of_driver(config: ClusterConfig) -> RxdmVersion:
     """Return the version that `slurm.rxdm` stages by default: that of the recipe's driver, else the newest."""
     row = recipe_row(config)
-    return fitting(row.driver.version) if row else NEWEST
+    return fitting((row.rxdm_driver or row.driver).version) if row else NEWEST
 
 
 def recipe_row(config: ClusterConfig) -> Recipe | None:

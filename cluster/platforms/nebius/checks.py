@@ -5,6 +5,7 @@ from itertools import chain, combinations, product
 from typing import Any
 
 from cluster.catalog import MACHINE_TYPES
+from cluster.checks.security import vulnerable_software
 from cluster.config.cluster import ClusterConfig
 from cluster.config.controller import Disk
 from cluster.config.fields import as_written
@@ -101,6 +102,13 @@ def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
             what=f"Soperator {version} has known faults: {'; '.join(faults)}",
             todo=f"write {versions.SOPERATOR}, which has none of them",
         )
+    software = {"slurm": versions.series(version).slurm.partition("-")[0]}
+    software |= {"nvidia": settings.gpu.driver_version} if settings.gpu.driver == "operator" else {}
+    todo = (
+        "write a release of Soperator with a later Slurm once there is one; until then, only people whom you trust "
+        "with the whole cluster should have accounts"
+    )
+    yield from vulnerable_software(_VERSION, f"Soperator {version}", software, todo)
 
 
 def _name_errors(config: ClusterConfig) -> Iterator[Finding]:

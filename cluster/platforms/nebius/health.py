@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cluster.catalog.floors import vulnerable
 from cluster.findings import Actor, ClusterFinding, merge_alike
 from cluster.observe.nodes import Node, observed_nodes
 from cluster.observe.observation import ClusterObservation
@@ -181,6 +182,7 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Cluste
         *_pods(seen, view),
         *_nodesets(seen, view),
         *_slurm(seen),
+        *_software(seen),
         *_hosts(seen, view),
         *_nodes(seen, view, now),
         *_checks(seen, view),
@@ -280,6 +282,21 @@ def _slurm(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         what=f"slurmctld does not answer ({why}): no job starts and nobody can ask for one; jobs that run go on",
         todo=f"./hpc logs {seen.stack} slurmctld",
     )
+
+
+def _software(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield the nodes whose slurmd, by the version with which it registered, is below the security floor."""
+    for name, row in (seen.slurm("nodes") or {}).items():
+        if "POWERED_DOWN" in row.get("State", ""):
+            continue  # the version of its last pod
+        if found := [*vulnerable({"slurm": row.get("Version", "").partition("-")[0]})]:
+            yield ClusterFinding(
+                id="vulnerable",
+                where=(name,),
+                what=f"runs software with published vulnerabilities: {'; '.join(found)}",
+                todo=f"./hpc preview {seen.stack}",
+                note="Another release of Soperator (nebius.soperator.version) brings another Slurm.",
+            )
 
 
 def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:

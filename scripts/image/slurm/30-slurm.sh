@@ -2,7 +2,7 @@
 # Slurm, as the packages that SchedMD's own packaging makes of its source: the distribution's is years older.
 # shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
-needs SLURM_URL SLURM_VERSION SLURM_COMMIT
+needs SLURM_URL SLURM_VERSION SLURM_SHA256
 
 # As in Debian's and Ubuntu's packages, and on every machine alike: files on shared disks carry the number.
 getent group slurm >/dev/null || groupadd --system --gid 64030 slurm
@@ -18,10 +18,13 @@ for name in "${names[@]}"; do
     [[ $(installed "$name") == "$version" ]] || missing=1
 done
 if [[ $missing == 1 ]]; then
-    checkout "$SLURM_URL" "$SLURM_COMMIT" "$BUILD/slurm"
+    fetch "$SLURM_URL" "$SLURM_SHA256" "$BUILD/${SLURM_URL##*/}"
+    rm -rf "$BUILD/slurm"
+    mkdir "$BUILD/slurm"
+    tar --extract --file "$BUILD/${SLURM_URL##*/}" --directory "$BUILD/slurm" --strip-components 1
     cd "$BUILD/slurm"
     [[ $(sed -n '1s/^slurm-smd (\(.*\)).*/\1/p' debian/changelog) == "$version" ]] ||
-        die "commit $SLURM_COMMIT is $(head -n 1 debian/changelog), not $version"
+        die "$SLURM_URL is $(head -n 1 debian/changelog), not $version"
     refresh
     mk-build-deps --install --remove \
         --tool 'apt-get -y -o DPkg::Lock::Timeout=900 --no-install-recommends' debian/control

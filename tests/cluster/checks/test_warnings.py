@@ -44,7 +44,7 @@ class TestKernel:
     def test_the_newest_kernel_has_a_warning_when_old(self, monkeypatch: pytest.MonkeyPatch, day: str, expected: int):
         monkeypatch.setattr(checks, "today", lambda: datetime.fromisoformat(day))
         found = find_warnings(google(**MEGA, slurm=RXDM, storage={"lustre": MANAGED}, image={"base": "ubuntu-2204"}))
-        assert [finding.id for finding in found] == ["kernel-old"] * expected
+        assert [finding.id for finding in found] == ["vulnerable", *["kernel-old"] * expected]
         assert all("a newer version of this program" in finding.todo for finding in found)
 
 
@@ -57,13 +57,13 @@ class TestSlurmsSupport:
         ]
 
     def test_a_release_has_a_warning_from_two_months_before_its_end(self):
-        chosen = {"image": {"base": "ubuntu-2204"}, "slurm": {"version": "25.05"}}
-        assert self.found("2026-09-30", **chosen) == []
-        (before,) = self.found("2026-10-01", **chosen)
-        assert before.startswith("SchedMD's support for Slurm 25.05 ends on 2026-11-30: ")
+        chosen = {"image": {"base": "ubuntu-2204"}, "slurm": {"version": "25.11"}}
+        assert self.found("2027-03-31", **chosen) == []
+        (before,) = self.found("2027-04-01", **chosen)
+        assert before.startswith("SchedMD's support for Slurm 25.11 ends on 2027-05-31: ")
         assert before.endswith("; go to Slurm 26.05; `preview` says what the upgrade does")
-        (after,) = self.found("2026-12-01", **chosen)
-        assert "25.05 ended on 2026-11-30" in after
+        (after,) = self.found("2027-06-01", **chosen)
+        assert "25.11 ended on 2027-05-31" in after
 
     def test_the_newest_release_has_a_warning_after_its_end(self):
         (found,) = self.found("2027-12-01", image={"base": "ubuntu-2204"})

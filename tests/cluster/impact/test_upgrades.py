@@ -57,10 +57,10 @@ def cloud(base: str, version: str | None = None) -> ClusterConfig:
 EDITS = {
     "too far": (on("debian-12"), on("debian-13")),
     "back": (on("debian-13"), on("debian-12")),
-    "another system and release": (cloud("ubuntu-2404"), cloud("ubuntu-2204", "25.05")),
-    "the next release but one": (cloud("ubuntu-2204", "24.11"), cloud("ubuntu-2204", "25.05")),
+    "another system and release": (cloud("ubuntu-2404"), cloud("ubuntu-2204", "25.11")),
+    "the next release": (cloud("ubuntu-2204", "25.11"), cloud("ubuntu-2204", "26.05")),
     "the default, written out": (cloud("ubuntu-2204"), cloud("ubuntu-2204", "26.05")),
-    "back on Google Cloud": (cloud("ubuntu-2204"), cloud("ubuntu-2204", "24.11")),
+    "back on Google Cloud": (cloud("ubuntu-2204"), cloud("ubuntu-2204", "25.11")),
 }
 
 
@@ -74,15 +74,15 @@ def test_impacts_of_another_release(reviewed):
 
 
 @pytest.mark.parametrize("login", [{"count": 2}, {"on": "controller"}])
-@pytest.mark.parametrize("outputs", [{}, {"releases": {"controller": "25.05"}}, {"images": {"controller": "b"}}])
-@pytest.mark.parametrize("new", [Boot("25.05", "b"), Boot("24.11", "b")])
+@pytest.mark.parametrize("outputs", [{}, {"releases": {"controller": "26.05"}}, {"images": {"controller": "b"}}])
+@pytest.mark.parametrize("new", [Boot("26.05", "b"), Boot("25.11", "b")])
 def test_steps_move_every_machine_once_and_no_node_before_the_controller(
     login: dict[str, object], outputs: Mapping[str, Mapping[str, str]], new: Boot
 ) -> None:
     apart = {"machine": {}}  # of Prometheus: it moves with the login machines
     image = {"base": "ubuntu-2204"}
     after = parse(settings(image=image, slurm={"version": new.release}, login=login, monitoring=apart))
-    found = current_boots(outputs, Boot("24.11", "a"))
+    found = current_boots(outputs, Boot("25.11", "a"))
     runs = {machine.name: found.get(min(machine.roles), found["login"]) for machine in machines(after)}
     for _ in ROLES:
         taken = next_step(found, new)

@@ -136,6 +136,12 @@ FAULTS: dict[str, tuple[Change, ...]] = {
     "a slurmd with other files": (part("cpu-1", "files", "cache", **{"slurm.conf": "0" * 16}),),
     "an older config version": (part("cpu-1", "cluster_state", "report", digest="older"),),
     "a node in an upgrade": (part("cpu-1", "versions", slurm="21.08.8"),),
+    "software below its floor": (
+        part("cpu-1", "software", versions={"slurm": "25.11.7-1", "apptainer": "1.4.5", "nvidia": "570.133.20"}),
+    ),
+    "daemons whose programs an update replaced": (
+        part("cpu-1", "software", versions={}, replaced=["munged", "slurmd"]),
+    ),
     "a dead node": (lambda seen: without(seen, "cpu-1"),),
     "slurmd that does not run": (stopped("cpu-0", "slurmd"),),
     "a node that slurmctld sets down": (said("cpu-0", "DOWN", "gres/gpu count too low"),),

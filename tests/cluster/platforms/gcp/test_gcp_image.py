@@ -106,7 +106,7 @@ class TestPins:
             assert source.url.startswith("https://")
             if isinstance(source, Download):
                 assert re.fullmatch(r"[0-9a-f]{64}", source.sha256)
-                assert source.version in source.url
+                assert source.version in source.url.replace("-", ".")
             else:
                 assert re.fullmatch(r"[0-9a-f]{40}", source.commit)
         assert re.fullmatch(r"projects/[a-z-]+/global/images/[a-z0-9-]+-v\d{8}[a-z]?", row.image)  # no family
@@ -136,7 +136,7 @@ class TestName:
     @pytest.mark.parametrize(
         "changes",
         [
-            {"slurm": {"version": "24.11"}},
+            {"slurm": {"version": "25.11"}},
             {"storage": {"lustre": MANAGED}},
             {"storage": {"lustre": EXASCALER, "buckets": [{"name": "my-data", "mount": "/gcs"}]}},
             {"image": {"builder": {"size_gb": 150}}},
@@ -178,7 +178,7 @@ class TestName:
     def test_labels_are_the_versions_of_the_contents(self):
         assert versions(a3mega()) == {
             "recipe": "2026-11", "snapshot": "20261121t000000z", "kernel": "5-15-0-1122-gcp", "driver": "580-95-05",
-            "cuda": "12-8-0", "slurm": "26-05-3", "lustre": "2-15-8",
+            "cuda": "12-8-0", "slurm": "26-05-5", "lustre": "2-15-8",
         }  # fmt: skip
         for stack in GCP:
             assert all(re.fullmatch(r"[a-z0-9_-]{1,63}", value) for value in versions(config(stack)).values())
@@ -299,6 +299,7 @@ def test_the_documentation_has_the_versions():
     )
     for row in RECIPES.values():
         sources = [row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values()]
-        said = [row.kernel, row.driver.version, row.dcgm, row.container_toolkit, row.gcsfuse, row.cuda.split("-")[0]]
+        drivers = [driver.version for driver in (row.driver, row.rxdm_driver) if driver]
+        said = [row.kernel, *drivers, row.dcgm, row.container_toolkit, row.gcsfuse, row.cuda.split("-")[0]]
         said += [source.version for source in sources if source]
         assert [version for version in said if version not in text and version != "distribution"] == []

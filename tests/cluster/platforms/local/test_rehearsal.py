@@ -184,8 +184,8 @@ def test_differences_have_both_values_and_the_reason():
 
 
 def test_a_parameter_of_a_newer_slurm_is_left_out_and_reported():
-    newer = next(name for name in CONF.names("25.05") if "24.11" not in CONF.versions(name))
-    production = cloud(slurm={"extra": {newer: "1", "KillOnBadExit": 1}, "version": "25.05"})
+    newer = next(name for name in CONF.names("25.11") if "24.11" not in CONF.versions(name))
+    production = cloud(slurm={"extra": {newer: "1", "KillOnBadExit": 1}, "version": "25.11"})
     rehearsal = local(production)
     assert dict(rehearsal.slurm.extra) == {"KillOnBadExit": 1}
     assert rehearsal.slurm_version == "24.11"
