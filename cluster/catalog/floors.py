@@ -29,7 +29,7 @@ class Floor:
 TITLES: Mapping[str, str] = {
     "slurm": "Slurm",
     "slurm-wlm": "the distribution's Slurm",
-    "linux-gcp": "kernel",
+    "linux": "kernel",
     "nvidia": "NVIDIA driver",
     "nvidia-container-toolkit": "NVIDIA container toolkit",
     "enroot": "enroot",
@@ -37,7 +37,7 @@ TITLES: Mapping[str, str] = {
     "prometheus": "Prometheus",
 }
 """Components and their names in findings. `slurm` is SchedMD's own packaging, and Soperator's, `slurm-wlm` that of
-Debian and Ubuntu, `linux-gcp` Ubuntu's kernel for Google Cloud, as `uname -r` prints it without `-gcp`."""
+Debian and Ubuntu, `linux` the kernel as `uname -r` prints it, without its last part."""
 
 _SEPTEMBER = "CVE-2026-65107, 65108, 65109, 65138, 65139, 65140, 65165, 65168"
 _SCHEDMD = "SchedMD's releases of 2026-09-02, by aws-parallelcluster#7601, cluster-toolkit#6264, openhpc/ohpc#2686"
@@ -69,9 +69,9 @@ FLOORS: tuple[Floor, ...] = (
     Floor(component="slurm-wlm", series="25.05", version="26.05.5", date="2026-10-13",
           advisory="as SchedMD's 26.05.5", source="Debian's index of sources (sid, 2026-10-30): 26.05.5-1",
           feeds=(("Debian:14", "slurm-wlm"),)),
-    Floor(component="linux-gcp", series="5.15.0", version="5.15.0-1122", advisory=_KERNELS, date="2026-11-20",
+    Floor(component="linux", series="5.15.0-1000", version="5.15.0-1122", advisory=_KERNELS, date="2026-11-20",
           source=_UBUNTU, feeds=(("Ubuntu:22.04:LTS", "linux-gcp"),)),
-    Floor(component="linux-gcp", series="6.8.0", version="6.8.0-1074", advisory=_KERNELS, date="2026-11-20",
+    Floor(component="linux", series="6.8.0-1000", version="6.8.0-1074", advisory=_KERNELS, date="2026-11-20",
           source=_UBUNTU, feeds=(("Ubuntu:22.04:LTS", "linux-gcp-6.8"),)),
     Floor(component="nvidia", series="535", version="535.309.01", advisory=_DRIVER_CVES, date="2026-05-26",
           source=_DRIVERS, feeds=(("Ubuntu:24.04:LTS", "nvidia-graphics-drivers-535-server"),)),

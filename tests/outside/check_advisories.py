@@ -43,7 +43,7 @@ def fixes(record: Record, feed: tuple[str, str]) -> Iterator[str]:
 
 def version_of(component: str, fixed: str) -> str:
     """Return a fixed version as the table has it: of kernels without the upload, of drivers without the revision."""
-    if component == "linux-gcp":
+    if component == "linux":
         return "".join(re.findall(r"^[0-9.]+-[0-9]+", fixed))
     return fixed.partition("-")[0] if component == "nvidia" else fixed.removeprefix("v")
 

@@ -98,5 +98,5 @@ def test_an_export_of_osv_is_read_and_a_feed_of_other_packages_is_none(tmp_path:
 
 
 def test_kernels_and_drivers_are_compared_without_the_upload() -> None:
-    assert check_advisories.version_of("linux-gcp", "6.8.0-1074.82~22.04.1") == "6.8.0-1074"
+    assert check_advisories.version_of("linux", "6.8.0-1074.82~22.04.1") == "6.8.0-1074"
     assert check_advisories.version_of("nvidia", "580.159.03-0ubuntu0.24.04.1") == "580.159.03"

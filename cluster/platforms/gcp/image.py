@@ -420,7 +420,7 @@ def software(config: ClusterConfig) -> dict[str, str]:
     values = {
         "slurm": row.slurm[release].version if release in row.slurm else "",
         "slurm-wlm": "" if row.slurm else release,
-        "linux-gcp": row.kernel.removesuffix("-gcp"),
+        "linux": row.kernel.removesuffix("-gcp"),
         "nvidia": driver(config).version if gpus and driver(config).package else "",
         "nvidia-container-toolkit": row.container_toolkit if gpus else "",
         "enroot": row.enroot.version if row.enroot else "",

@@ -27,9 +27,8 @@ def observe() -> Software:
                accept=(0, 1), timeout=2)  # fmt: skip  # 1: some are not known to dpkg
     rows = [line.split(" ") for line in text.splitlines()]
     versions = {PACKAGES[name]: version for name, status, version in rows if status == "installed"}
-    kernel = os.uname().release
-    if kernel.endswith("-gcp") and not CONTAINER.exists():
-        versions["linux-gcp"] = kernel.removesuffix("-gcp")
+    if not CONTAINER.exists():
+        versions["linux"] = os.uname().release.rpartition("-")[0]  # without gcp, generic or amd64
     if NVIDIA.exists():
         versions["nvidia"] = NVIDIA.read_text().strip()
     if which("enroot"):

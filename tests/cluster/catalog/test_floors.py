@@ -50,7 +50,10 @@ def test_versions_are_in_the_order_of_dpkg() -> None:
         ),
         ("nvidia", "570.133.20", "NVIDIA driver 570.133.20 is of a series without a known fix ("),
         ("nvidia", "580.159.03", ""),
-        ("linux-gcp", "6.8.0-1021", "kernel 6.8.0-1021 is before 6.8.0-1074 ("),
+        ("linux", "6.8.0-1021", "kernel 6.8.0-1021 is before 6.8.0-1074 ("),
+        ("linux", "6.8.0-1074", ""),
+        ("linux", "6.8.0-45", ""),  # another build of Ubuntu's, whose numbers are its own
+        ("linux", "6.12.48+deb13", ""),
         ("prometheus", "2.42.0+ds-5+deb12u1", ""),
         ("prometheus", "3.5.1+ds1-1", "Prometheus 3.5.1+ds1-1 is before 3.5.3 ("),
         ("enroot", "3.5.0", ""),

@@ -13,7 +13,7 @@ from tests.waiting import wait_for
 
 
 def test_every_component_is_one_that_has_a_floor() -> None:
-    assert {*software.PACKAGES.values(), "linux-gcp", "nvidia", "enroot"} == set(TITLES)
+    assert {*software.PACKAGES.values(), "linux", "nvidia", "enroot"} == set(TITLES)
 
 
 def test_installed_packages_kernel_and_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,12 +29,12 @@ def test_installed_packages_kernel_and_driver(tmp_path: Path, monkeypatch: pytes
     release = os.uname_result(("Linux", "n", "6.8.0-1074-gcp", "#1", "x86_64"))
     monkeypatch.setattr(os, "uname", lambda: release)
     versions = {
-        "apptainer": "1.4.5-2", "slurm": "26.05.5-1", "linux-gcp": "6.8.0-1074", "nvidia": "580.159.03",
+        "apptainer": "1.4.5-2", "slurm": "26.05.5-1", "linux": "6.8.0-1074", "nvidia": "580.159.03",
         "enroot": "3.5.0",
     }  # fmt: skip
     assert software.observe()["versions"] == versions
     (tmp_path / "container").touch()  # the kernel is the host's
-    assert "linux-gcp" not in software.observe()["versions"]
+    assert "linux" not in software.observe()["versions"]
 
 
 def test_a_daemon_whose_program_was_replaced_runs_the_earlier_one(
