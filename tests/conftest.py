@@ -13,6 +13,7 @@ from engine.state import crypter
 from tests.repeated import Repeated
 
 ROOT = Path(__file__).parents[1]
+PARENT = os.getppid()
 GOLDEN = ROOT / "tests" / "golden"
 
 # No deadline, and no limit for generating examples: the suite runs beside real machines on two cores. No database: a
@@ -40,6 +41,12 @@ gc.set_threshold(200_000)
 def pytest_collection_finish() -> None:
     """Look for garbage among what tests make, not among all that their modules imported."""
     gc.freeze()
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Begin no other test if `./hpc test` was interrupted, or is gone: a test may have taken its signal."""
+    if os.path.exists(os.environ.get("HPC_TESTS_STOPPED", "")) or os.getppid() != PARENT:  # noqa: PTH110
+        item.session.shouldstop = "the run was interrupted"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -60,6 +60,9 @@ _PYTEST = (sys.executable, "-m", "pytest")
 PLACE = Path("/var/tmp/hpc-tests")  # noqa: S108 - root's own folder in it, made on use
 """Machines of tests: a folder for each process. Not pytest's own: the next run finds what a killed one left."""
 _POLL_SECONDS = 0.1
+STOPPED = "HPC_TESTS_STOPPED"
+"""Environment variable with the path of a file that exists once the run was interrupted: a test that is about signals
+may take the one of the run for its own, and the next test does not begin then (tests/conftest.py)."""
 _WAITING_SECONDS = 30.0
 """Time between two messages of what an interrupted run waits for."""
 
@@ -209,6 +212,7 @@ def _stop(started: "Sequence[_Running]") -> None:
     on a busy host. A second signal kills it."""
     running = [check for check in started if check.process.poll() is None]
     for check in running:
+        check.stopped.touch()
         check.process.send_signal(signal.SIGINT)
     shown = time.monotonic()
     try:
@@ -225,6 +229,7 @@ def _stop(started: "Sequence[_Running]") -> None:
             check.process.wait()
         for check in started:
             check.show_rest()
+            check.stopped.unlink(missing_ok=True)
 
 
 class _Running:
@@ -238,8 +243,9 @@ class _Running:
         self.name, self.began = name, time.monotonic()
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with all others
         self._showing, self._shown = False, 0
+        self.stopped = Path(tempfile.gettempdir(), f"hpc-tests-{os.getpid()}-{name}.stop")
         # Checks start Python a thousand times: it stores what it compiles, also if the environment turns that off.
-        env = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
+        env = os.environ | {"PYTHONDONTWRITEBYTECODE": "", STOPPED: str(self.stopped)}
         # A shell starts what it puts into the background with SIGINT ignored, nohup with SIGHUP: children inherit that.
         guard = ["setpriv", "--pdeathsig", "INT", "env", "--default-signal=INT,HUP"] if shutil.which("setpriv") else []
         self.process = subprocess.Popen(

@@ -66,6 +66,32 @@ class TestSuite:
         assert process.returncode == 128 + signal.SIGTERM
         assert heading + out == "tests:\ncleaned up\n"
 
+    def test_no_test_begins_after_one_that_takes_the_signal_for_its_own(self, tmp_path: Path) -> None:
+        (tmp_path / "test_signals.py").write_text(
+            "import signal, threading\n\n"
+            "def test_of_signals():\n"
+            "    came = threading.Event()\n"
+            "    before = signal.signal(signal.SIGINT, lambda *_: came.set())\n"
+            "    open('up', 'w').close()\n"
+            "    while not came.wait(0.05):\n"
+            "        pass\n"
+            "    signal.signal(signal.SIGINT, before)\n\n"
+            "def test_after_it():\n"
+            "    open('begun', 'w').close()\n"
+        )
+        program = (
+            "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+            "from cli.commands.test import run\n"
+            "run(Path(sys.argv[2]), {}, {'tests': [sys.executable, '-m', 'pytest', *sys.argv[3:]]})\n"
+        )
+        words = ["-p", "tests.conftest", f"--rootdir={tmp_path}", f"-c{ROOT}/pyproject.toml", "test_signals.py"]
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        with subprocess.Popen([sys.executable, "-c", program, str(ROOT), str(tmp_path), *words], env=env) as process:
+            wait_for((tmp_path / "up").exists)
+            process.send_signal(signal.SIGTERM)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert not (tmp_path / "begun").exists()
+
 
 class TestCommand:
     def test_only_runs_the_named_check(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
