@@ -9,11 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from cluster.platforms.nebius.machine_types import PLATFORMS
-from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
-from components.nebius.api.kinds import KINDS, Kind
-from components.nebius.api.specs import differing_paths, message_class, value_at
+from components.nebius.api.specs import differing_paths, value_at
 from lab.nebius_api import status
+from lab.nebius_api.facts import CLUSTERABLE, OBJECT_KINDS, PRESETS, VERSIONS, ObjectKind
 from lab.nebius_api.faults import Fault, RefusedError, bad_request, in_use, refusal
 from lab.nebius_api.status import Store, moment, size_bytes, target_nodes
 
@@ -88,7 +86,7 @@ class Methods:
         self.store, self.seconds, self.faults = store, seconds, faults
         self.observer: Observer | None = None
 
-    def create(self, kind: Kind, request: Mapping[str, Any], key: str) -> dict[str, Any]:
+    def create(self, kind: ObjectKind, request: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Start a creation and return its operation. A key that was used returns the operation of its first use."""
         digest = hashlib.sha256(json.dumps([kind.name, request], sort_keys=True).encode()).hexdigest()
         if key in self.store.keys:
@@ -105,14 +103,14 @@ class Methods:
             self.store.keys[key] = {"digest": digest, "operation": operation["id"]}
         return operation
 
-    def update(self, kind: Kind, request: Mapping[str, Any], mask: Any) -> dict[str, Any]:  # noqa: ANN401
+    def update(self, kind: ObjectKind, request: Mapping[str, Any], mask: Any) -> dict[str, Any]:  # noqa: ANN401
         """Start an update with the header's mask, and return its operation."""
         given = request.get("metadata", {})
         row = self._row(kind, given.get("id", ""))
         self._refuse_if_busy(kind, row)
         if given.get("resource_version", "0") not in ("0", row["metadata"]["resource_version"]):
             raise refusal("resource_conflict", kind.name, row["metadata"]["id"])
-        cls = message_class(kind, f"{kind.name}Spec")
+        cls = kind.sdk_class(f"{kind.name}Spec")
         spec = updated(cls, row["spec"], request.get("spec", {}), part(mask, "spec"))
         check_update(self.store, kind, row, spec)
         named = part(mask, "metadata")
@@ -124,7 +122,7 @@ class Methods:
         self._touch(row)
         return self._start(kind, row, "update")
 
-    def delete(self, kind: Kind, request: Mapping[str, Any]) -> dict[str, Any]:
+    def delete(self, kind: ObjectKind, request: Mapping[str, Any]) -> dict[str, Any]:
         """Start a deletion, and return its operation."""
         row = self._row(kind, request.get("id", ""))
         self._refuse_if_busy(kind, row)
@@ -133,17 +131,17 @@ class Methods:
         self._touch(row)
         return self._start(kind, row, "delete")
 
-    def undelete(self, kind: Kind, request: Mapping[str, Any]) -> dict[str, Any]:
+    def undelete(self, kind: ObjectKind, request: Mapping[str, Any]) -> dict[str, Any]:
         """Start to restore a bucket that is kept after its deletion, and return the operation."""
         row = self._row(kind, request.get("id", ""))
         self._refuse_if_busy(kind, row)
         return self._start(kind, row, "undelete")
 
-    def get(self, kind: Kind, id_: str) -> dict[str, Any]:
+    def get(self, kind: ObjectKind, id_: str) -> dict[str, Any]:
         """Return the JSON of an object."""
         return self.shown(self._row(kind, id_))
 
-    def listing(self, kind: Kind, request: Mapping[str, Any], rows: list[dict[str, Any]] | None = None) -> Any:  # noqa: ANN401
+    def listing(self, kind: ObjectKind, request: Mapping[str, Any], rows: list[dict[str, Any]] | None = None) -> Any:  # noqa: ANN401
         """Return a page of the objects of a parent."""
         every = list(self.store.of(kind.name, request.get("parent_id", ""))) if rows is None else rows
         start = int(request.get("page_token") or 0)
@@ -153,7 +151,7 @@ class Methods:
 
     def shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return an object's JSON without fields that the API does not return."""
-        kind = KINDS[row["kind"]]
+        kind = OBJECT_KINDS[row["kind"]]
         hidden = {"values", "set"} if kind.name == "K8sRelease" else set[str]()
         spec = {name: value for name, value in row["spec"].items() if name not in hidden}
         own = status.status(self.store, row)
@@ -181,7 +179,7 @@ class Methods:
             self.store.objects[id_] = row
         return row["metadata"]["id"]
 
-    def _start(self, kind: Kind, row: dict[str, Any], verb: str) -> dict[str, Any]:
+    def _start(self, kind: ObjectKind, row: dict[str, Any], verb: str) -> dict[str, Any]:
         id_, name = row["metadata"]["id"], row["metadata"].get("name", "")
         seconds: float | None = self.seconds(kind.name, verb)
         error = None
@@ -226,13 +224,13 @@ class Methods:
             self.store.objects.pop(deleted["metadata"]["id"], None)
             self._announce(deleted, deleted=True)
 
-    def _row(self, kind: Kind, id_: str) -> dict[str, Any]:
+    def _row(self, kind: ObjectKind, id_: str) -> dict[str, Any]:
         row = self.store.objects.get(id_)
         if row is None or row["kind"] != kind.name:
             raise refusal("resource_not_found", kind.name, id_)
         return row
 
-    def _refuse_if_busy(self, kind: Kind, row: Mapping[str, Any]) -> None:
+    def _refuse_if_busy(self, kind: ObjectKind, row: Mapping[str, Any]) -> None:
         id_ = row["metadata"]["id"]
         if (other := self.store.under_way(id_)) is not None:
             raised = refusal("operation_conflict", kind.name, id_)
@@ -262,28 +260,28 @@ ROUND_TYPES = frozenset({"NETWORK_SSD_IO_M3", "NETWORK_SSD_NON_REPLICATED"})
 Refusals = Iterator[RefusedError]
 
 
-def check_create(store: Store, kind: Kind, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+def check_create(store: Store, kind: ObjectKind, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
     """Raise the first reason for which a creation is refused."""
     name, parent = metadata.get("name", ""), metadata.get("parent_id", "")
     if not parent:
         raise bad_request("metadata.parent_id", "must be set")
     parent_kind = store.objects.get(parent, {}).get("kind")
-    if kind.parent in ("Cluster", "Group") and parent_kind != kind.parent:
+    if kind.parent and parent_kind != kind.parent:
         raise refusal("resource_not_found", kind.name, parent)
-    if kind.unique and not name:
+    if not kind.identity and not name:
         raise bad_request("metadata.name", "must be set")
     for row in store.of(kind.name, None if kind.name == "Bucket" else parent):
-        same_name = kind.unique and row["metadata"].get("name") == name
-        same_identity = not kind.unique and not differing_paths(row["spec"], spec, kind.identity)
+        same_name = not kind.identity and row["metadata"].get("name") == name
+        same_identity = kind.identity and not differing_paths(row["spec"], spec, kind.identity)
         if same_name or same_identity:
             raise refusal("resource_already_exists", kind.name, row["metadata"]["id"])
-    version = KUBERNETES_VERSIONS.get(str(value_at(spec, "control_plane.version"))) if kind.name == "Cluster" else None
-    if version and version.deprecated:
-        raise bad_request("spec.control_plane.version", f"{version.name} is deprecated: no clusters of it are created")
+    name = str(value_at(spec, "control_plane.version")) if kind.name == "Cluster" else ""
+    if name in VERSIONS and VERSIONS[name].deprecated:
+        raise bad_request("spec.control_plane.version", f"{name} is deprecated: no clusters of it are created")
     check_spec(store, kind, spec)
 
 
-def check_spec(store: Store, kind: Kind, spec: Mapping[str, Any]) -> None:
+def check_spec(store: Store, kind: ObjectKind, spec: Mapping[str, Any]) -> None:
     """Raise the first reason for which a spec is refused."""
     for path, referenced in _REFERENCES.get(kind.name, ()):
         for id_ in _ids(spec, path.split(".")):
@@ -293,7 +291,7 @@ def check_spec(store: Store, kind: Kind, spec: Mapping[str, Any]) -> None:
         raise refused
 
 
-def check_update(store: Store, kind: Kind, row: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+def check_update(store: Store, kind: ObjectKind, row: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
     """Raise the first reason for which an update is refused."""
     for path in differing_paths(row["spec"], spec, kind.immutable):
         raise bad_request(f"spec.{path}", "the field is immutable")
@@ -352,13 +350,12 @@ def _node_group(spec: Mapping[str, Any]) -> Refusals:
     template = spec.get("template", {})
     resources = template.get("resources", {})
     platform, preset = resources.get("platform", ""), resources.get("preset", "")
-    if platform not in PLATFORMS:
+    if platform not in PRESETS:
         yield bad_request("spec.template.resources.platform", f"there is no platform {platform!r}")
         return
-    row = next((row for row in PLATFORMS[platform].presets if row.name == preset), None)
-    if row is None:
+    if preset not in PRESETS[platform]:
         yield bad_request("spec.template.resources.preset", f"{platform} has no preset {preset!r}")
-    elif template.get("gpu_cluster") and not row.clusterable:
+    elif template.get("gpu_cluster") and (platform, preset) not in CLUSTERABLE:
         yield bad_request("spec.template.gpu_cluster", f"nodes of the preset {preset} can't join a GPU cluster")
     disk = template.get("boot_disk", {})
     if disk and size_bytes(disk) < LEAST_BOOT_DISK_GIB << 30:
@@ -384,7 +381,7 @@ def _count(value: Mapping[str, Any]) -> int:
 
 def _cluster(spec: Mapping[str, Any]) -> Refusals:
     version = value_at(spec, "control_plane.version")
-    if version and version not in KUBERNETES_VERSIONS:
+    if version and version not in VERSIONS:
         yield bad_request("spec.control_plane.version", f"there is no version {version!r}")
     size = int(value_at(spec, "control_plane.etcd_cluster_size") or 3)
     if size not in (1, 3):

@@ -16,11 +16,9 @@ from nebius.api.google.rpc import Status
 from nebius.api.nebius.common.v1 import Operation, ServiceError
 from nebius.api.nebius.mk8s.v1 import ProgressData
 
-from cluster.platforms.nebius.machine_types import PLATFORMS
-from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
-from components.nebius.api.kinds import KINDS, Kind
-from components.nebius.api.specs import message_class, to_full_json
+from components.nebius.api.specs import to_full_json
 from lab.nebius_api import status
+from lab.nebius_api.facts import DRIVERS, OBJECT_KINDS, VERSIONS, ObjectKind
 from lab.nebius_api.faults import Fault, RefusedError, bad_request, refusal
 from lab.nebius_api.methods import HEADER, Methods, Observer, parse
 from lab.nebius_api.status import Store, moment
@@ -41,7 +39,7 @@ class Place:
     """Limit and usage, by the quota's name."""
     advice: tuple[Mapping[str, Any], ...] = ()
     """Rows of ResourceAdvice as JSON."""
-    deprecated: tuple[str, ...] = tuple(version.name for version in KUBERNETES_VERSIONS.values() if version.deprecated)
+    deprecated: tuple[str, ...] = tuple(name for name, version in VERSIONS.items() if version.deprecated)
     """Versions of Kubernetes of which no new cluster is created."""
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Presets of drivers of node images by platform, in place of those of the catalog."""
@@ -81,11 +79,11 @@ def _advice(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
 def _versions(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
     rows = [
         {
-            "version": version.name,
-            **({"deprecated": True} if version.name in place.deprecated else {}),
+            "version": name,
+            **({"deprecated": True} if name in place.deprecated else {}),
             **({"end_of_life": f"{version.end_of_life}T00:00:00Z"} if version.end_of_life else {}),
         }
-        for version in KUBERNETES_VERSIONS.values()
+        for name, version in VERSIONS.items()
     ]
     return {"items": rows}
 
@@ -93,12 +91,11 @@ def _versions(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
 def _images(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return images of both systems with and without drivers, of this version; the API has earlier versions as well."""
     version, platform = request.get("cluster_kubernetes_version", ""), request.get("platform", "")
-    if version not in KUBERNETES_VERSIONS:
+    if version not in VERSIONS:
         raise bad_request("cluster_kubernetes_version", f"there is no version {version!r}")
-    presets = place.images.get(platform, KUBERNETES_VERSIONS[version].drivers.get(platform, ()))
-    row = PLATFORMS.get(platform)
-    if row and row.gpu and not presets:
-        presets = ("cuda12.8", "cuda13.0")
+    presets = place.images.get(platform, VERSIONS[version].drivers.get(platform, ()))
+    if platform.startswith("gpu-") and not presets:
+        presets = DRIVERS
     items = [
         {"os": system, "drivers_preset": preset, "compatible_platforms": [platform]}
         for system in ("ubuntu22.04", "ubuntu24.04")
@@ -138,7 +135,7 @@ class Call(NamedTuple):
 class _Route:
     service: str
     method: str
-    kind: Kind | None
+    kind: ObjectKind | None
     request: Any
     answer: Any
 
@@ -353,8 +350,8 @@ def _status(error: RefusedError) -> Any:  # noqa: ANN401
 
 def _routes() -> dict[str, _Route]:
     """Return the messages and the kind of each method, by its path."""
-    clients: list[tuple[Any, Kind | None]] = [
-        (message_class(kind, f"{kind.name}ServiceClient"), kind) for kind in KINDS.values()
+    clients: list[tuple[Any, ObjectKind | None]] = [
+        (kind.sdk_class(f"{kind.name}ServiceClient"), kind) for kind in OBJECT_KINDS.values()
     ]
     for text in SERVICES:
         package, name = text.split(":")

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from cluster.platforms.nebius.versions import KUBERNETES
+from lab.nebius_api.facts import DEFAULT_VERSION
 
 PREFIXES = {
     "Network": "vpcnetwork", "Subnet": "vpcsubnet", "Allocation": "vpcallocation", "Filesystem": "computefilesystem",
@@ -137,7 +137,7 @@ def done(operation: Mapping[str, Any]) -> float:
 
 def _cluster(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
     plane = row["spec"].get("control_plane", {})
-    shown = {"version": plane.get("version", KUBERNETES), "etcd_cluster_size": plane.get("etcd_cluster_size", "3")}
+    shown = {"version": plane.get("version", DEFAULT_VERSION), "etcd_cluster_size": plane.get("etcd_cluster_size", "3")}
     if row["state"] == "RUNNING":
         shown["endpoints"] = {"public_endpoint": f"https://{row['metadata']['id']}.mk8s.invalid:443"}
         shown["auth"] = {"cluster_ca_certificate": _digest(row, 64)}
@@ -155,7 +155,7 @@ def _node_group(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
             last = {"level": "ERROR", "code": "QuotaFailure", "message": QUOTA_PROBLEM[1]}
             events = [{"occurrence_count": "3", "last_occurrence": last}]
     counts = {"target_node_count": target, "node_count": max(ready, before), "ready_node_count": ready}
-    version = row["spec"].get("version", KUBERNETES)
+    version = row["spec"].get("version", DEFAULT_VERSION)
     shown = {name: str(count) for name, count in counts.items()}
     return {**shown, "version": version, "events": events, "reconciling": _reconciling(store, row)}
 

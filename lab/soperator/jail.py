@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
-from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD
 from components.local.host import layer
 from components.local.host.layer import File, Layer
 from components.local.host.paths import HostError
 from components.local.host.process import Process
+from lab.soperator.names import JAIL_PATH, LOGIN_POD
 
 _LOGIN = "login-"
 POPULATED = "/.populated"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from cluster.platforms.nebius.names import GROUP
+from lab.soperator.names import GROUP
 
 Object = dict[str, Any]
 

@@ -24,12 +24,12 @@ from cluster.findings import ROOT, ConfigError, Location
 from cluster.load import parse
 from cluster.platforms.local.address_plan import plan
 from cluster.platforms.local.rehearsal import candidates
-from cluster.platforms.nebius.names import CONTROLLER_POD
 from components.local.host.network import taken_by
 from components.local.host.paths import HostError, StackPaths, host_root
 from components.local.host.process import Process
 from hostfiles import write_atomically
 from lab.soperator import jail
+from lab.soperator.names import CONTROLLER_POD
 from lab.soperator.pods import ACCOUNTING, LOGIN, machine_of
 from lab.soperator.spec import ClusterSpec, State, Workers
 

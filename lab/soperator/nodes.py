@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.platforms.nebius.names import GPU, NODE_GROUP_LABEL
-from cluster.platforms.nebius.versions import KUBERNETES
-from components.nebius.api.kinds import KINDS
+from components.nebius.api.kinds import kind_of
 from components.nebius.api.objects import list_all
 from components.nebius.api.specs import to_json
 from lab.soperator.kube import Kube, Object
+from lab.soperator.names import GPU, KUBELET, NODE_GROUP_LABEL
 
 GPU_OPERATOR = "gpu-operator"
 """Application name of the K8sRelease that installs driver and device plugin."""
@@ -58,7 +57,7 @@ class Cloud:
         return [parse_group(row, driver=driver) for id_ in clusters for row in self._objects("NodeGroup", id_)]
 
     def _objects(self, kind: str, parent: str) -> list[dict[str, Any]]:
-        return [to_json(message) for message in list_all(KINDS[kind], parent, self._endpoint)]
+        return [to_json(message) for message in list_all(kind_of(kind), parent, self._endpoint)]
 
 
 def parse_group(row: Mapping[str, Any], *, driver: bool) -> NodeGroup:
@@ -93,7 +92,6 @@ _EFFECTS = {
 
 MACHINE_TYPE = "rehearsal/machine-type"
 """Annotation with platform and preset, because a label can't have the slash."""
-_VERSION = f"v{KUBERNETES}.0"
 
 
 def objects(group: NodeGroup) -> Iterator[Object]:
@@ -132,7 +130,7 @@ def status(group: NodeGroup, *, kubelet: int, external: str = "") -> dict[str, A
             **dict.fromkeys(
                 ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"), "stand-in"
             ),
-            "kubeletVersion": _VERSION, "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": "amd64",
+            "kubeletVersion": KUBELET, "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": "amd64",
         },
     }  # fmt: skip
 

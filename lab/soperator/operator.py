@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from cluster.platforms.nebius.names import (
+from lab.soperator import nodes, pods
+from lab.soperator.kube import Kube, KubeError, Object
+from lab.soperator.names import (
     AVAILABLE,
     CONTROLLER_POD,
     GROUP,
@@ -18,8 +20,6 @@ from cluster.platforms.nebius.names import (
     login_service,
     populate_job,
 )
-from lab.soperator import nodes, pods
-from lab.soperator.kube import Kube, KubeError, Object
 from lab.soperator.nodes import Cloud, NodeGroup
 from lab.soperator.spec import Behaviour, ClusterSpec, Machines, NoMachines, State, parse_cluster
 

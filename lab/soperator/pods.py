@@ -4,8 +4,8 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cluster.platforms.nebius.names import CONTROLLER_POD, GPU, NODESET_LABEL, NODESET_NAME_LABEL
 from lab.soperator.kube import Kube, Object
+from lab.soperator.names import CONTROLLER_POD, GPU, NODESET_LABEL, NODESET_NAME_LABEL
 from lab.soperator.nodes import MACHINE_TYPE
 from lab.soperator.spec import ClusterSpec
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cluster.platforms.nebius.names import CLUSTER_ANNOTATION, LOGIN_NODE_PORT
 from lab.soperator.kube import Object
+from lab.soperator.names import CLUSTER_ANNOTATION, LOGIN_NODE_PORT
 
 
 @dataclass(frozen=True, kw_only=True)

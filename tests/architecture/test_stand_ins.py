@@ -1,0 +1,115 @@
+"""A stand-in carries the outside's own values, with their source. One that takes them from this program agrees with its
+mistakes: Soperator's stand-in wrote the file that this program waited for, and no released Soperator writes it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.test_sources import ROOT
+
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")
+STAND_IN = re.compile(r"fake|stand_?in|stub|imitat", re.IGNORECASE)
+"""Names of classes and functions that stand in for something, in modules of tests and their conftest.py."""
+SCRIPTS = ("node", "gcp", "nebius")
+"""Folders of `scripts` whose modules tests import without the folder's name."""
+PRODUCT = ("cluster", "components", "cli", "engine", "hostfiles", "scripts")
+OURS = {
+    "cluster.catalog.MACHINE_TYPES": "names that the stack file of a rehearsal's machines accepts",
+    "cluster.config.fields.MEMBER": "a key of the models",
+    "cluster.findings.ROOT": "the key of stack files",
+    "cluster.monitoring.alerts.ALERTS": "this program's own alerts",
+    "cluster.observe.reliability.DAY": "seconds of a day",
+    "cli.commands.test.PLACE": "a variable of ./hpc test",
+    "components.local.host.cloud.INSTANCE": "a file of machines on this host",
+    "components.local.host.images.SUITES": "base images of machines on this host",
+    "engine.state.crypter.ROUNDS": "set to less, so that tests are quick",
+    "reconcile.service.BUSY_SECONDS": "the pace of this program's loop",
+    "reconcile.service.IDLE_SECONDS": "the pace of this program's loop",
+    "scripts.node.health.check_kinds.KINDS": "this program's own health checks",
+    "slurm.slurmctld.STATE": "the folder that this program gives slurmctld",
+}
+"""Constants that describe nothing outside, and what they are."""
+
+
+def _is_product(module: str) -> bool:
+    first = module.partition(".")[0]
+    found = (ROOT / "scripts" / folder / name for folder in SCRIPTS for name in (first, f"{first}.py"))
+    return first in PRODUCT or any(path.exists() for path in found)
+
+
+def taken(text: str, *, whole: bool) -> Iterator[str]:
+    """Yield this program's constants that a module reads; unless it is a stand-in as a whole, only those that its
+    stand-ins read."""
+    tree = ast.parse(text)
+    constants, modules = dict[str, str](), dict[str, str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and _is_product(node.module):
+            for alias in node.names:
+                if CONSTANT.fullmatch(alias.name):
+                    constants[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                elif alias.name.islower():
+                    modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Import):
+            modules |= {alias.asname or alias.name: alias.name for alias in node.names if _is_product(alias.name)}
+    parts = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and STAND_IN.search(node.name)
+        if not node.name.startswith("test_")
+    ]
+    for part in [tree] if whole else parts:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Name) and node.id in constants:
+                yield constants[node.id]
+            elif isinstance(node, ast.Attribute) and CONSTANT.fullmatch(node.attr):
+                module = modules.get(ast.unparse(node.value))
+                yield from [f"{module}.{node.attr}"] if module else []
+
+
+def _modules() -> Iterator[tuple[Path, bool]]:
+    """Yield each module of lab and tests, and whether it is a stand-in or a helper as a whole: those of tests that are
+    neither tests nor outside checks."""
+    yield from ((path, True) for path in sorted((ROOT / "lab").rglob("*.py")))
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if not path.name.startswith("check_"):
+            yield path, not path.name.startswith(("test_", "conftest", "__init__"))
+
+
+def test_no_stand_in_takes_a_constant_of_this_program() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, whole in _modules()
+        for name in dict.fromkeys(taken(path.read_text(encoding="utf-8"), whole=whole))
+        if name not in OURS
+    ]
+    assert found == [], "write the outside's own value there, with its source; or, if it is ours, say so in OURS"
+
+
+def test_no_exception_is_left_over() -> None:
+    used = {name for path, whole in _modules() for name in taken(path.read_text(encoding="utf-8"), whole=whole)}
+    assert OURS.keys() - used == set()
+
+
+NAMES = "cluster.platforms.nebius.names"
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "found"),
+    [
+        (f"from {NAMES} import JAIL_PATH\nwrite(JAIL_PATH)", True, [f"{NAMES}.JAIL_PATH"]),
+        (f"from {NAMES} import JAIL_PATH as path\nwrite(path)", True, [f"{NAMES}.JAIL_PATH"]),
+        ("from cluster.platforms.nebius import names\nwrite(names.JAIL_PATH)", True, [f"{NAMES}.JAIL_PATH"]),
+        (f"import {NAMES}\nwrite({NAMES}.JAIL_PATH)", True, [f"{NAMES}.JAIL_PATH"]),
+        ("from reconcile import service\nservice.BUSY_SECONDS", True, ["reconcile.service.BUSY_SECONDS"]),
+        (f"from {NAMES} import GPU\nclass FakeNode:\n    gpu = GPU", False, [f"{NAMES}.GPU"]),
+        (f"from {NAMES} import GPU\ndef test_a_stand_in():\n    assert GPU", False, []),
+        (f"from {NAMES} import login_service\nlogin_service('c')", True, []),
+        ("from lab.soperator.names import JAIL_PATH\nwrite(JAIL_PATH)", True, []),
+        ("JAIL_PATH = '/mnt/jail'\nwrite(JAIL_PATH)", True, []),
+    ],
+)  # fmt: skip
+def test_a_constant_is_found_however_it_is_imported(text: str, whole: bool, found: list[str]) -> None:
+    assert list(taken(text, whole=whole)) == found
