@@ -93,9 +93,9 @@ _ROWS = (
 
 PLATFORMS: dict[str, NebiusPlatform] = {row.name: row for row in _ROWS}
 ARM64 = ("cpu-g1", "gpu-gb300")
-"""Platforms of arm64 (cpu_platform_by_platform of platform.tf at c1e21829), which this program has no clusters of: all nodes share one jail, and the
-Job that populates it and login pods run on x86-64 nodes. populate_jail_entrypoint.sh of nebius/soperator 4.1.7 restores
-a copy of its own image's architecture."""
+"""Platforms of arm64 (cpu_platform_by_platform of platform.tf at c1e21829), which this program has no clusters of: all
+nodes share one jail, and the Job that populates it and login pods run on x86-64 nodes. populate_jail_entrypoint.sh of
+nebius/soperator 4.1.7 restores a copy of its own image's architecture."""
 
 
 def preset_of(machine_type: str) -> Preset:

@@ -18,6 +18,7 @@ from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS
 from components.nebius.api.specs import spec_message
 from lab.nebius_api import methods
+from lab.nebius_api.facts import OBJECT_KINDS
 from lab.nebius_api.faults import RefusedError, parse
 from lab.nebius_api.server import NebiusServer
 from tests.harness import ROOT
@@ -73,7 +74,7 @@ def test_specs_that_the_api_refuses(api: NebiusServer, kind: str, spec: dict[str
     api.methods.seed("GpuCluster", PROJECT_ID, "g", {}, "computegpucluster-1")
     assert spec_message(KINDS[kind], spec)
     with pytest.raises(RefusedError) as raised:
-        methods.check_spec(api.store, KINDS[kind], spec)
+        methods.check_spec(api.store, OBJECT_KINDS[kind], spec)
     assert message in str(raised.value.detail)
 
 
