@@ -139,18 +139,14 @@ def test_what_is_kept_of_a_node(recipe: Path, outside: Recorder) -> None:
     if (given.cpu, given.memory // 1024, given.disk // 1024) != wanted:
         outside.differs("reserve", f"of 128 vCPUs, 1600 GiB and a disk of 512 GiB: {given}; the recipe: {wanted}")
     parts = block(text(recipe / "modules" / "slurm" / "locals.tf"), r"\bresources\s*=")
-    for name, ours in (
-        ("munge", MUNGE),
-        ("mariadb", sizing.MARIADB),
-        ("exporter", sizing.EXPORTER),
-    ):
+    for name, ours in (("munge", MUNGE), ("mariadb", sizing.MARIADB)):
         own = block(parts, rf"\b{name}\s*=")
         if not own:
             continue
         theirs = tuple(float(values(own, key)[0]) for key in ("cpu", "memory", "ephemeral_storage"))
         if (ours.cpu / 1000, ours.memory / 1024, ours.disk / 1024) != theirs:
             outside.differs(f"resources-{name}", f"given: {ours}; the recipe: {theirs}")
-    outside.did("what Kubernetes keeps of a node, and three containers")
+    outside.did("what Kubernetes keeps of a node, and two containers")
     outside.holds("nebius-node-reserves")
 
 

@@ -248,6 +248,10 @@ _IMAGE_STORAGE = "image-storage"
 _SHARED_MEMORY_GIB, _SMALL_SHARED_MEMORY_GIB = 256, 64
 """Size limit of /dev/shm on nodes with GPUs, where NCCL and data loaders exchange data (the guide's example), and on
 others. Used memory there counts against the job."""
+_HOST_RUN = "host-run"
+"""Name of the volume with /run of the node."""
+PERSISTENCED_SOCKET = "nvidia-persistenced/socket"
+"""Socket of NVIDIA's persistence daemon, below /run of a node whose image has the driver."""
 _JOBS_DIRECTORY = "/var/run/nebius/slurm"
 """The folder in which the prolog writes which job has which GPU, for the DCGM exporter."""
 
@@ -336,7 +340,6 @@ def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[
         "slurmdbd": sizing.service(config, "accounting", sizing.MARIADB).quantities,
         "slurmctld": sizing.service(config, "controller").quantities,
         "sshd": sizing.service(config, "login").quantities,
-        "exporter": sizing.EXPORTER.quantities,
         "rest": sizing.on_system(settings, tier.rest).quantities,
         "logins": config.login.count,
         "root_keys": list(facts.root_keys),
@@ -429,7 +432,7 @@ def _nodeset(config: ClusterConfig, settings: Nebius, name: str) -> dict[str, An
         "mounts": _mounts(settings, workers),
         "custom_mounts": _custom_mounts(config, settings, workers, gpus=bool(gpu)),
         "shared_memory": f"{shared_memory_gib}Gi",
-        "initial": _initial(settings, workers),
+        "initial": _initial(settings, workers, gpus=bool(gpu)),
     }
 
 
@@ -463,6 +466,8 @@ def _custom_mounts(config: ClusterConfig, settings: Nebius, workers: Workers, *,
         jobs = {"hostPath": {"path": _JOBS_DIRECTORY, "type": "DirectoryOrCreate"}}
         mounts.append({"name": "hpc-jobs-dir", "mountPath": _JOBS_DIRECTORY, "volumeSource": jobs})
         if settings.gpu.driver == "preinstalled":
+            run = {"hostPath": {"path": "/run", "type": "Directory"}}
+            mounts.append({"name": _HOST_RUN, "mountPath": "/host-run", "readOnly": True, "volumeSource": run})
             # The driver is in the root of the node; it is mounted at the path that the GPU operator would use.
             root = {"hostPath": {"path": "/", "type": ""}}
             mounts.append({"name": "nvidia-driver-root", "mountPath": "/run/nvidia/driver", "volumeSource": root})
@@ -478,9 +483,20 @@ def _custom_mounts(config: ClusterConfig, settings: Nebius, workers: Workers, *,
     return mounts
 
 
-def _initial(settings: Nebius, workers: Workers) -> list[dict[str, Any]]:
-    """Return the containers before slurmd: they check mounts, and create directories on an image disk."""
+def _initial(settings: Nebius, workers: Workers, *, gpus: bool) -> list[dict[str, Any]]:
+    """Return the containers before slurmd: they check mounts, wait for NVIDIA's persistence daemon, and create
+    directories on an image disk."""
     containers = _mounted(settings, JAIL, *settings.filesystems.submounts)
+    if gpus and settings.gpu.driver == "preinstalled":
+        # NVIDIA's runtime gives slurmd's container the socket only if it exists when the container starts. The GPU
+        # operator's daemon has its socket elsewhere. As nebius-solutions-library, pull request 1177.
+        wait = (
+            f"until test -S /volume-mount/{PERSISTENCED_SOCKET}; do "
+            f"echo waiting for /run/{PERSISTENCED_SOCKET} of the node; sleep 5; done"
+        )
+        container = _container(settings, "wait-for-nvidia-persistenced", _HOST_RUN, "sh", "-c", wait)
+        container["volumeMounts"][0]["readOnly"] = True
+        containers.append(container)
     disks = {**workers.local_disks, **({_IMAGE_STORAGE: workers.image_disk} if workers.image_disk else {})}
     containers += [
         _container(settings, f"ensure-{name}-{disk.filesystem}", name, *_grep(disk.filesystem))

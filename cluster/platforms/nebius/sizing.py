@@ -21,8 +21,7 @@ from cluster.platforms.nebius.node_groups import node_disk, service_groups
 from cluster.platforms.nebius.stack_file_fields import Nebius, settings_of
 
 MARIADB = Resources(cpu=2000, memory=12 * GIB, disk=16 * GIB)
-EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
-# Source of both: nebius-solutions-library, soperator/modules/slurm/locals.tf.
+# Source: nebius-solutions-library, soperator/modules/slurm/locals.tf.
 
 
 def slurmd(config: ClusterConfig, nodeset: str) -> Resources:
