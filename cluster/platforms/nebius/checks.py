@@ -1,6 +1,6 @@
 """Checks of a configuration for Nebius: errors, and warnings for its author."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
 from typing import Any
 
@@ -83,24 +83,25 @@ def _soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Findi
 
 
 def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
-    version = settings.soperator.version
+    version, read = settings.soperator.version, ".".join(map(str, versions.READ))
     if not versions.is_known(version):
         yield Finding(
             id="nebius-soperator-unknown",
             level=Level.WARNING,
             at=_VERSION,
             what=f"the charts of Soperator {version} are not known here, the newest of which are those of "
-            f"{versions.SOPERATOR}: values may be missing, and without charts of that version `up` fails",
+            f"{read}: values may be missing, and without charts of that version `up` fails",
             todo=f"check that there is such a release, or write {versions.SOPERATOR}",
         )
     faults = versions.faults(version)
-    if faults:
+    newest = versions.parse(versions.SOPERATOR)
+    if gone := [fault for fault in faults if fault.corrected <= newest]:
         yield Finding(
             id="nebius-soperator-faults",
             level=Level.WARNING,
             at=_VERSION,
-            what=f"Soperator {version} has known faults: {'; '.join(faults)}",
-            todo=f"write {versions.SOPERATOR}, which has none of them",
+            what=f"Soperator {version} has known faults that a later release corrects: {_effects(gone)}",
+            todo=f"write {versions.SOPERATOR}",
         )
     software = {"slurm": versions.series(version).slurm.partition("-")[0]}
     software |= {"nvidia": settings.gpu.driver_version} if settings.gpu.driver == "operator" else {}
@@ -108,7 +109,23 @@ def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
         "write a release of Soperator with a later Slurm once there is one; until then, only people whom you trust "
         "with the whole cluster should have accounts"
     )
-    yield from vulnerable_software(_VERSION, f"Soperator {version}", software, todo)
+    assumed = (
+        "" if versions.was_read(version) or not versions.is_known(version) else f", if it has the Slurm of {read},"
+    )
+    yield from vulnerable_software(_VERSION, f"Soperator {version}{assumed}", software, todo)
+    if versions.is_known(version) and (left := [fault for fault in faults if fault not in gone]):
+        has = "has" if versions.was_read(version) else f"may have, as {read} has, the newest whose source was read,"
+        yield Finding(
+            id="nebius-soperator-open-faults",
+            level=Level.INFO,
+            at=_VERSION,
+            what=f"Soperator {version} {has} faults that no release is known to correct: {_effects(left)}",
+            todo=f"if you meet one: {'; '.join(fault.instead for fault in left if fault.instead)}",
+        )
+
+
+def _effects(faults: Sequence[versions.Fault]) -> str:
+    return "; ".join(f"{fault.effect} (nebius/soperator, pull request {fault.pull})" for fault in faults)
 
 
 def _name_errors(config: ClusterConfig) -> Iterator[Finding]:

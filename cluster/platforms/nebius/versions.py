@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 LOOKED = "2026-09-23"
 """Date of the answer of ListControlPlaneVersions (nebius/api, mk8s/v1/cluster_service.proto). Driver presets:
 nebius-solutions-library, soperator/installations/example/driver_presets.tf."""
-KUBERNETES = "1.35"
-"""The newest version but one, which has been in use for longer than the newest."""
+KUBERNETES = "1.36"
+"""The version of the recipe (nebius-solutions-library 00c54d0, soperator/installations/example/terraform.tfvars)."""
 NEWEST_PRESET = "cuda13.0"
 
 
@@ -80,8 +80,9 @@ def cuda_of(driver: str) -> str:
 
 Number = tuple[int, int, int]
 
-SOPERATOR = "4.1.7"
-"""The newest release, and the first without the faults below."""
+SOPERATOR = "4.1.11"
+"""The newest release that a source names: the recipe's (nebius-solutions-library 00c54d0, autumn of 2026,
+soperator/installations/example/terraform.tfvars)."""
 FIRST = (4, 1, 4)
 """The oldest accepted version: the first of its series whose workers do not damage GPU libraries in the jail when they
 start together (nebius/soperator, pull request 2703). This program follows the newest series and the next."""
@@ -161,20 +162,46 @@ SERIES = (
 """Oldest first. 5.0 is as of commit c238d993: it has no tag yet."""
 
 KNOWN = ((4, 1),)
-"""Major and minor numbers of the releases whose charts were read at their tags. Later patches have the same keys;
-4.1.11 is what Nebius's recipe has had since August of 2026."""
+"""Major and minor numbers of the releases whose charts were read at their tags."""
+READ: Number = (4, 1, 7)
+"""The newest release whose charts and source were read (nebius/soperator at its tag, 2026-07-30). That later patches
+have the same keys of charts, Slurm, names and checks is assumed: the public snapshot of the repository,
+c238d993 of 2026-08-21, has no tags of 4.1.8 to 4.1.11. `up` stops before it creates anything if a chart is missing."""
 
 
-FAULTS: Sequence[tuple[Number, str]] = (
-    (
-        (4, 1, 7),
-        (
-            "a node may be undrained before its machine was recreated: jobs start on a dead node (node-undrained, "
-            "nebius/soperator, pull request 2807)"
-        ),
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A known fault of Soperator. All accepted versions before the correction have it, as far as they were read."""
+
+    corrected: Number
+    """The first version without the fault (`git tag --contains` of the merge commit)."""
+    pull: int
+    """The pull request of nebius/soperator that corrects it."""
+    effect: str
+    instead: str = ""
+    """The remedy on a version that has it."""
+
+
+FAULTS: Sequence[Fault] = (
+    Fault(
+        corrected=(4, 1, 7),
+        pull=2807,
+        effect="a node may be undrained before its machine was recreated: jobs start on a dead node (node-undrained)",
+    ),
+    # These are on the branch of 5.0 at c238d993, and in no tag up to READ.
+    Fault(
+        corrected=(5, 0, 0),
+        pull=2623,
+        effect="slurmctld ends at its start if names of InfiniBand switches end in more than 18 digits",
+        instead="slurm.topology: none",
+    ),
+    Fault(
+        corrected=(5, 0, 0),
+        pull=2820,
+        effect="nodes of one job import a container image one after the other",
+        instead="./hpc warm-up STACK --image IMAGE before large jobs",
     ),
 )
-"""Known faults: the first version without the fault, and its effect. All older accepted versions have it."""
 
 
 def parse(version: str) -> Number:
@@ -199,6 +226,11 @@ def is_known(version: str) -> bool:
     return parse(version)[:2] in KNOWN
 
 
-def faults(version: str) -> list[str]:
-    """Return the effects of a version's known faults."""
-    return [what for fixed, what in FAULTS if parse(version) < fixed]
+def was_read(version: str) -> bool:
+    """Return whether the charts and the source of a version were read; of later patches they are assumed."""
+    return parse(version) <= READ
+
+
+def faults(version: str) -> list[Fault]:
+    """Return the known faults of a version. One that was not read may have those of the newest one that was."""
+    return [fault for fault in FAULTS if parse(version) < fault.corrected]

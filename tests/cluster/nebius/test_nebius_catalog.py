@@ -4,6 +4,7 @@ import pytest
 
 from cluster.catalog import IMAGES, MACHINE_TYPES
 from cluster.catalog.slurm_releases import VERSIONS
+from cluster.load import find_warnings
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import (
     FABRICS,
@@ -68,13 +69,28 @@ class TestSoperator:
         assert releases <= set(VERSIONS)
         assert releases == set(IMAGES["soperator"].slurm_versions)
 
-    def test_the_default_is_the_newest_and_without_fault(self) -> None:
+    def test_the_defaults_are_the_recipes(self) -> None:
+        # nebius-solutions-library 00c54d0, soperator/installations/example/terraform.tfvars: slurm_operator_version,
+        # k8s_version.
+        assert (versions.SOPERATOR, versions.KUBERNETES) == ("4.1.11", "1.36")
         assert versions.is_known(versions.SOPERATOR)
-        assert versions.faults(versions.SOPERATOR) == []
 
-    @pytest.mark.parametrize(("version", "count"), [("4.1.4", 1), ("4.1.7", 0), ("5.0.0", 0)])
-    def test_faults_end_with_their_correction(self, version: str, count: int) -> None:
-        assert len(versions.faults(version)) == count
+    @pytest.mark.parametrize(
+        ("version", "pulls"),
+        [("4.1.4", {2807, 2623, 2820}), ("4.1.7", {2623, 2820}), ("4.1.11", {2623, 2820}), ("5.0.0", set())],
+    )
+    def test_faults_end_with_their_correction(self, version: str, pulls: set[int]) -> None:
+        assert {fault.pull for fault in versions.faults(version)} == pulls
+
+    @pytest.mark.parametrize(("version", "was_read"), [("4.1.4", True), ("4.1.7", True), ("4.1.8", False)])
+    def test_what_was_read_is_distinguished_from_what_is_assumed(self, version: str, was_read: bool) -> None:
+        assert versions.was_read(version) is was_read
+        [finding] = [
+            row
+            for row in find_warnings(nebius(nebius={"soperator": {"version": version}}))
+            if row.id == "nebius-soperator-open-faults"
+        ]
+        assert ("may have, as 4.1.7 has" in finding.what) is not was_read
 
     @pytest.mark.parametrize("version", ["4.0.5", "4.2.0", "5.0.0"])
     def test_only_the_series_whose_charts_were_read_is_known_with_its_later_patches(self, version: str) -> None:

@@ -93,7 +93,7 @@ class TestVersions:
 
     def test_an_existing_cluster_keeps_a_version_that_became_deprecated(self, api: NebiusServer) -> None:
         before = request()
-        api.place.deprecated = ("1.35",)
+        api.place.deprecated = ("1.36",)
         check(api, before, **{**gpus(count=3), **section()})
         with pytest.raises(NebiusError, match="creates no clusters of it"):
             check(api)
@@ -102,7 +102,7 @@ class TestVersions:
         api.place.images = {"gpu-h100-sxm": ("cuda14.0",)}
         with pytest.raises(NebiusError) as raised:
             check(api)
-        assert "nodes of gpu-h100-sxm with Kubernetes 1.35: Nebius has no image of ubuntu24.04 with cuda13.0" in str(
+        assert "nodes of gpu-h100-sxm with Kubernetes 1.36: Nebius has no image of ubuntu24.04 with cuda13.0" in str(
             raised.value
         )
         assert "ubuntu24.04 with cuda14.0" in str(raised.value)
