@@ -209,9 +209,10 @@ class ResourceSteps:
     def _compare(self, goal: Goal, old: Resource, provider: Provider, inputs: Props) -> tuple[Diff, str]:
         """Return the diff of a resource, and the reason if the changed inputs do not show it."""
         new = goal.new
-        if self._run.scope.replaces(new.urn):
+        if old.taint or self._run.scope.replaces(new.urn):
             # As in the CLI, the provider's diff is not called: only the program decides whether to delete first.
-            return Diff(changes=True, replaces=("id",)), "its replacement was asked for"
+            reason = "it is tainted" if old.taint else "its replacement was asked for"
+            return Diff(changes=True, replaces=("id",)), reason
         for cause, urn in (*(("replaceWith", u) for u in new.replace_with), ("deletedWith", new.deleted_with)):
             if urn in self._replaced:
                 return Diff(changes=True, replaces=(cause,)), f"replaced with {urns.name_of(urn)}"

@@ -8,24 +8,51 @@ import os
 import time
 from pathlib import Path
 
-from engine.errors import DamagedStateError
+from engine.errors import DamagedStateError, EngineError
 from engine.state.resource import Resource
 from engine.values import Value
 from hostfiles import write_atomically
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 """Exceptions from reading a file that is not a state."""
+FEATURES = {"replaceWith": "replaceWith", "taint": "taint"}
+"""Features that this engine knows, each with the key of a resource that uses it. With one of them a state is of version
+4, which older CLIs refuse; else of version 3 (pkg/resource/stack/deployment.go of pulumi v3.274.1)."""
 PRIVATE = 0o600
 """File mode of states and their copies: even encrypted, they are for their owner only."""
 
 
 def deployment(text: str) -> dict[str, Value]:
-    """Return the deployment in the text of a state file. Raises one of UNREADABLE."""
-    row = json.loads(text)["checkpoint"].get("latest") or {}
+    """Return the deployment in the text of a state file. Raises one of UNREADABLE, or EngineError for a state that only
+    the CLI understands."""
+    document = json.loads(text)
+    row = document["checkpoint"].get("latest") or {}
+    require_known(document)
     for resource in row.get("resources") or []:
         if not (resource["urn"] and resource["type"]):
             raise ValueError("a resource without a URN or type")
     return row
+
+
+def require_known(document: dict[str, Value]) -> None:
+    """Raise EngineError unless this engine knows the version and the features of a state or an export."""
+    version, features = document.get("version"), document.get("features") or []
+    if version not in (3, 4):
+        raise EngineError(
+            f"state of version {version!r}: this engine knows 3 and 4. Use the Pulumi CLI: --engine pulumi"
+        )
+    if unknown := sorted({*features} - {*FEATURES}):
+        raise EngineError(
+            f"the state uses {', '.join(unknown)}, which the embedded engine does not know: it would be lost. Use the "
+            "Pulumi CLI: --engine pulumi"
+        )
+
+
+def versioned(row: dict[str, Value]) -> dict[str, Value]:
+    """Return the keys `version` and `features` of a document with this deployment."""
+    resources = row.get("resources") or []
+    used = sorted(name for name, key in FEATURES.items() if any(resource.get(key) for resource in resources))
+    return {"version": 4, "features": used} if used else {"version": 3}
 
 
 def read(file: Path) -> dict[str, Value]:
@@ -69,7 +96,7 @@ def newest_backup(file: Path) -> Path | None:
     for candidate in (file.with_name(file.name + ".bak"), *_outcomes(file)):
         try:
             deployment(candidate.read_text(encoding="utf-8"))
-        except (*UNREADABLE, OSError):
+        except (*UNREADABLE, OSError, EngineError):
             continue
         return candidate
     return None
@@ -103,7 +130,7 @@ def set_damaged_aside(file: Path) -> None:
 
 def text_of(name: str, row: dict[str, Value]) -> str:
     """Return the text of a state file, for a stack named as organization/PROJECT/STACK."""
-    checkpoint = {"version": 3, "checkpoint": {"stack": name, "latest": row}}
+    checkpoint = {**versioned(row), "checkpoint": {"stack": name, "latest": row}}
     return json.dumps(checkpoint, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -20,7 +20,8 @@ def _camel(name: str) -> str:
 @dataclass(eq=False)
 class Resource:
     """A resource. `delete` marks one that was replaced and is to be deleted, `pending_replacement` one that was deleted
-    and is to be created again. Keys of the file that the engine does not use are kept in `others`."""
+    and is to be created again, `taint` one that the next run replaces (`pulumi state taint`). Keys of the file that the
+    engine does not use are kept in `others`."""
 
     urn: str
     type: str
@@ -49,6 +50,7 @@ class Resource:
     ignore_changes: list[str] = field(default_factory=list)
     replace_on_changes: list[str] = field(default_factory=list)
     replacement_trigger: Value = None
+    taint: bool = False
     others: dict[str, Value] = field(default_factory=dict)
 
     @property

@@ -65,7 +65,8 @@ class StoredStack:
 
     def export_state(self) -> dict[str, Value]:
         """Return the state as `pulumi stack export` prints it, with secrets encrypted."""
-        return {"version": 3, "deployment": self._existing()}
+        row = self._existing()
+        return {**checkpoint.versioned(row), "deployment": row}
 
     def import_state(self, document: dict[str, Value]) -> None:
         """Replace the stack's state, as `pulumi stack import` does, with an export or, unlike there, a copy of a state
@@ -73,8 +74,12 @@ class StoredStack:
         document = document if isinstance(document, dict) else {}
         checkpoint_ = document.get("checkpoint")
         deployment = checkpoint_.get("latest") if isinstance(checkpoint_, dict) else document.get("deployment")
-        if not isinstance(deployment, dict) or document.get("version") != 3:
-            raise EngineError("import: no deployment of version 3, as `pulumi stack export` writes it")
+        if not isinstance(deployment, dict) or "version" not in document:
+            raise EngineError("import: no version and deployment, as `pulumi stack export` writes them")
+        try:
+            checkpoint.require_known(document)
+        except EngineError as error:
+            raise EngineError(f"import: {error}") from None
         prefix = f"urn:pulumi:{self.name}::{self.project.name}::"
         rows = deployment.get("resources") or []
         if not isinstance(rows, list) or not all(isinstance(r, dict) and r.get("urn") and r.get("type") for r in rows):

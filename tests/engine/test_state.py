@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import DamagedStateError, EngineError, PassphraseError, values
+from engine import DamagedStateError, EngineError, PassphraseError, Scope, values
 from engine.state import checkpoint, crypter, stored_stack
 
 REPOSITORY = Path(__file__).parents[2]
@@ -239,7 +239,8 @@ def test_export_and_import_restore_a_stack(bench):
     assert bench.up().summary == "nothing to do"
     for wrong in (
         {},
-        {"version": 4, "deployment": {}},
+        {"version": 5, "deployment": {}},
+        {"version": 4, "features": ["views"], "deployment": {}},
         {"version": 3, "deployment": {"resources": [{"urn": "urn:x"}]}},
         {"version": 3, "deployment": {"resources": [{"urn": "urn:x", "type": "a:b:c"}]}},
         {"version": 3, "deployment": {"resources": 7}},
@@ -247,6 +248,40 @@ def test_export_and_import_restore_a_stack(bench):
     ):
         with pytest.raises(EngineError, match="import"):
             bench.stack().import_state(wrong)
+
+
+def taint(bench, name):
+    """As `pulumi state taint` does."""
+
+    def change(rows):
+        return [{**row, "taint": True} if row["urn"].endswith(f"::{name}") else row for row in rows]
+
+    bench.stack().edit(change)
+
+
+def test_a_tainted_resource_is_replaced_once(bench):
+    """With its mark a state is of version 4, as the CLI writes it (tests/pulumi_cli runs `pulumi state taint`)."""
+    bench.up("a", ("b", {"refs": ["a"], "options": {"delete_before_replace": True}}))
+    taint(bench, "b")
+    document = json.loads(bench.stack().file.read_text())
+    assert (document["version"], document["features"]) == (4, ["taint"])
+    assert bench.up(scope=Scope(targets=("**::a",))).summary == "nothing to do"
+    assert json.loads(bench.stack().file.read_text())["version"] == 4, "the mark of what was left out stays"
+    assert bench.preview().counts["replace"] == 1
+    assert bench.up().counts["replace"] == 1
+    assert "features" not in json.loads(bench.stack().file.read_text())
+    assert bench.up().summary == "nothing to do"
+
+
+def test_a_state_with_features_of_the_cli_alone_is_refused_and_stays(bench):
+    bench.up("a")
+    document = json.loads(bench.stack().file.read_text())
+    text = json.dumps({**document, "version": 4, "features": ["taint", "views"]})
+    bench.stack().file.write_text(text)
+    for kind in ("up", "preview", "destroy"):
+        with pytest.raises(EngineError, match=r"the state uses views, .* Use the Pulumi CLI"):
+            bench.run(kind)
+    assert bench.stack().file.read_text() == text
 
 
 def test_one_stack_reads_the_outputs_of_another(bench):

@@ -1,6 +1,7 @@
 """A stack's network and machines belong to the state that created them; its hosts file stays the same file."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,16 @@ def test_a_state_with_a_new_key_is_identified_by_its_earlier_id(tmp_path: Path):
     network.ensure(of(tmp_path, OURS), before=[owner.state_id(THEIRS)])
     for key in (OURS, THEIRS):
         assert not owner.is_other_states(StackPaths(tmp_path, "dev"), owner.state_id(key))
+
+
+def test_a_renamed_stack_goes_on_with_its_network(tmp_path: Path):
+    """`pulumi stack rename` gives the same state another name."""
+    network.ensure(of(tmp_path, OURS))
+    renamed = replace(of(tmp_path, OURS), owner="hpc/other")
+    network.ensure(renamed, before=[owner.state_id(OURS)])
+    assert owner.recorded(StackPaths(tmp_path, "dev"))["owner"] == "hpc/other"
+    with pytest.raises(HostError, match="is up on this host, made by hpc/other"):
+        network.ensure(replace(of(tmp_path, THEIRS), owner="hpc/third"), before=[])
 
 
 class TestOfAnEarlierVersion:

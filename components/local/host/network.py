@@ -162,7 +162,8 @@ def remove_shared(paths: StackPaths, name: str) -> None:
 
 def _check_owner(network: Network, before: Sequence[str] | None) -> None:
     record = owner.recorded(network.paths)
-    if record.get("owner", network.owner) != network.owner:
+    # A state that created this network has another stack name after `pulumi stack rename`.
+    if before is None and record.get("owner", network.owner) != network.owner:
         raise HostError(
             f"cluster.name: {network.stack!r} is already up on this host, made by {record['owner']}; "
             "give this cluster another name, or destroy that one first"
