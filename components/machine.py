@@ -146,6 +146,8 @@ class Elastic:
 class Machines:
     """Machines that answer SSH, and the platform's facts for Slurm's set-up."""
 
+    platform: pulumi.Resource
+    """The component whose children all of the platform's resources are."""
     machines: Sequence[Machine]
     """The machines in the roster's order."""
     mounts: Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[Any]]]]

@@ -103,7 +103,8 @@ class ClusterConfig(Section):
     )
     """On gcp: inputs of Google Cloud's resources to change or add before they are registered."""
     deletion_protection: Annotated[Flag, NoEffect("only `destroy` asks for it")]
-    """True if data (home, accounting) refuses to be destroyed. Default: false on local, true elsewhere."""
+    """True if `destroy` is refused: on local and gcp of all of the cluster, on nebius of file systems and backups, which
+    then stay. Default: false on local, true elsewhere."""
 
     _nodes_release: str = PrivateAttr(default="")
 

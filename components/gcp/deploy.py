@@ -161,6 +161,7 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
 def _create_machines(config: ClusterConfig, keys: ClusterKeys) -> Machines:
     platform = GcpPlatform(config.name, config, keys)
     return Machines(
+        platform=platform,
         machines=platform.machines,
         mounts=platform.mounts,
         state=state_disk_settings(config),

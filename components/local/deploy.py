@@ -87,6 +87,7 @@ def _make(config: ClusterConfig, keys: ClusterKeys) -> Machines:
         boot = _with_gpu_exporter(boot)
     platform = LocalPlatform(config.name, config, keys.admin.public_key_openssh, boot)
     return Machines(
+        platform=platform,
         machines=platform.machines,
         mounts=lambda _: mounts(config),
         addresses=plan(config).of,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pulumi
-from pulumi_command import remote
+from pulumi_command import local, remote
 
 from cluster.config import ClusterConfig
 from cluster.config.slurm import WarmUp
@@ -29,6 +29,7 @@ def deploy_machines(
     keys = ClusterKeys(config.name, tokens=config.slurm.slurmrestd)
     machines = make(config, keys)
     slurm = SlurmCluster(config.name, config, keys, machines, scripts)
+    DeletionProtection(config.name, on=config.deletion_protection, everything=[machines.platform, slurm])
     return Deployment(
         login=slurm.login,
         targets={machine.spec.name: machine.target for machine in machines.machines},
@@ -43,6 +44,23 @@ def deploy_machines(
             **machines.outputs,
         },
     )
+
+
+class DeletionProtection(pulumi.ComponentResource):
+    """What keeps Pulumi from deleting anything of the cluster: it needs everything, so it would have to go first.
+
+    Without it `pulumi destroy --skip-preview` would delete the machines before it refuses to delete their disks. They
+    can't be protected themselves, since protection refuses a replacement as well.
+    """
+
+    def __init__(self, name: str, *, on: bool, everything: Sequence[pulumi.Resource]) -> None:
+        super().__init__("hpc:slurm:DeletionProtection", name)
+        # It runs nothing, and has no input that could change.
+        local.Command(
+            f"{name}-deletion-protection",
+            opts=pulumi.ResourceOptions(parent=self, protect=on, depends_on=everything),
+        )
+        self.register_outputs({"on": on})
 
 
 class SlurmCluster(pulumi.ComponentResource):

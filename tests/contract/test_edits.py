@@ -268,7 +268,8 @@ def test_a_warm_up_changes_nothing_else(warm):
 def test_the_warm_up_is_the_last_step(warm):
     step = warm.one("lab-warm-up")
     assert warm.waits_for(step, warm.one("lab-ready"))
-    assert not [resource.name for resource in warm.resources if resource is not step and warm.waits_for(resource, step)]
+    later = {resource.name for resource in warm.resources if resource is not step and warm.waits_for(resource, step)}
+    assert later == {"lab-deletion-protection"}
     asked = json.loads(step.inputs["stdin"])
     assert asked["images"] == [IMAGE]
     assert {part["name"] for part in asked["partitions"]} == {"cpu", "gpu"}

@@ -15,7 +15,7 @@ from tests.contract.recorded import StackRun, components_of, modes, record, text
 from tests.harness import FAKE_SECRETS, deploy
 
 # State refers to resources by these names: a changed one would replace what it stands for.
-SLURM = {"hpc:slurm:ClusterKeys", "hpc:slurm:SlurmCluster"}
+SLURM = {"hpc:slurm:ClusterKeys", "hpc:slurm:DeletionProtection", "hpc:slurm:SlurmCluster"}
 TOKENS: dict[str, set[str]] = {
     "local": {
         "hpc:local:LocalPlatform",
@@ -215,7 +215,7 @@ class TestSecrets:
 class TestProtection:
     @pytest.mark.parametrize("protected", [True, False])
     @pytest.mark.parametrize("stack", stacks.STACKS)
-    def test_only_data_is_protected_if_the_stack_asks_for_it(self, stack, protected):
+    def test_data_and_what_needs_everything_are_protected_if_the_stack_asks_for_it(self, stack, protected):
         recording = record(stack, "made").recording
         if stacks.config(stack).deletion_protection is not protected:
             settings = stacks.load(stack)
@@ -227,9 +227,18 @@ class TestProtection:
             if resource.type in DATA and not resource.name.endswith("-boot")
         }
         assert data
+        guard = f"{stacks.config(stack).name}-deletion-protection"
         assert {resource.name for resource in recording.resources if resource.request.protect} == (
-            data if protected else set()
+            {*data, guard} if protected else set()
         )
+
+    def test_what_is_protected_needs_everything_so_pulumi_deletes_nothing_before_it(self, run):
+        """tests/pulumi_cli destroys a cluster without a preview."""
+        name = f"{run.config.name}-deletion-protection"
+        guard = run.recording.one(name)
+        needed = {resource.name for resource in run.recording.resources if run.recording.waits_for(guard, resource)}
+        custom = {resource.name for resource in run.recording.resources if resource.request.custom}
+        assert custom - needed == {name}
 
     def test_destroy_keeps_no_resource(self, run):
         assert [resource.name for resource in run.recording.resources if resource.request.retainOnDelete] == []
