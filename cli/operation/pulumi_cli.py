@@ -112,13 +112,17 @@ class RunEvents:
         urn, type_, name = str(step["urn"]), str(step["type"]), str(step["op"])
         op = _OPS.get(name, name)
         before = self._planned.get(urn)
-        if op in _SILENT or type_.startswith("pulumi:providers:") or (before and before.op == "replace"):
+        # Where the old resource goes first, its deletion is the first step of a replacement, and has no new inputs.
+        deleted = name == "delete-replaced"
+        if op in _SILENT or type_.startswith("pulumi:providers:"):
+            return
+        if before and before.op == "replace" and (before.changes or deleted):
             return
         old, new = step.get("old") or {}, step.get("new") or {}
         if op == "delete" and not old.get("custom"):
             return  # a component: the embedded engine only reports its children
         before_inputs, inputs = _with_marks(old.get("inputs") or {}), _with_marks(new.get("inputs") or {})
-        changes = _changes(before_inputs, inputs, step) if op in ("update", "replace") else ()
+        changes = _changes(before_inputs, inputs, step) if op in ("update", "replace") and not deleted else ()
         parent = (new or old).get("parent") or ""
         created = op == "create" and preview
         shown = {key: value for key, value in inputs.items() if key != "__provider"} if created else {}

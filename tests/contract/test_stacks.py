@@ -233,7 +233,7 @@ class TestProtection:
         )
 
     def test_what_is_protected_needs_everything_so_pulumi_deletes_nothing_before_it(self, run):
-        """tests/pulumi_cli destroys a cluster without a preview."""
+        """Also without a preview (pulumi v3.274.1, pkg/resource/deploy/deployment_executor.go)."""
         name = f"{run.config.name}-deletion-protection"
         guard = run.recording.one(name)
         needed = {resource.name for resource in run.recording.resources if run.recording.waits_for(guard, resource)}

@@ -235,3 +235,19 @@ class TestJson:
             RunEvents([json.dumps({"resourcePreEvent": {"metadata": step}})]).result("up", ok=True, outputs={}).changes
         )
         assert [(change.path, change.old, change.new) for change in plan.changes] == [("key", "[secret]", "[secret]")]
+
+    def test_a_replacement_that_deletes_first_has_the_changes_of_its_inputs(self) -> None:
+        """CLI 3.274.1 sends the deletion first, without new inputs."""
+        meta = {"urn": "urn:pulumi:t::ref::a:b:C::c", "type": "a:b:C"}
+        old, new = ({"custom": True, "inputs": {"kept": 1, "word": word}} for word in ("old", "new"))
+        steps: list[dict[str, object]] = [
+            {"op": "delete-replaced", **meta, "old": old, "new": None},
+            {"op": "replace", **meta, "old": old, "new": new, "keys": ["word"]},
+            {"op": "create-replacement", **meta, "old": old, "new": new, "keys": ["word"]},
+        ]
+        lines = [json.dumps({"resourcePreEvent": {"metadata": step}}) for step in steps]
+        (plan,) = RunEvents(lines).result("preview", ok=True, outputs={}).changes
+        assert plan.op == "replace"
+        assert [(change.path, change.replaces) for change in plan.changes] == [("word", True)]
+        (plan,) = RunEvents(lines[:1]).result("up", ok=True, outputs={}).changes
+        assert (plan.op, plan.changes) == ("replace", ())
