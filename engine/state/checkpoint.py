@@ -16,7 +16,7 @@ from hostfiles import write_atomically
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 """Exceptions from reading a file that is not a state."""
 FEATURES = {"replaceWith": "replaceWith", "taint": "taint"}
-"""Features that this engine knows, each with the key of a resource that uses it. With one of them a state is of version
+"""Features that this engine keeps, each with the key of a resource that uses it. With one of them a state is of version
 4, which older CLIs refuse; else of version 3 (pkg/resource/stack/deployment.go of pulumi v3.274.1)."""
 PRIVATE = 0o600
 """File mode of states and their copies: even encrypted, they are for their owner only."""
@@ -35,11 +35,11 @@ def deployment(text: str) -> dict[str, Value]:
 
 
 def require_known(document: dict[str, Value]) -> None:
-    """Raise EngineError unless this engine knows the version and the features of a state or an export."""
+    """Raise EngineError unless this engine can keep the version and the features of a state or an export."""
     version, features = document.get("version"), document.get("features") or []
     if version not in (3, 4):
         raise EngineError(
-            f"state of version {version!r}: this engine knows 3 and 4. Use the Pulumi CLI: --engine pulumi"
+            f"state of version {version!r}: this engine reads 3 and 4. Use the Pulumi CLI: --engine pulumi"
         )
     if unknown := sorted({*features} - {*FEATURES}):
         raise EngineError(
