@@ -103,7 +103,7 @@ class ClusterConfig(Section):
     )
     """On gcp: inputs of Google Cloud's resources to change or add before they are registered."""
     deletion_protection: Annotated[Flag, NoEffect("only `destroy` asks for it")]
-    """True if `destroy` is refused: on local and gcp of all of the cluster, on nebius of file systems and backups, which
+    """True if `destroy` is refused: on local and gcp of the whole cluster, on nebius of file systems and backups, which
     then stay. Default: false on local, true elsewhere."""
 
     _nodes_release: str = PrivateAttr(default="")

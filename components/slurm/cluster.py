@@ -47,7 +47,7 @@ def deploy_machines(
 
 
 class DeletionProtection(pulumi.ComponentResource):
-    """What keeps Pulumi from deleting anything of the cluster: it needs everything, so it would have to go first.
+    """Keeps Pulumi from deleting anything of the cluster: it needs everything, so it would have to go first.
 
     Without it `pulumi destroy --skip-preview` would delete the machines before it refuses to delete their disks. They
     can't be protected themselves, since protection refuses a replacement as well.
