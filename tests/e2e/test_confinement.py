@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -55,9 +54,11 @@ def slurm_files() -> dict[str, str]:
     size = {"CPUs": 4, "Sockets": 2, "CoresPerSocket": 2, "ThreadsPerCore": 1, "RealMemory": 1000}
     t4 = {"machine_type": "n1-standard-4", "count": 1, "gpus": {"type": "t4", "count": 2}, "node_conf": size}
     # slurmctld forgets jobs after five minutes, which the emulated machine may take for the next one.
-    slurm: dict[str, Any] = {"mpi_default": "none", "version": IMAGES[vm.BASE].slurm_versions[0]}
-    slurm["timers"] = {"min_job_age": 7200}
-    files = render(google(name="vm", nodesets={"gpu": t4}, accounting={"enforce": []}, slurm=slurm))
+    slurm = {"mpi_default": "none", "timers": {"min_job_age": 7200}}
+    config = google(name="vm", nodesets={"gpu": t4}, accounting={"enforce": []}, slurm=slurm)
+    # The emulated machine has its distribution's Slurm, which no image of Google Cloud has.
+    version = {"version": IMAGES[vm.BASE].slurm_versions[0]}
+    files = render(config.model_copy(update={"slurm": config.slurm.model_copy(update=version)}))
     for old, new in (
         ("AccountingStorageType=accounting_storage/slurmdbd\n", ""),
         ("AccountingStorageTRES=gres/gpu,gres/gpu:t4\n", ""),

@@ -118,7 +118,7 @@ PODS = [
 ]
 NODES = (
     "NodeName={name} Arch=x86_64 CoresPerSocket=32 CPUAlloc=0 CPUTot=128 Gres=gpu:h100:8 State={state} "
-    "Partitions=main Version=25.11.3{reason}\n"
+    "Partitions=main Version=25.11.8{reason}\n"
 )
 PARTITIONS = (
     "PartitionName=main Default=YES State=UP MaxTime=UNLIMITED Nodes=worker-[0-1] TotalCPUs=256 TotalNodes=2\n"

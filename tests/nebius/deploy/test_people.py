@@ -53,7 +53,7 @@ def converge(users, groups, with_homes):
     "system/homes.py": "",
     "system/containers.py": "from note import note\ndef install_nvcrlogin():\n    note('nvcrlogin')\n",
     "interface.py": "User = dict\n",
-    "system/host.py": (ROOT / "scripts/node/system/host.py").read_text(),
+    **{f"system/{name}.py": (ROOT / f"scripts/node/system/{name}.py").read_text() for name in ("host", "locks")},
 }
 
 
