@@ -187,7 +187,8 @@ def test_versions_and_drivers(recipe: Path, outside: Recorder) -> None:
                 if platform in PLATFORMS and ours != theirs:
                     outside.differs(f"drivers-{version}-{platform}", f"given: {ours}; the recipe: {theirs}")
     outside.did(f"versions of Kubernetes and Soperator, {count} rows of drivers")
-    outside.holds("nebius-drivers-presets")
+    if count:
+        outside.holds("nebius-drivers-presets")
 
 
 def test_node_groups(recipe: Path, outside: Recorder) -> None:

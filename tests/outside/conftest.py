@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.outside.ledger import load
+from tests.outside.mutation import unnoticed
+from tests.outside.mutations import MUTATIONS
 from tests.outside.recorder import Recorder
 
 _RECORDERS = pytest.StashKey[dict[str, Recorder]]()
@@ -17,6 +19,20 @@ _RECORDERS = pytest.StashKey[dict[str, Recorder]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--outside", action="append", default=[], metavar="NAME=PATH", help="artifact of an outside check")
+    parser.addoption("--rows", default="", help="rows of the ledger: run the tests that hold them alone, and no others")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the tests that name a given row alone; all, where rows are named by the module."""
+    if wanted := set(filter(None, config.getoption("--rows").split(","))):
+        named = [item for item in items if isinstance(item, pytest.Function) and wanted & set(_texts(item))]
+        if wanted <= {text for item in named if isinstance(item, pytest.Function) for text in _texts(item)}:
+            items[:] = named
+
+
+def _texts(test: pytest.Function) -> list[str]:
+    """Return the texts of a test's code, and with them the rows that it names."""
+    return [constant for constant in test.function.__code__.co_consts if isinstance(constant, str)]
 
 
 def _name(request: pytest.FixtureRequest) -> str:
@@ -52,10 +68,25 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             pytest.fail("\n".join(refused), pytrace=False)
     except BaseException:
         # Also rows that it would have named later: the texts of its code.
-        recorder.failed(co_const for co_const in pyfuncitem.function.__code__.co_consts if isinstance(co_const, str))
+        recorder.failed(_texts(pyfuncitem))
         raise
     recorder.passed()
     return result
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Run the tests of every held row once more, with a wrong belief: one that they pass with is not held."""
+    if session.config.getoption("--rows"):
+        return
+    given = dict(pair.split("=", 1) for pair in session.config.getoption("--outside") or ())
+    root = Path(__file__).parents[2]
+    for recorder in session.config.stash.get(_RECORDERS, {}).values():
+        if held := recorder.held:
+            artifact = str(Path(given[recorder.name]).resolve())
+            recorder.blind = dict(unnoticed(held, MUTATIONS, recorder.name, artifact, root))
+            recorder.did(f"ran the tests of {len(held)} rows with a wrong belief each")
+        if recorder.blind:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

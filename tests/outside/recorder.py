@@ -26,6 +26,8 @@ class Recorder:
     ledger: Sequence[Belief]
     done: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
+    blind: dict[str, str] = field(default_factory=dict)
+    """Rows whose tests pass with a wrong belief too, and how that was seen."""
     _passed: list[str] = field(default_factory=list)
     _failed: set[str] = field(default_factory=set)
     _of_test: list[Difference] = field(default_factory=list)
@@ -69,13 +71,14 @@ class Recorder:
     @property
     def held(self) -> list[str]:
         """Rows that the tests so far hold."""
-        return [fromkey for fromkey in dict.fromkeys(self._passed) if fromkey not in self._failed]
+        return [row for row in dict.fromkeys(self._passed) if row not in self._failed and row not in self.blind]
 
     def report(self) -> Iterator[str]:
         """Lines for the end of a run."""
         yield from (f"did: {text}" for text in self.done)
         for accepted, label in ((False, "DIFFERS"), (True, "differs, accepted")):
             yield from (f"{label}: {difference}" for difference in self.differences if difference.accepted is accepted)
+        yield from (f"HOLDS NOTHING: {row}: {why}" for row, why in self.blind.items())
         yield from (f"holds: {row}" for row in self.held)
         named = [belief.id for belief in self.ledger if f"{OUTSIDE}{self.name}" in belief.held]
         yield from (f"NOT HELD by this run: {row}" for row in named if row not in self.held)

@@ -17,6 +17,7 @@ CHECK = """
 import pytest
 
 def test_size(artifact, outside):
+    assert open("size").read() == "1"
     outside.did(f"read {artifact.name}")
     outside.differs("known", "ours is larger", accepted=True)
     outside.holds("example-size")
@@ -28,10 +29,21 @@ def test_name(artifact, outside):
 def test_other(outside):
     outside.holds("example-other")
 
+def test_nothing(outside):
+    outside.holds("example-nothing")
+
 @pytest.mark.parametrize("number", [1, 0])
 def test_parts(number, outside):
     assert 1 / number
     outside.holds("example-parts")
+"""
+MUTATIONS = """
+from tests.outside.mutation import Mutation
+
+MUTATIONS = {
+    "example-size": Mutation("size", "1", "2"),
+    "example-nothing": Mutation("size", "1", "2"),
+}
 """
 ROW = """
 [[belief]]
@@ -51,7 +63,9 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "ledger").mkdir(parents=True)
     (folder / "conftest.py").write_text((ROOT / suite.OUTSIDE / "conftest.py").read_text())
     (folder / "check_example.py").write_text(CHECK)
-    rows = ("size", "example"), ("name", "example"), ("other", "another"), ("parts", "example")
+    (folder / "mutations.py").write_text(MUTATIONS)
+    (tmp_path / "size").write_text("1")
+    rows = ("size", "example"), ("nothing", "example"), ("name", "example"), ("other", "another"), ("parts", "example")
     (folder / "ledger" / "gcp.toml").write_text("".join(ROW.format(*row) for row in rows))
     (tmp_path / "artifact").write_text("theirs")
     monkeypatch.setattr(project, "ROOT", tmp_path)
@@ -62,18 +76,21 @@ def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> Non
     command = suite.outside_checks([f"example={checks / 'artifact'}"], ())
     done = programs.run(command, cwd=checks, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 1, done.stdout + done.stderr
-    report = done.stdout.partition("outside: example, 20")[2].splitlines()[1:8]
+    report = done.stdout.partition("outside: example, 20")[2].splitlines()[1:11]
     assert report == [
         "did: read artifact",
+        "did: ran the tests of 2 rows with a wrong belief each",
         "DIFFERS: example-name: theirs is theirs",
         "differs, accepted: known: ours is larger",
+        "HOLDS NOTHING: example-nothing: its tests end with 0 where size has: 2",
         "holds: example-size",
+        "NOT HELD by this run: example-nothing",
         "NOT HELD by this run: example-name",
         "NOT HELD by this run: example-parts",
         "=========================== short test summary info ============================",
     ]
     assert "no row of the ledger with the id example-other has outside:example in `held`" in done.stdout
-    assert "3 failed, 2 passed" in done.stdout
+    assert "3 failed, 3 passed" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,185 @@
+"""The wrong belief of each row that an outside check holds: see mutation.py."""
+
+from collections.abc import Mapping
+
+from tests.outside.mutation import Mutation
+
+_SLURM = "tests/outside/check_slurm.py"
+_DISCOVERY = "tests/outside/check_discovery.py"
+_SOPERATOR = "tests/outside/check_soperator.py"
+
+MUTATIONS: Mapping[str, Mutation] = {
+    # cluster-toolkit
+    "a3mega-gpu-network-mtu": Mutation("cluster/catalog/fabrics.py", "mtu=8896,  # the", "mtu=8244,  # the"),
+    "a3mega-nic-order": Mutation("tests/outside/check_cluster_toolkit.py", '["system", *(f"gpu', '["none", *(f"gpu'),
+    "a3mega-nic-names": Mutation("cluster/catalog/fabrics.py", '"enp6s0", "enp7s0"', '"enp7s0", "enp6s0"'),
+    "roce-one-network": Mutation("cluster/catalog/fabrics.py", 'profile="vpc-roce"', 'profile="vpc-falcon"'),
+    "roce-nic-order": Mutation("cluster/catalog/fabrics.py", 'nic_type="MRDMA"', 'nic_type="GVNIC"'),
+    "roce-nic-names": Mutation("cluster/catalog/fabrics.py", '"enp192s20"', '"enp192s21"'),
+    "image-dcgm-plugins": Mutation(
+        "scripts/image/gpu/24-dcgm.sh", "datacenter-gpu-manager-4-core)", "datacenter-gpu-manager-4-proprietary)"
+    ),
+    "image-container-toolkit": Mutation("scripts/image/gpu/22-containers.sh", "version 1.17.7-1", "version 1.17.6-1"),
+    "image-limits": Mutation("scripts/image/system/52-limits.sh", "* - memlock unlimited", "* - memlock 65536"),
+    "gib-packages": Mutation("scripts/image/gpu/27-gib.sh", "gpudirect-gib-apt main", "gpudirect-gib-apt other"),
+    "nccl-tcpxo-environment": Mutation(
+        "scripts/jobs/environment/tcpxo.sh", "/dev/aperture_devices", "/dev/aperture_device"
+    ),
+    "gib-environment": Mutation("scripts/jobs/environment/gib.sh", "NCCL_NET=gIB", "NCCL_NET=IB"),
+    "image-driver-of-blueprint": Mutation(
+        "tests/golden/gcp/install-a3mega-managed.txt", "DRIVER_BRANCH=580", "DRIVER_BRANCH=570"
+    ),
+    "nccl-tests-build": Mutation("cluster/catalog/nccl.py", 'tag="24.04-py3"', 'tag="24.05-py3"'),
+    "slurm-reboot-times": Mutation("tests/golden/a3mega-managed/slurm.conf", "SlurmctldTimeout=", "SlurmctldTimeouts="),
+    # discovery
+    "google-compute-requests": Mutation("scripts/node/reconcile/compute_engine.py", '"minCount"', '"leastCount"'),
+    "google-compute-answers": Mutation(
+        "lab/google/compute.py", '"operationType": self.kind', '"operationKind": self.kind'
+    ),
+    "google-storage-requests": Mutation(
+        "scripts/gcp/google_apis.py", "/storage/v1/b/{bucket}/o/", "/storage/v1/b/{bucket}/object/"
+    ),
+    "google-secret-manager-answers": Mutation("lab/google/metadata.py", '"payload"', '"content"'),
+    "google-request-ids": Mutation(_DISCOVERY, '"a valid UUID"', '"any text"'),
+    "google-bulk-all-or-none": Mutation(_DISCOVERY, "no instances will be created", "some instances will be created"),
+    "google-maintenance-on-request": Mutation(_DISCOVERY, '{"PENDING", "ONGOING"}', '{"PENDING", "WAITING"}'),
+    "google-resize-requests": Mutation(_DISCOVERY, '{"CREATING", "ACCEPTED"', '{"CREATING", "QUEUED"'),
+    "google-termination-timestamp": Mutation(_DISCOVERY, '"will be terminated"', '"will be kept"'),
+    "gcp-force-attach": Mutation(_DISCOVERY, "force attach the regional disk", "attach the regional disk by force"),
+    "google-physical-host-form": Mutation(_DISCOVERY, "including the block, sub-block", "including the rack, block"),
+    "google-report-request": Mutation(_DISCOVERY, "only allows IMMEDIATE", "only allows FUTURE"),
+    "google-automatic-restart-of-ends": Mutation(_DISCOVERY, "(not terminated by a user)", "(or by a user)"),
+    # advisories
+    "image-security-floors": Mutation(
+        "tests/outside/check_advisories.py", "order(text) > order(row.version)", "order(text) < order(row.version)"
+    ),
+    # iam-dataset
+    "google-create-permissions": Mutation(
+        "cluster/platforms/gcp/permissions.py",
+        '"instances.reset": ("compute.instances.reset",)',
+        '"instances.reset": ()',
+    ),
+    "google-group-permissions": Mutation(
+        "cluster/platforms/gcp/permissions.py", '"compute.instanceGroups.delete"', '"compute.instanceGroups.remove"'
+    ),
+    "gcp-failover-permissions": Mutation(
+        "cluster/platforms/gcp/permissions.py",
+        '        "compute.disks.use",\n        "compute.instances.create",',
+        '        "compute.instances.create",',
+    ),
+    "google-services-and-roles": Mutation(
+        "cluster/platforms/gcp/permissions.py", '"compute.resourcePolicies.use"', '"compute.resourcePolicies.take"'
+    ),
+    # kruise, monitoring-charts, pulumi-kubernetes
+    "soperator-kruise-webhooks": Mutation(
+        "cluster/platforms/nebius/charts/kruise.yaml", "hpc/webhook-namespace:", "hpc/webhook-names:"
+    ),
+    "monitoring-chart-keys": Mutation(
+        "cluster/platforms/nebius/charts/opentelemetry-collector.yaml", "kubernetesAttributes:", "kubernetesLabels:"
+    ),
+    "monitoring-charts-install": Mutation(
+        "cluster/platforms/nebius/names.py", '"vmsingle-victoria-metrics-k8s-stack:8428"', '"vmsingle-metrics:8428"'
+    ),
+    "pulumi-kubernetes-state": Mutation(
+        "tests/outside/check_pulumi_kubernetes.py",
+        "provider_pb2.DiffResponse.DIFF_NONE",
+        "provider_pb2.DiffResponse.DIFF_SOME",
+    ),
+    # logs and documents
+    "mlperf-log-blocks": Mutation("tests/outside/check_mlperf_logs.py", "str(run.batch)", "str(run.batch + 1)"),
+    "mlperf-log-ranks": Mutation("tests/outside/check_mlperf_logs.py", 'str(run.ranks or "-")', "str(run.batch)"),
+    "nccl-log-format": Mutation("tests/outside/check_nccl_logs.py", "str(len(run.rows))", "str(len(run.rows) + 1)"),
+    "nccl-log-columns": Mutation("tests/outside/check_nccl_logs.py", "max(curve.values())", "min(curve.values())"),
+    "health-nvidia-smi-document": Mutation("tests/outside/check_nvidia_smi.py", "if not gpus or", "if gpus or"),
+    "image-dkms-status": Mutation("tests/outside/check_dkms.py", '(state == "installed")', '(state == "built")'),
+    # dpkg
+    "image-packages-by-name": Mutation(
+        "scripts/image/gpu/24-dcgm.sh", "datacenter-gpu-manager-4-dev", "datacenter-gpu-manager-4-none"
+    ),
+    "image-kernel-packages": Mutation(
+        "tests/outside/check_dpkg.py",
+        "linux-(image|modules|headers|gcp)",
+        "linux-(image|modules|headers|gcp|none)|grub",
+    ),
+    "image-dpkg-query": Mutation(
+        "tests/outside/check_dpkg.py", '{**found, "hpc-none": ""}', '{**found, "hpc-none": "1"}'
+    ),
+    "machines-packages-by-name": Mutation("tests/outside/check_dpkg.py", '"python3-venv")', '"python3-none")'),
+    "machines-apt-errors": Mutation("tests/outside/check_dpkg.py", "!= names[:2]:", "!= names[:1]:"),
+    "machines-slurm-of-distributions": Mutation(
+        "tests/outside/check_dpkg.py", 'built = base == "ubuntu-2204"', 'built = base != "ubuntu-2204"'
+    ),
+    # nebius-solution-library
+    "nebius-platforms-and-presets": Mutation(
+        "cluster/platforms/nebius/machine_types.py", "_HOPPER = (_gpu(1, 16, 200)", "_HOPPER = (_gpu(1, 16, 201)"
+    ),
+    "nebius-disk-steps": Mutation(
+        "cluster/platforms/nebius/machine_types.py", "REPLICATED_STEP = 93", "REPLICATED_STEP = 9331"
+    ),
+    "nebius-node-reserves": Mutation(
+        "cluster/platforms/nebius/machine_types.py", "max(0, vcpus - 1) * 1000", "max(0, vcpus - 2) * 1000"
+    ),
+    "nebius-drivers-presets": Mutation(
+        "cluster/platforms/nebius/versions.py", '_HOPPER = ("gpu-l40s-a",', '_HOPPER = ("gpu-l40s-b",'
+    ),
+    "nebius-node-groups": Mutation(
+        "cluster/platforms/nebius/stack_file_fields.py", 'ByRule("services")] = 192', 'ByRule("services")] = 193'
+    ),
+    "nebius-token-for-kubernetes": Mutation(
+        "tests/outside/check_nebius_solution_library.py", '["var.iam_token"]', '["var.token"]'
+    ),
+    # slurm
+    "slurm-power-saving-words": Mutation(
+        _SLURM, '["22.05"]\n    outside.did(f"words', '["23.11"]\n    outside.did(f"words'
+    ),
+    "slurm-endless-resume": Mutation(_SLURM, "!= INFINITE16", "!= INFINITE64"),
+    "slurm-boot-after-request": Mutation(_SLURM, '"boot_req_time = now;"', '"boot_req_time = then;"'),
+    "slurm-power-down-force-requeues": Mutation(_SLURM, '"kill_running_job_by_node_"', '"keep_running_job_by_node_"'),
+    "slurm-signs-its-own-reasons": Mutation(_SLURM, "reason_uid = auth_uid;", "reason_uid = no_uid;"),
+    **dict.fromkeys(
+        ("slurm-state-in-rounds", "slurm-files-not-synced"), Mutation(_SLURM, "SAVE_MAX_WAIT 5", "SAVE_MAX_WAIT 6")
+    ),
+    "slurm-requeue-gap": Mutation(_SLURM, "if (cred->ctime <= j->revoked)", "if (cred->ctime > j->revoked)"),
+    "slurm-batch-delay": Mutation(_SLURM, "batch_sched_delay = 3;", "batch_sched_delay = 4;"),
+    "slurm-scheduler-pass": Mutation(_SLURM, "MIN(sched_timeout, 2);", "MIN(sched_timeout, 3);"),
+    "slurm-cloud-names-are-resolved-again": Mutation(_SLURM, '"if (!p->is_cloud)"', '"if (!p->is_clouds)"'),
+    "slurm-upgrade-window": Mutation(_SLURM, "release in UPGRADES:", "release not in UPGRADES:"),
+    "slurm-own-metrics": Mutation(_SLURM, '"jobs-users-accts")', '"jobs-users-none")'),
+    "slurm-boot-time-rounded": Mutation(_SLURM, '"uint32_t up_time;"', '"uint64_t up_time;"'),
+    "slurm-nodes-outlive-a-controller": Mutation(_SLURM, "MIN_CHECKIN_TIME 3 ", "MIN_CHECKIN_TIME 4 "),
+    "slurm-batch-end-is-sent-again": Mutation(_SLURM, "RETRY_DELAY 15 ", "RETRY_DELAY 16 "),
+    "slurm-backfill-year": Mutation(_SLURM, "YEAR_MINUTES;", "DAY_MINUTES;"),
+    # terraform-provider-google
+    "google-provider-timeouts": Mutation(
+        "tests/outside/check_terraform_provider_google.py", "if theirs != ours:", "if theirs == ours:"
+    ),
+    "google-service-order": Mutation(
+        "tests/outside/check_terraform_provider_google.py", '".Projects.Get(project)"', '".Projects.Ask(project)"'
+    ),
+    "soperator-crds-exceed-a-release": Mutation(_SOPERATOR, '"Too long"', '"Too short"'),
+    "soperator-crds-in-its-chart": Mutation(
+        _SOPERATOR, 'our.chart == "helm-soperator"]', 'our.chart == "helm-nodesets"]'
+    ),
+    # nebius-api
+    "nebius-kinds": Mutation("components/nebius/api/kinds.py", '"infiniband_fabric",', '"infiniband",'),
+    **dict.fromkeys(
+        ("nebius-version-calls", "nebius-kubernetes-versions", "nebius-quotas", "nebius-room"),
+        Mutation("tests/outside/check_nebius_api.py", '"usage_percentage"', '"usage_share"'),
+    ),
+    # soperator
+    "soperator-sentinel": Mutation("cluster/platforms/nebius/versions.py", '"/.populated"', '"/.is_populated"'),
+    "soperator-slurm-of-versions": Mutation("cluster/platforms/nebius/versions.py", '"25.11.3"', '"25.11.4"'),
+    "soperator-checks-namespace": Mutation(
+        "cluster/platforms/nebius/versions.py", 'cluster_name="soperator"', 'cluster_name=""'
+    ),
+    "soperator-chart-keys": Mutation(
+        "cluster/platforms/nebius/charts/slurm-cluster.yaml", "sshdServiceType:", "sshdServiceKind:"
+    ),
+    "soperator-power-saving": Mutation(_SOPERATOR, '"powerState.Spec.ActiveNodes"', '"powerState.Spec.Nodes"'),
+    "soperator-suspends-by-slurm-conf": Mutation(_SOPERATOR, "idle_on_node_suspend", "idle_on_suspend"),
+    "soperator-late-nodes": Mutation(
+        "cluster/platforms/nebius/versions.py", "RESUME_FAILS = (5, 0, 0)", "RESUME_FAILS = (4, 1, 0)"
+    ),
+    "soperator-checks-skip-sleeping-nodes": Mutation(_SOPERATOR, '"POWERED_DOWN", "No', '"POWERED_OFF", "No'),
+    "soperator-metrics": Mutation(_SOPERATOR, '"slurm_node_info"', '"slurm_nodes_info"'),
+}
