@@ -114,13 +114,15 @@ def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
     )
     yield from vulnerable_software(_VERSION, f"Soperator {version}{assumed}", software, todo)
     if versions.is_known(version) and (left := [fault for fault in faults if fault not in gone]):
-        has = "has" if versions.was_read(version) else f"may have, as {read} has, the newest whose source was read,"
+        has = (
+            "has faults that no release corrects" if versions.was_read(version) else f"may have faults that {read} has"
+        )
         yield Finding(
             id="nebius-soperator-open-faults",
             level=Level.INFO,
             at=_VERSION,
-            what=f"Soperator {version} {has} faults that no release is known to correct: {_effects(left)}",
-            todo=f"if you meet one: {'; '.join(fault.instead for fault in left if fault.instead)}",
+            what=f"{version} {has}: pull requests {', '.join(str(fault.pull) for fault in left)} of nebius/soperator",
+            todo="see docs/reference/nebius-known-problems.md",
         )
 
 

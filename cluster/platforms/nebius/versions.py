@@ -178,8 +178,6 @@ class Fault:
     pull: int
     """The pull request of nebius/soperator that corrects it."""
     effect: str
-    instead: str = ""
-    """The remedy on a version that has it."""
 
 
 FAULTS: Sequence[Fault] = (
@@ -193,13 +191,11 @@ FAULTS: Sequence[Fault] = (
         corrected=(5, 0, 0),
         pull=2623,
         effect="slurmctld ends at its start if names of InfiniBand switches end in more than 18 digits",
-        instead="slurm.topology: none",
     ),
     Fault(
         corrected=(5, 0, 0),
         pull=2820,
         effect="nodes of one job import a container image one after the other",
-        instead="./hpc warm-up STACK --image IMAGE before large jobs",
     ),
 )
 
