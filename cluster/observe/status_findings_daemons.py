@@ -287,6 +287,7 @@ def reconcile(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
             todo=f"./hpc nodes {cluster.stack} resume {name}",
             note="That returns it to jobs without the test; by itself it is measured as soon as a node is idle.",
         )
-    for text in found["alerts"]:
-        what = f"needs a person: {text}"
-        yield ClusterFinding(id="reconcile-alert", where=where, what=what, todo=log)
+    for alert in found["alerts"]:
+        todo = alert["todo"].replace("STACK", cluster.stack)
+        what = f"needs a person: {alert['what']}"
+        yield ClusterFinding(id="reconcile-alert", where=(alert["node"],), what=what, todo=todo)

@@ -4,13 +4,15 @@ A node that leaves, or whose sockets, cores or GPUs change, is drained before sl
 whose machine is recreated, before the machine is deleted (`leave`). The node's reason says so. Exactly these nodes are
 resumed, when the node is back or the edit was reverted. After a kill or a timeout, the next `up` continues to wait.
 
-Machines are recreated a part of each partition at a time, those of idle nodes first. An `up` starts phase `leave` for
-many nodes at once, and these processes agree by Slurm's own state: a node that is drained with the reason REMADE has
-its turn, until it is resumed with its next machine. The processes that wait resume such a node as soon as it has
-joined, since an `up` itself waits for its nodes only when the last machine exists.
+Machines are recreated a part of each partition at a time: those of idle nodes first, then in the order in which the
+jobs of the others end (slurm/turns.py). An `up` starts phase `leave` for many nodes at once, and these processes agree
+by Slurm's own state: a node that is drained with the reason REMADE waits for the end of its jobs, and one that is down
+with it for its next machine. The processes that wait resume such a node as soon as it has joined, since an `up` itself
+waits for its nodes only when the last machine exists.
 """
 
 import json
+import math
 import select
 import sys
 import time
@@ -20,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from slurm import conf_changes, join, reservations, scheduler
+from slurm import conf_changes, join, reservations, scheduler, turns
 from slurm.scheduler import ENDED, Job, State, all_jobs, jobs_left
 from system import cluster_state
 from system.host import SetupError, hold_lock, log, read_json, run, succeeds, write
@@ -38,7 +40,7 @@ FOLDER = LOCKS / "leave"  # a file for each process of `leave`, locked while it 
 LEFT = Path("/etc/hpc/nodes-left.json")  # by node, the SSH host key of the machine that it leaves
 FAILED = LOCKS / "leave-failed"  # touched when a node's jobs did not end: its turn does not end either
 JOIN_SECONDS = 900  # for a machine to be recreated and to join; added to the time that jobs have to end
-IDLE_FIRST_SECONDS = 10  # in which the processes of idle nodes start that belong to the same `up`
+ANNOUNCED_SECONDS = 10  # in which the processes of other nodes start that belong to the same `up`
 BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 
 
@@ -66,9 +68,9 @@ def drain_removed(old: str, new: str, *, seconds: float, part: float) -> None:
 
 
 def leave(name: str) -> None:
-    """Drain one node whose machine is to be deleted, when it is the node's turn, and wait for its jobs. Then set it
-    down, so that its next machine has to register first. A node that is elastic from now on is powered down, so that
-    Slurm requests its next machine.
+    """Drain one node whose machine is to be deleted, when it is the node's turn, and wait for its jobs. Then, when few
+    enough machines are being recreated, set it down, so that its next machine has to register first. A node that is
+    elastic from now on is powered down, so that Slurm requests its next machine.
 
     A node that slurm.conf does not have any more was drained before. Raises SetupError at the stack's limit.
     """
@@ -79,13 +81,18 @@ def leave(name: str) -> None:
     with announce(name):
         _wait_for_turn(name, seconds + JOIN_SECONDS)
         _wait_for_jobs({name}, set(), seconds, meanwhile=resume_joined)
+        _wait_for_turn(name, seconds + JOIN_SECONDS, drained=True)
     node = scheduler.states().get(name)
     if not node or node["reason"] not in scheduler.DRAIN_REASONS:
         return
     if scheduler.ELASTIC in node["states"]:
         _power_down({name: ""})
-    else:
-        run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
+    elif "DOWN" not in node["states"]:
+        _set_down(name)
+
+
+def _set_down(name: str) -> None:
+    run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
 
 
 def vacate(names: list[str]) -> None:
@@ -275,37 +282,29 @@ def has_turn(node: State) -> bool:
     return node["reason"] == scheduler.REMADE and bool(node["states"] & {"DRAIN", "DOWN"})
 
 
-def next_turns(waiting: set[str], nodes: Mapping[str, State], part: float) -> list[str]:
-    """Return the waiting nodes that may be drained now, idle ones first. A pure function.
+def next_turns(
+    waiting: set[str], nodes: Mapping[str, State], part: float, ends: Mapping[str, float] | None = None
+) -> list[str]:
+    """Return the waiting nodes that may be drained now, and of the drained ones whose jobs have ended those whose
+    machines may be recreated now. A pure function.
 
-    At most `part` of each partition, and at least one node, has its turn at a time. A node that takes no jobs anyway
-    does not count.
+    `ends` has the times at which the jobs of busy nodes end. A node that takes no jobs anyway does not count.
     """
-    sizes: Counter[str] = Counter()
-    out: Counter[str] = Counter()
-    for node in nodes.values():
-        sizes.update(node["partitions"])
-        out.update(node["partitions"] if has_turn(node) else ())
-    turns: list[str] = []
-    for name in sorted(waiting & set(nodes), key=lambda name: (bool(nodes[name]["states"] & BUSY), name)):
+    sizes = Counter(partition for node in nodes.values() for partition in node["partitions"])
+    names = sorted(waiting & set(nodes), key=lambda name: (not has_turn(nodes[name]), name))
+    broken = [name for name in names if not has_turn(nodes[name]) and nodes[name]["states"] & scheduler.BROKEN]
+
+    def member(name: str) -> turns.Member:
         node = nodes[name]
-        if not node["states"] & scheduler.BROKEN:
-            if any(out[partition] >= max(1, int(part * sizes[partition])) for partition in node["partitions"]):
-                continue
-            out.update(node["partitions"])
-        turns.append(name)
-    return turns
+        return turns.Member(node["partitions"], bool(node["states"] & BUSY), (ends or {}).get(name, math.inf))
 
-
-def lets_idle_nodes_first(name: str, nodes: Mapping[str, State]) -> bool:
-    """Return whether a node has jobs while others of its partitions are idle. If its turn came first, the idle ones
-    would wait until its jobs end. A pure function."""
-    if name not in nodes or has_turn(nodes[name]) or not nodes[name]["states"] & BUSY:
-        return False
-    return any(
-        set(node["partitions"]) & set(nodes[name]["partitions"]) and not node["states"] & (BUSY | scheduler.BROKEN)
-        for node in nodes.values()
-    )
+    drained = {name for name in names if has_turn(nodes[name]) and "DOWN" not in nodes[name]["states"]}
+    out = [member(name) for name, node in nodes.items() if has_turn(node) and name not in drained]
+    # Until its machine is recreated, a drained node holds up busy ones alone.
+    out += [member(name)._replace(busy=True) for name in drained]
+    busy = {name for name in drained if nodes[name]["states"] & BUSY}
+    ready = [name for name in names if name in drained - busy or not has_turn(nodes[name])]
+    return broken + turns.next_turns({n: member(n) for n in ready if n not in broken}, out, sizes, part)
 
 
 @contextmanager
@@ -322,27 +321,36 @@ def announce(name: str) -> Generator[None]:
             (FOLDER / name).unlink(missing_ok=True)
 
 
-def take_turn(name: str, *, began: float) -> tuple[bool, frozenset[tuple[str, str]]]:
-    """Drain the node if it is its turn. Return whether it was, and the nodes that have their turn with their states: if
-    these change, there is progress.
+def take_turn(name: str, *, began: float, drained: bool = False) -> tuple[bool, frozenset[tuple[str, str]]]:
+    """Drain the node if it is its turn; set it down, `drained`, if its machine may be recreated. Return whether it was
+    its turn, and the nodes that have theirs with their states: if these change, there is progress.
 
     Raises SetupError when the jobs of another node did not end since `began`.
     """
+    what = "recreated" if drained else "drained"
     with hold_lock(FOLDER / ".lock", "the choice of nodes that leave"):
         _resume_joined()
         nodes = scheduler.states()
-        early = time.time() < began + IDLE_FIRST_SECONDS and lets_idle_nodes_first(name, nodes)
-        turn = not early and name in next_turns(_waiting() | {name}, nodes, _number(PART, DEFAULT_PART))
-        if name not in nodes or has_turn(nodes[name]) or turn:
+        node = nodes.get(name)
+        waits = node and not drained and not has_turn(node) and bool(node["states"] & BUSY)
+        early = waits and time.time() < began + ANNOUNCED_SECONDS
+        ends = scheduler.job_ends() if waits and not early else {}
+        turn = not early and name in next_turns(_waiting() | {name}, nodes, _number(PART, DEFAULT_PART), ends)
+        if drained:
+            if node and has_turn(node) and turn and scheduler.ELASTIC not in node["states"]:
+                _set_down(name)
+            if not node or not has_turn(node) or turn or "DOWN" in node["states"]:
+                return True, frozenset()
+        elif not node or has_turn(node) or turn:
             # The next machine has another host key than this one.
             key = cluster_state.read_object(cluster_state.REPORTS / f"{name}.json").get("host_key", "")
             write(LEFT, json.dumps({**read_json(LEFT, {}), name: key}) + "\n", quiet=True)
             scheduler.drain_nodes({name: scheduler.REMADE})
             return True, frozenset()
     if FAILED.exists() and FAILED.stat().st_mtime > began:
-        raise SetupError(f"{name} was not drained: jobs of another node that leaves did not end. Run `up` again")
+        raise SetupError(f"{name} was not {what}: jobs of another node that leaves did not end. Run `up` again")
     return False, frozenset(
-        (other, "+".join(sorted(node["states"]))) for other, node in nodes.items() if has_turn(node)
+        (other, "+".join(sorted(node["states"]))) for other, node in nodes.items() if other != name and has_turn(node)
     )
 
 
@@ -384,14 +392,15 @@ def _waiting() -> set[str]:
     return names
 
 
-def _wait_for_turn(name: str, seconds: float) -> None:
-    """Wait until a node may be drained. Raises SetupError when other nodes have made no progress for `seconds`."""
+def _wait_for_turn(name: str, seconds: float, *, drained: bool = False) -> None:
+    """Wait until a node may be drained; `drained`, until its machine may be recreated. Raises SetupError when other
+    nodes have made no progress for `seconds`."""
     is_interrupted, began = interruption_check(), time.time()
-    before, end, next_log = None, 0.0, 0.0
+    before, end, next_log, what = None, 0.0, 0.0, "recreated" if drained else "drained"
     while True:
         now = time.monotonic()
         try:
-            taken, under_way = take_turn(name, began=began)
+            taken, under_way = take_turn(name, began=began, drained=drained)
         except SetupError:
             if succeeds("scontrol", "ping"):
                 raise
@@ -408,11 +417,11 @@ def _wait_for_turn(name: str, seconds: float) -> None:
         if time.monotonic() > end:
             names = ", ".join(sorted(node for node, _ in under_way))
             raise SetupError(
-                f"{name} was not drained: for {seconds:.0f} s, nothing has come of {names}, whose machines are "
-                "recreated before it. `./hpc status` says what they lack; then run `up` again"
+                f"{name} was not {what}: for {seconds:.0f} s, nothing has come of "
+                f"{names}, whose turn is before its. `./hpc status` says what they lack; then run `up` again"
             )
         if is_interrupted():
-            raise SetupError(f"interrupted: {name} was not drained, and the next `up` goes on")
+            raise SetupError(f"interrupted: {name} was not {what}, and the next `up` goes on")
         # Where many processes wait, asking slurmctld takes long.
         time.sleep(max(2, 5 * (time.monotonic() - now)))
 
@@ -420,16 +429,18 @@ def _wait_for_turn(name: str, seconds: float) -> None:
 def describe_wait(name: str, under_way: frozenset[tuple[str, str]]) -> str:
     """Return in a line why a node waits for its turn. For a machine whose set-up fails, as with a broken image, the
     line has the reason."""
-    names = sorted(node for node, _ in under_way)
-    if not names:
-        return f"{name} waits for its turn: idle nodes go first"
+    if not under_way:
+        return f"{name} waits for its turn: nodes without jobs go first"
     rows: list[str] = []
-    for node in names[:5]:
+    for node, text in sorted(under_way)[:5]:
+        states = set(text.split("+"))
+        what = "is being recreated" if "DOWN" in states else "waits for its jobs" if states & BUSY else "is drained"
         report = cluster_state.read_object(cluster_state.REPORTS / f"{node}.json")
-        failed = report.get("state") == "failed"
-        rows.append(f"{node} (its set-up fails: {str(report.get('message', ''))[:200]})" if failed else node)
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{name} waits for its turn: {', '.join(rows)}{more} being recreated"
+        if report.get("state") == "failed":
+            what += f" (its set-up fails: {str(report.get('message', ''))[:200]})"
+        rows.append(f"{node} {what}")
+    more = f", and {len(under_way) - 5} more" if len(under_way) > 5 else ""
+    return f"{name} waits for its turn: {', '.join(rows)}{more}"
 
 
 def reserve_ends(payload: dict[str, Any]) -> None:

@@ -171,8 +171,8 @@ def _reconcile() -> Iterator[Sample]:
         # A mode is set in the stack file and has a metric of its own. As a brake it would keep an alert firing.
         brakes = [row for row in status.get("brakes", ()) if not row["brake"].startswith("mode: ")]
         yield Sample("hpc_reconcile_brakes", len(brakes))
-        for kind in ("cooling", "alerts"):
-            yield Sample(f"hpc_reconcile_{kind}", len(status.get(kind, ())))
+        yield Sample("hpc_reconcile_cooling", len(status.get("cooling", ())))
+        yield from (Sample("hpc_reconcile_alert", 1, row) for row in status.get("alerts", ()))
         # If the service ends at once, systemd restarts it for ever, and it never is a failed unit.
         runs = succeeds("systemctl", "is-active", "--quiet", reconcile.NAME)
         yield Sample("hpc_reconcile_blind", bool(status.get("why")) or not runs)

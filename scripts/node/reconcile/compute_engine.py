@@ -372,6 +372,12 @@ class ComputeEngine:
         """Begin the announced maintenance of an instance's host now."""
         return self._write("POST", f"/instances/{name}/performMaintenance", request)
 
+    def delete_command(self, instance: Instance) -> str:
+        """Return the command with which a person deletes an instance."""
+        return (
+            f"gcloud compute instances delete {instance.name} --zone={instance.zone} --project={self._api['project']}"
+        )
+
     # -- HTTP --------------------------------------------------------------------------------------------------------
 
     def _write(

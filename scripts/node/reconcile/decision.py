@@ -3,12 +3,13 @@
 `RULES` is the table; the first rule that applies to a name decides. Slurm's states show which nodes must have a
 machine, the list of instances which nodes have one. The loop's own record holds only how long a state has lasted,
 operations that are under way, and what has failed. A node that a person has drained or set down is left alone, and so
-are nodes that reboot or that a maintenance reservation holds.
+are nodes that reboot or that a maintenance reservation holds; but a machine is deleted whose node Slurm powers down,
+and one is created that a job in a MAINT reservation needs.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -34,6 +35,7 @@ LOOP_REASONS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, MAINTAIN
 """Reasons of nodes that the loop resumes, or powers down, without a person."""
 
 ORPHAN_SECONDS = 90  # until an instance of a powered-down node is deleted: as slurm-gcp waits (slurmsync.py)
+STRAY_SECONDS = 1800  # an instance that the loop has not made: `up` may be about to put it into Slurm, or to delete it
 DOWN_SECONDS = 600  # a node may be down while its machine runs: longer than a boot, as ReturnToService=2 resumes it
 SUSPENDED_SECONDS = 15  # a node is powering down without a machine: lists may be late
 JOBLESS_SECONDS = 30  # until the request of a queued machine that no job waits for is given up
@@ -60,7 +62,7 @@ class Do(Enum):
     """An action on a node or its instance."""
 
     NOTHING = "nothing"
-    ALERT = "show it in `status`"
+    ALERT = "show it in `status` and as an alert"
     CREATE = "create the instance"
     DELETE = "delete the instance"
     DOWN = "set the node down"
@@ -84,7 +86,8 @@ HARMLESS = frozenset({Do.CREATE, Do.REFUSE, Do.ALERT, Do.REGISTER})
 
 @dataclass(frozen=True)
 class Node:
-    """A node as Slurm shows it; `by` is who gave the reason, `jobs` are those that it runs or boots for."""
+    """A node as Slurm shows it; `by` is who gave the reason, `jobs` are those that it runs or boots for, and `ends` is
+    when the last of them ends at the latest."""
 
     name: str
     nodeset: str
@@ -93,6 +96,7 @@ class Node:
     reason: str = ""
     by: str = ""
     jobs: tuple[str, ...] = ()
+    ends: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -389,6 +393,11 @@ class Case:
         return not by_slurm or bool(self.states & {"DRAIN", "FAIL"})
 
     @property
+    def in_maintenance(self) -> bool:
+        """Return whether a reservation with the flag MAINT holds the node now."""
+        return "MAINTENANCE" in self.states
+
+    @property
     def busy(self) -> bool:
         return bool(self.node.jobs or self.states & {"ALLOCATED", "MIXED", "COMPLETING"})
 
@@ -515,7 +524,9 @@ class Case:
         repair as may be."""
         nodes = self.nodes_of_nodeset
         sick = [node.name for node in nodes if "DRAIN" in node.states and node.reason.startswith((HEALTH, NEW))]
-        repaired = [name for name in sick if self.within_day(self.world.repairs.get(name, _NO_REPAIR).last)]
+        # A node whose jobs still run, for days perhaps, is not in repair yet.
+        idle = [name for name in sick if not Case(self.world, name).busy]
+        repaired = [name for name in idle if self.within_day(self.world.repairs.get(name, _NO_REPAIR).last)]
         allowed = max(1, len(nodes) // NODES_PER_REPAIR)
         is_held_back = self.name not in repaired and len(repaired) >= allowed
         return is_held_back or len(sick) > max(1, COMMON_PART * len(nodes))
@@ -576,6 +587,9 @@ MAINTAINS = When("drained for the maintenance of its host", lambda c: c.is_drain
 # Other conditions.
 ELASTIC, STATIC = When("elastic", lambda c: c.node.elastic), When("not elastic", lambda c: not c.node.elastic)
 MADE = When("made by the loop", lambda c: c.instance.made_by_loop)
+NOT_MADE = When("not made by the loop", lambda c: not c.instance.made_by_loop)
+NO_OTHER = When("nor of another nodeset", lambda c: c.name not in c.world.node_names)
+STRAY = _lasts("for 30 min", STRAY_SECONDS)
 NOT_HELD = When("by the loop or by Slurm", lambda c: not c.held_by_others)
 TWICE, ORPHANED = When("seen twice", lambda c: c.age.passes >= 2), _lasts("90 s", ORPHAN_SECONDS)
 JOBLESS = When("without jobs", lambda c: not c.busy)
@@ -592,11 +606,19 @@ REPLACEABLE = When("elastic, on demand or spot, at most 3 a day", lambda c: c.re
 
 RULES: tuple[Rule, ...] = (
     Rule("two-zones", When("in two zones", lambda c: len(c.instances) > 1), ANY, (), Do.ALERT),
-    Rule("unknown", ANY, NO_NODE, (When("nor of another nodeset", lambda c: c.name not in c.world.node_names), MADE,
-         TWICE, ORPHANED), Do.DELETE, counts=True),
+    Rule("unknown", ANY, NO_NODE, (NO_OTHER, MADE, TWICE, ORPHANED), Do.DELETE, counts=True),
+    Rule("stray", RUNS, NO_NODE, (NO_OTHER, When("a node by its label `hpc-part`, or without the label",
+         lambda c: c.instance.labels.get("hpc-part", "node") == "node"), NOT_MADE, STRAY), Do.ALERT),
     Rule("not-ours", ANY, NO_NODE, (ELSE,), Do.NOTHING),
     Rule("reboots", ANY, When("REBOOT_*", lambda c: any(s.startswith("REBOOT") for s in c.states)), (), Do.NOTHING),
-    Rule("maintenance", ANY, When("in a MAINT reservation", lambda c: "MAINTENANCE" in c.states), (), Do.NOTHING),
+    # Slurm has asked for this machine's end, whoever holds the node now.
+    Rule("suspend", _status(*COMING, RUNNING, "SUSPENDED"), FALLS_ASLEEP, (MADE,), Do.DELETE),
+    Rule("stray-asleep", RUNS, ASLEEP, (NOT_MADE, STRAY), Do.ALERT),
+    Rule("held-asleep", RUNS, ASLEEP, (When("in a MAINT reservation, or DOWN, DRAIN or FAIL by a person, by `up` or a "
+         "drain by Slurm", lambda c: c.held_by_others or c.in_maintenance), MADE, TWICE, ORPHANED), Do.ALERT),
+    Rule("maintenance", ANY, When("in a MAINT reservation", lambda c: c.in_maintenance), (
+         When("neither POWERING_UP nor POWERING_DOWN", lambda c: c.power not in ("POWERING_UP", "POWERING_DOWN")),),
+         Do.NOTHING),
     Rule("power-down-waits", ANY, When("POWER_DOWN", lambda c: c.power == "POWER_DOWN"), (), Do.NOTHING),
     Rule("twice-started", ON, When(f"DRAIN `{DUPLICATE}` by Slurm", lambda c: "DRAIN" in c.states
          and c.node.by == "slurm" and c.reason == DUPLICATE), (JOBLESS, TWICE), Do.RESUME),
@@ -652,7 +674,6 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.boot_failed),), Do.BOOT_FAILED, reason=NO_BOOT, counts=True),
     Rule("unheard", ON, BOOTS, (When(f"its set-up ended {JOINED_SECONDS} s ago", lambda c: c.unheard),), Do.REGISTER),
     Rule("boots", RUNS, BOOTS, (ELSE,), Do.NOTHING),
-    Rule("suspend", _status(*COMING, RUNNING, "SUSPENDED"), FALLS_ASLEEP, (MADE,), Do.DELETE),
     Rule("orphan-busy", RUNS, ASLEEP, (When("jobs run there", lambda c: bool(c.node.jobs)),), Do.ALERT),
     Rule("orphan", RUNS, ASLEEP, (MADE, TWICE, ORPHANED), Do.DELETE, counts=True),
     # Instances that end.
@@ -749,46 +770,3 @@ def decide(world: World) -> list[Action]:
             action = replace(action, reason=f"{NEW} ({case.reason.removeprefix(HEALTH)[:200]})")
         others.append(action)
     return [*creates.values(), *others]
-
-
-@dataclass(frozen=True)
-class Held:
-    """Actions that a brake holds back."""
-
-    brake: str
-    actions: tuple[Action, ...]
-
-
-def restrain(actions: Iterable[Action], world: World, *, remaining: int) -> tuple[list[Action], list[Held]]:
-    """Return the actions that may be done now, and those that a brake holds back. A pure function.
-
-    Actions that Slurm has requested are not held back. `remaining` is the number of actions left of this hour. In one
-    pass at most `max_unavailable` of a nodeset, and two of a small one, are taken out of service or deleted. Nodes in
-    service are powered down for a newer template only while no more than that part is out of service already, where
-    nodes that a person holds, perhaps for weeks, do not count. A node whose host has a fault is powered down in any
-    case.
-    """
-    allowed: list[Action] = []
-    held: dict[str, list[Action]] = {}
-    counts: Counter[str] = Counter()
-    for action in actions:
-        if not BY_ID[action.rule].counts or action.do is Do.ALERT:
-            allowed.append(action)
-            continue
-        nodes = [node for node in world.nodes.values() if node.nodeset == action.nodeset]
-        part = int(world.max_unavailable * len(nodes))
-        most = max(2, part)
-        if action.do is Do.ASAP and action.rule != "fault-elastic":
-            out = [node for node in nodes if node.states & {"DOWN", "DRAIN", "POWER_DOWN", "POWERING_DOWN"}]
-            most = max(1, part) - sum(not Case(world, node.name).held_by_others for node in out)
-        if action.rule == "maintain":
-            most = 0 if any(node.reason.startswith(MAINTAINED) for node in nodes) else 1
-        if remaining <= 0:
-            held.setdefault("actions_per_hour", []).append(action)
-        elif counts[action.nodeset] >= most:
-            held.setdefault("max_unavailable", []).append(action)
-        else:
-            counts[action.nodeset] += 1
-            remaining -= 1
-            allowed.append(action)
-    return allowed, [Held(brake, tuple(actions)) for brake, actions in held.items()]

@@ -19,7 +19,7 @@ from typing import Any
 
 from health import acceptance
 from interface import Reconcile
-from reconcile import decision, flex
+from reconcile import brakes, decision, flex
 from reconcile.compute_engine import CAPACITY, PASSING, CloudError, ComputeEngine, ErrorKind, Group, Instance, Operation
 from reconcile.decision import Action, BadHost, Cooling, Do, Pending, Repair, World, way_key
 from reconcile.record import Record, follow_repairs
@@ -58,6 +58,13 @@ _NODE_STATES = {
     Do.ASAP: "POWER_DOWN_ASAP",
 }
 """Actions that are one change of a node's state, by `scontrol update State=`."""
+UNUSED = {
+    "stray": "no node has the name, and the reconcile loop has not made it",
+    "stray-asleep": "the node is powered down, and the reconcile loop has not made the machine",
+    "held-asleep": "the node is powered down, and held by a drain or a MAINT reservation. The command has the machine "
+    "deleted, and ends a drain",
+}
+"""Rules about machines that cost and are not used, with the reason."""
 REQUEUES = ("no-way", "gone", "ends", "moves", "boot-failed")
 """Rules that take nodes from jobs, which are requeued."""
 LOST = ("gone", "ends", "moves")
@@ -95,8 +102,8 @@ class Loop:
         """When the guest attribute of a booting machine was read, and its value."""
         self._registrations: dict[str, int] = {}
         self._advised: set[tuple[str, tuple[str, ...]]] = set()
-        self._held: list[decision.Held] = []
-        self._alerts: list[str] = []
+        self._held: list[brakes.Held] = []
+        self._alerts: list[dict[str, str]] = []
         self._recent: list[dict[str, Any]] = []
         self._disk_error = ""
 
@@ -117,11 +124,11 @@ class Loop:
         for row in ended:
             self._journal(**row)
         decided = decision.decide(world)
-        self._alerts = [self._describe(action, world) for action in decided if action.do is Do.ALERT]
+        self._alerts = [self._alert(action, world) for action in decided if action.do is Do.ALERT]
         self.record.actions = [at for at in self.record.actions if at > now - 3600]
         remaining = self.settings["actions_per_hour"] - len(self.record.actions)
         actions = [action for action in decided if action.do is not Do.ALERT]
-        actions, self._held = decision.restrain(actions, world, remaining=remaining)
+        actions, self._held = brakes.restrain(actions, world, remaining=remaining)
         if self.settings["mode"] == "act" and not self.paused.exists() and not locked:
             self._unless_full(lambda: self._register([action for action in actions if action.do is Do.REGISTER], world))
             self._apply([action for action in actions if action.do is not Do.REGISTER], world)
@@ -155,7 +162,7 @@ class Loop:
             instances[instance.name] = (*instances.get(instance.name, ()), instance)
         self._flex.add(instances)
         nodes = {
-            name: node_of(name, *self._nodes[name], row, jobs.get(name, ()))
+            name: node_of(name, *self._nodes[name], row, jobs.get(name, {}))
             for name, row in rows.items()
             if name in self._nodes
         }
@@ -668,6 +675,24 @@ class Loop:
             slurm="+".join(sorted(first.states)), reason=action.reason, way=action.way,
         )  # fmt: skip
         log(f"{'would ' if mode == 'advise' else ''}{self._describe(action, world)}")
+
+    def _alert(self, action: Action, world: World) -> dict[str, str]:
+        """Return what a person has to know, and the command that helps; STACK stands for the stack's name."""
+        (name,) = action.nodes
+        case, update = (
+            decision.Case(world, name),
+            f"./hpc ssh STACK controller -- scontrol update NodeName={name} State=",
+        )
+        what, todo = self._describe(action, world), "./hpc logs STACK reconcile"
+        if action.rule in UNUSED:
+            what = f"{name}: its machine runs in {case.instance.zone} and costs, and Slurm does not use it: "
+            what += UNUSED[action.rule] + (f" ({case.reason})" if case.reason else "")
+            todo = self.cloud.delete_command(case.instance)
+        if action.rule == "held-asleep":
+            todo = f"{update}POWER_DOWN"
+        elif action.rule == "stray-asleep" and not case.node.elastic:
+            todo = f"{update}POWER_UP"
+        return {"rule": action.rule, "node": name, "what": what, "todo": todo}
 
     def _describe(self, action: Action, world: World) -> str:
         case = decision.Case(world, action.nodes[0])

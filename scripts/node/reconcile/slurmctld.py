@@ -31,17 +31,18 @@ class Slurm:
         age = time.monotonic() - int(started) / 1e6
         return f"slurmctld has run for {age:.0f} s" if age < YOUNG_SECONDS else ""
 
-    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, ...]]]:
-        """Return the rows of all nodes by name, and the jobs that hold each."""
+    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, float]]]:
+        """Return the rows of all nodes by name, and the jobs that hold each with the times at which they end at the
+        latest."""
         rows = output.parse_rows(run("scontrol", "--oneliner", "--all", "show", "node"))
-        fields = f"--Format=JobID:|,NodeList:|,{scheduler.COMMENT}"
+        fields = f"--Format=JobID:|,EndTime:|,NodeList:|,{scheduler.COMMENT}"
         text = run("squeue", "--noheader", "--all", f"--states={scheduler.RUNS}", fields)
-        jobs: dict[str, tuple[str, ...]] = {}
+        jobs: dict[str, dict[str, float]] = {}
         self._comments = {}
-        for number, hosts, comment in (line.split("|", 2) for line in text.split("\n") if line.count("|") > 1):
+        for number, end, hosts, comment in (line.split("|", 3) for line in text.split("\n") if line.count("|") > 2):
             self._comments[number] = comment
             for name in hostlist.expand(hosts):
-                jobs[name] = (*jobs.get(name, ()), number)
+                jobs.setdefault(name, {})[number] = output.job_end(end)
         return {row["NodeName"]: row for row in rows if "NodeName" in row}, jobs
 
     def update(self, names: Sequence[str], state: str, reason: str) -> None:
@@ -66,10 +67,11 @@ class Slurm:
         return acceptance.begin(name)
 
 
-def node_of(name: str, nodeset: str, elastic: bool, row: Mapping[str, str], jobs: tuple[str, ...]) -> Node:  # noqa: FBT001
-    """Return a node from its row of `scontrol show node`."""
+def node_of(name: str, nodeset: str, elastic: bool, row: Mapping[str, str], jobs: Mapping[str, float]) -> Node:  # noqa: FBT001
+    """Return a node from its row of `scontrol show node`, and its jobs with the times of their ends."""
     reason, by, _ = output.split_reason(row.get("Reason", ""))
-    return Node(name, nodeset, elastic, frozenset(output.node_states(row)), reason, by, jobs)
+    states, ends = frozenset(output.node_states(row)), max(jobs.values(), default=0.0)
+    return Node(name, nodeset, elastic, states, reason, by, tuple(jobs), ends)
 
 
 def joined(world: World) -> dict[str, float]:

@@ -2,7 +2,9 @@
 `./hpc` uses too."""
 
 import json
+import math
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -248,6 +250,14 @@ def parse_json_lines(text: str) -> list[dict[str, Any]]:
             if isinstance(row, dict):
                 rows.append(row)
     return rows
+
+
+def job_end(text: str) -> float:
+    """Return squeue's EndTime in seconds since the epoch; infinite for a job without a limit (`N/A`, `Unknown`)."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        return math.inf
 
 
 def valid_time(value: object) -> float | None:

@@ -187,6 +187,16 @@ def all_jobs() -> list[Job]:
         time.sleep(0.5)
 
 
+def job_ends() -> dict[str, float]:
+    """Return by busy node when its last job ends at the latest, in seconds since the epoch. Raises SetupError."""
+    text = run("squeue", "--noheader", "--all", f"--states={RUNS}", "--Format=EndTime:|,NodeList:|")
+    ends: dict[str, float] = {}
+    for end, hosts in (line.split("|")[:2] for line in text.split("\n") if line.count("|") > 1):
+        for name in hostlist.expand(hosts):
+            ends[name] = max(ends.get(name, 0.0), output.job_end(end))
+    return ends
+
+
 def jobs_left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Job]:
     """Return the jobs that hold one of the nodes, or run or wait in one of the partitions. A pure function."""
     return [

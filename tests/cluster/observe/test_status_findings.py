@@ -163,7 +163,18 @@ FAULTS: dict[str, tuple[Change, ...]] = {
     ),
     "capacity that is used up": (reconciles(cooling={"gpu/spot": "hpc: no capacity for gpu as spot until 12:10"}),),
     "a list of instances that is partial": (reconciles(why="the list of instances is partial"),),
-    "a node that needs a person": (reconciles(alerts=["c-gpu-0: sick-person"]),),
+    "a node that needs a person": (
+        reconciles(
+            alerts=[
+                {
+                    "rule": "sick-person",
+                    "node": "c-gpu-0",
+                    "what": "c-gpu-0: sick-person",
+                    "todo": "./hpc logs STACK reconcile",
+                }
+            ]
+        ),
+    ),
     "a repaired node without a partner": (reconciles(waits={"hc-gpu-0": 0.0}),),
     "nobody who watches a controller in two zones": (part("controller", failover={"why": "Connection refused"}),),
     "a refused topology.conf": (part("controller", topology="slurmctld refuses it:\nno such node dev-cpu-9"),),

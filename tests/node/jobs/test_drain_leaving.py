@@ -2,6 +2,7 @@
 partition at a time, idle nodes first; nodes are reserved from the end of their machines on."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -224,28 +225,67 @@ def node(states: str, *partitions: str, reason: str = "") -> State:
 
 @given(partitions_of_nodes, st.floats(0.01, 1), st.randoms())
 def test_every_node_has_its_turn_and_no_partition_loses_more_than_its_part(rows, part, random) -> None:
+    """Of machines; as many nodes more may be drained while their jobs run."""
     nodes = {f"n{index}": node(states, *sorted(partitions)) for index, (states, partitions) in enumerate(rows)}
     sizes = {partition: sum(partition in row["partitions"] for row in nodes.values()) for partition in PARTITIONS}
+    ends = {name: random.random() for name in nodes}
     waiting = set(nodes)
+
+    def out(partition: str, *, busy: bool) -> int:
+        rows = [row for row in nodes.values() if drain_leaving.has_turn(row) and partition in row["partitions"]]
+        return sum(("DOWN" in row["states"]) != busy for row in rows)
+
     while waiting:
-        for name in drain_leaving.next_turns(waiting, nodes, part):
-            if nodes[name]["states"] & scheduler.BROKEN:
+        for name in drain_leaving.next_turns(waiting, nodes, part, ends):
+            row = nodes[name]
+            if drain_leaving.has_turn(row):
+                nodes[name] = {**row, "states": {"DOWN", "DRAIN"}}
                 waiting.discard(name)
-                continue
-            idle = {other for other in waiting if nodes[other]["states"] == {"IDLE"}}
-            if nodes[name]["states"] & drain_leaving.BUSY:
-                # No idle node could have the turn.
-                assert not {
-                    other for other in drain_leaving.next_turns(idle, nodes, part) if nodes[other]["partitions"]
-                }
-            nodes[name] = {**nodes[name], "states": nodes[name]["states"] | {"DRAIN"}, "reason": REMADE}
+            elif row["states"] & scheduler.BROKEN:
+                waiting.discard(name)
+            else:
+                nodes[name] = {**row, "states": row["states"] | {"DRAIN"}, "reason": REMADE}
             for partition in PARTITIONS:
-                out = sum(drain_leaving.has_turn(row) and partition in row["partitions"] for row in nodes.values())
-                assert out <= max(1, int(part * sizes[partition]))
-        back = random.choice(sorted(name for name in nodes if drain_leaving.has_turn(nodes[name])) or [""])
-        if back:
-            nodes[back] = {**nodes[back], "states": {"IDLE"}, "reason": ""}
-            waiting.discard(back)
+                assert out(partition, busy=False) <= max(1, int(part * sizes[partition]))
+                assert out(partition, busy=True) <= 2 * max(1, int(part * sizes[partition]))
+        there = random.choice(sorted(nodes))
+        if drain_leaving.has_turn(nodes[there]):
+            # Its jobs end, or its next machine joins.
+            joined = "DOWN" in nodes[there]["states"]
+            states = {"IDLE"} if joined else {"IDLE", "DRAIN"}
+            nodes[there] = {**nodes[there], "states": states, "reason": "" if joined else REMADE}
+
+
+class TestOrder:
+    """Of one partition of eight, of which two may be out of service."""
+
+    def turns(self, waiting: str, **states: str) -> list[str]:
+        """The turns of these nodes; `-` marks one that has its turn, and numbers are when jobs end."""
+        nodes, ends = {name: node("IDLE", "p") for name in "abcdefgh"}, {}
+        for name, text in states.items():
+            word = text.rstrip("0123456789")
+            ends[name] = float(text[len(word) :] or 0)
+            nodes[name] = node(word, "p", reason=REMADE if "DRAIN" in word or "DOWN" in word else "")
+        return drain_leaving.next_turns(set(waiting), nodes, 0.25, ends)
+
+    def test_idle_nodes_pass_a_busy_one_that_is_drained(self):
+        assert self.turns("abcd", a="ALLOCATED+DRAIN") == ["b", "c"]
+        assert self.turns("abcd", a="ALLOCATED+DRAIN", b="MIXED+DRAIN") == ["c", "d"]
+
+    def test_no_more_machines_are_recreated_at_a_time_than_the_part(self):
+        assert self.turns("cd", a="DOWN+DRAIN", b="DOWN+DRAIN") == []
+        assert self.turns("cd", a="DOWN+DRAIN", b="ALLOCATED+DRAIN") == ["c"]
+        # One whose jobs have ended comes before those that are not drained yet.
+        assert self.turns("abcd", a="DOWN+DRAIN", d="IDLE+DRAIN") == ["d"]
+        assert self.turns("bd", a="DOWN+DRAIN", c="DOWN+DRAIN", d="IDLE+DRAIN") == []
+
+    def test_a_drained_node_whose_up_is_gone_counts(self):
+        assert self.turns("cd", a="IDLE+DRAIN", b="IDLE+DRAIN") == []
+
+    def test_busy_nodes_come_in_the_order_in_which_their_jobs_end_and_after_idle_ones(self):
+        assert self.turns("abc", a="ALLOCATED300", b="MIXED100", c="ALLOCATED200") == ["b", "c"]
+        assert self.turns("abcd", a="ALLOCATED300", b="MIXED100", c="ALLOCATED200") == ["d", "b"]
+        assert self.turns("abc", a="ALLOCATED300", b="MIXED100", c="ALLOCATED+DRAIN") == ["b"]
 
 
 class TestTurns:
@@ -262,7 +302,9 @@ class TestTurns:
             return ""
 
         monkeypatch.setattr(scheduler, "states", lambda: nodes)
+        monkeypatch.setattr(scheduler, "job_ends", dict)
         monkeypatch.setattr(scheduler, "run", run)
+        monkeypatch.setattr(drain_leaving, "run", run)
         monkeypatch.setattr(cluster_state, "REPORTS", files)
         monkeypatch.setattr(cluster_state, "CONFIG", files / "cluster.json")
         (files / "cluster.json").write_text('{"digest": "v2"}')
@@ -275,9 +317,9 @@ class TestTurns:
         report = {"state": "configured", "digest": "v2", "host_key": f"{key} {name}"}
         (cluster_state.REPORTS / f"{name}.json").write_text(json.dumps(report))
 
-    def take(self, name: str) -> bool:
+    def take(self, name: str, *, drained: bool = False) -> bool:
         """Take a node's turn, when the processes of all nodes have had time to start."""
-        return drain_leaving.take_turn(name, began=time.time() - 60)[0]
+        return drain_leaving.take_turn(name, began=time.time() - 60, drained=drained)[0]
 
     def test_a_busy_node_waits_for_idle_ones_and_is_resumed_when_its_next_machine_has_joined(self, nodes) -> None:
         with drain_leaving.announce("a"), drain_leaving.announce("d"):
@@ -285,27 +327,47 @@ class TestTurns:
                 assert not self.take("a")
                 assert self.take("b")
                 assert self.take("b"), "the next `up` goes on"
+                assert self.take("b", drained=True)
+            assert nodes["b"]["states"] >= {"DRAIN", "DOWN"}
             assert self.take("d"), "of another partition"
-            assert not self.take("a")
-            nodes["b"]["states"].add("DOWN")
             assert not self.take("a"), "the old machine may still run"
             self.join("b", "new")
             assert self.take("a")
         assert nodes["b"] == node("IDLE", "p")
         assert nodes["a"]["reason"] == nodes["d"]["reason"] == REMADE
         assert set(json.loads(drain_leaving.LEFT.read_text())) == {"a", "d"}
+        nodes["a"]["states"] = {"IDLE", "DRAIN", "DOWN"}
         self.join("a", "new")
         drain_leaving.resume_joined()
         assert nodes["a"] == node("IDLE", "p")
 
-    def test_a_busy_node_whose_process_starts_first_waits_for_those_of_idle_ones(self, nodes) -> None:
+    def test_a_busy_node_waits_until_the_processes_of_the_others_have_started(self, nodes) -> None:
         with drain_leaving.announce("a"):
             assert drain_leaving.take_turn("a", began=time.time()) == (False, frozenset())
-            for name in ("b", "c"):
-                nodes[name]["states"] = {"ALLOCATED"}
-            assert drain_leaving.take_turn("a", began=time.time())[0], "no node is idle"
         with drain_leaving.announce("d"):
             assert drain_leaving.take_turn("d", began=time.time())[0]
+
+    def test_idle_nodes_pass_a_busy_one_and_its_machine_is_not_recreated_beside_theirs(self, nodes) -> None:
+        with drain_leaving.announce("a"), drain_leaving.announce("b"), drain_leaving.announce("c"):
+            nodes["b"]["states"] = nodes["c"]["states"] = {"ALLOCATED"}
+            assert self.take("a")
+            assert not self.take("b")
+            _, under_way = drain_leaving.take_turn("b", began=time.time() - 60)
+            assert drain_leaving.describe_wait("b", under_way) == "b waits for its turn: a waits for its jobs"
+            nodes["b"]["states"] = {"IDLE"}
+            assert self.take("b"), "its job has ended"
+            assert self.take("b", drained=True)
+            nodes["a"]["states"] = {"IDLE", "DRAIN"}
+            assert not self.take("a", drained=True)
+            self.join("b", "new")
+            assert self.take("a", drained=True)
+
+    def test_of_busy_nodes_the_one_whose_jobs_end_first_is_drained(self, nodes, monkeypatch) -> None:
+        for name in "bc":
+            nodes[name]["states"] = {"ALLOCATED"}
+        monkeypatch.setattr(scheduler, "job_ends", lambda: {"a": math.inf, "b": 200.0, "c": 100.0})
+        with drain_leaving.announce("a"), drain_leaving.announce("b"), drain_leaving.announce("c"):
+            assert [self.take(name) for name in "abc"] == [False, False, True]
 
     def test_a_process_that_was_killed_is_not_waited_for(self, nodes) -> None:
         drain_leaving.FOLDER.mkdir()
@@ -326,9 +388,12 @@ class TestTurns:
 
     def test_a_machine_whose_set_up_fails_is_named_with_the_reason(self, nodes) -> None:
         (cluster_state.REPORTS / "b.json").write_text('{"state": "failed", "message": "no package"}')
-        text = drain_leaving.describe_wait("a", frozenset({("b", "DOWN"), ("c", "DRAIN")}))
-        assert text == "a waits for its turn: b (its set-up fails: no package), c being recreated"
-        assert drain_leaving.describe_wait("a", frozenset()) == "a waits for its turn: idle nodes go first"
+        text = drain_leaving.describe_wait("a", frozenset({("b", "DOWN"), ("c", "DRAIN+IDLE"), ("d", "DRAIN+MIXED")}))
+        assert text == (
+            "a waits for its turn: b is being recreated (its set-up fails: no package), c is drained, "
+            "d waits for its jobs"
+        )
+        assert drain_leaving.describe_wait("a", frozenset()) == "a waits for its turn: nodes without jobs go first"
 
 
 NOW = time.time()

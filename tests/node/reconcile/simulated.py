@@ -104,12 +104,13 @@ class SimSlurm(Slurm):
     def young(self) -> str:
         return "young" if self.clock() - self.started < 60 else ""
 
-    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, ...]]]:
+    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, float]]]:
         rows = {}
         for name, node in self.nodes_.items():
             reason = f"{node.reason} [{node.by}@2026]" if node.reason else ""
             rows[name] = {"NodeName": name, "State": "+".join(sorted(node.states)), "Reason": reason}
-        return rows, {name: (node.job,) for name, node in self.nodes_.items() if node.job}
+        busy = {name: self.jobs[node.job] for name, node in self.nodes_.items() if node.job}
+        return rows, {name: {self.nodes_[name].job: job.began + job.seconds} for name, job in busy.items()}
 
     def update(self, names: Sequence[str], state: str, reason: str) -> None:
         for name in names:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reconcile import decision
+from reconcile.brakes import restrain
 from reconcile.compute_engine import Instance
 from reconcile.decision import (
     DAY,
@@ -31,7 +32,6 @@ from reconcile.decision import (
     World,
     decide,
     first_rule,
-    restrain,
     state_ages,
 )
 
@@ -112,8 +112,27 @@ CASES: list[tuple[str, World]] = [
     ("unknown", world(None, "RUNNING", lasted=91)),
     ("not-ours", world(None, "RUNNING", lasted=90)),
     ("not-ours", world(None, "RUNNING", passes=1)),
-    ("not-ours", world(None, "RUNNING", labels={})),
     ("not-ours", world(None, "RUNNING", node_names=frozenset({NAME}))),
+    ("stray", world(None, "RUNNING", labels={"hpc-cluster": "c"})),
+    ("stray", world(None, "RUNNING", labels={"hpc-cluster": "c", "hpc-part": "node"}, lasted=1801)),
+    ("not-ours", world(None, "RUNNING", labels={"hpc-cluster": "c", "hpc-part": "node"}, lasted=1800)),
+    ("not-ours", world(None, "RUNNING", labels={"hpc-cluster": "c", "hpc-part": "login"})),
+    ("not-ours", world(None, "TERMINATED", labels={"hpc-cluster": "c"})),
+    ("stray-asleep", world(ASLEEP, "RUNNING", labels={"hpc-cluster": "c"})),
+    ("stray-asleep", world(f"{ASLEEP}+DRAIN", "RUNNING", labels={}, reason="bad disk", by="bob")),
+    ("stray-asleep", world("IDLE+POWERED_DOWN", "RUNNING", labels={}, elastic=False)),
+    ("held-asleep", world(f"{ASLEEP}+DRAIN", "RUNNING", reason="bad disk", by="bob")),
+    ("held-asleep", world("DOWN+POWERED_DOWN", "RUNNING", reason="bad disk : ResumeTimeout reached", by="bob")),
+    ("held-asleep", world(f"{ASLEEP}+MAINTENANCE+RESERVED", "RUNNING", lasted=91)),
+    ("maintenance", world(f"{ASLEEP}+MAINTENANCE+RESERVED", "RUNNING", lasted=90)),
+    ("others", world(f"{ASLEEP}+DRAIN", "STAGING", reason="bad disk", by="bob", lasted=90)),
+    ("suspend", world(f"{OFF}+DRAIN", "RUNNING", reason="bad disk", by="bob")),
+    ("suspend", world(f"{OFF}+MAINTENANCE+RESERVED", "RUNNING")),
+    ("suspended", world(f"{OFF}+MAINTENANCE+RESERVED")),
+    ("others", world(f"{OFF}+DRAIN", reason="bad disk", by="bob")),
+    ("create", world(f"{BOOTS}+MAINTENANCE+RESERVED")),
+    ("others", world(f"{BOOTS}+DRAIN", reason="bad disk", by="bob")),
+    ("boots", world(f"{BOOTS}+MAINTENANCE", "STAGING", lasted=100)),
     ("reboots", world("IDLE+REBOOT_ISSUED")),
     ("maintenance", world("IDLE+MAINTENANCE+RESERVED")),
     ("power-down-waits", world("DOWN+POWER_DOWN")),
@@ -176,7 +195,7 @@ CASES: list[tuple[str, World]] = [
     ("orphan-busy", world(ASLEEP, "RUNNING", jobs=("7",))),
     ("orphan", world(ASLEEP, "RUNNING", lasted=91)),
     ("well", world(ASLEEP, "RUNNING", lasted=90)),
-    ("well", world(ASLEEP, "RUNNING", labels={})),
+    ("well", world(ASLEEP, "RUNNING", labels={}, lasted=1800)),
     (
         "sick-moves",
         world("IDLE+DRAIN", "STOPPING", reason=SICK, health={NAME: BAD}, pending={NAME: Pending("report", "op", NOW)}),
@@ -336,8 +355,13 @@ def test_invariants_of_decisions(found: World, left: int) -> None:
     if node:
         held = node.states & {"DRAIN", "DOWN", "FAIL"} and node.by in ("bob", "root")
         persons = held and not node.reason.startswith((decision.HEALTH, NEW, *decision.LOOP_REASONS))
-        hands_off = any(state.startswith(("REBOOT", "MAINTENANCE")) for state in node.states)
-        assert not (mine and (persons or hands_off)), "what a person holds, reboots or maintains is not touched"
+        falls_asleep = Case(found, NAME).power == "POWERING_DOWN"
+        asked = falls_asleep or Case(found, NAME).power == "POWERING_UP"
+        reboots = any(state.startswith("REBOOT") for state in node.states)
+        maintains = "MAINTENANCE" in node.states and not asked
+        deleted = [action.do for action in mine] == [Do.DELETE] and falls_asleep
+        assert not (mine and (reboots or maintains)), "what reboots, or is maintained and not asked for, is not touched"
+        assert not (mine and persons) or deleted, "of what a person holds, only the machine is deleted that Slurm ends"
     for action in mine:
         if action.do in (Do.DELETE, Do.REPLACE):
             assert found.instances[NAME][0].labels.get("hpc-made-by") == "reconcile"
@@ -385,6 +409,45 @@ class TestActions:
         held = {n: replace(nodes[n], states=frozenset({"IDLE", "DRAIN"}), reason="mine", by="bob") for n in names[:4]}
         found = replace(found, nodes={**nodes, **held})
         assert len([action for action in restrain(decide(found), found, remaining=100)[0] if action.do is Do.ASAP]) == 1
+
+    def test_a_newer_template_reaches_idle_nodes_first_then_those_whose_jobs_end_first(self):
+        names = [f"c-gpu-{number}" for number in range(8)]
+        old = {name: (Instance(name, "z", "RUNNING", labels={**OURS, "hpc-template": "older"}),) for name in names}
+        ends = dict(zip(names, (8, 7, 6, 5, 4, 3, 2, 0), strict=True))
+        busy = frozenset({"ALLOCATED"})
+        nodes = {n: Node(n, "gpu", True, busy, jobs=("1",), ends=float(end)) for n, end in ends.items()}
+        nodes["c-gpu-7"] = Node("c-gpu-7", "gpu", True, frozenset({"IDLE"}))
+
+        def replaced(**changed: Node) -> list[str]:
+            found = World(NOW, {**nodes, **changed}, old, settings(8)["nodesets"], 0.25)
+            return [a.nodes[0] for a in restrain(decide(found), found, remaining=100)[0] if a.do is Do.ASAP]
+
+        assert sorted(replaced()) == ["c-gpu-6", "c-gpu-7"]
+        # Two that are drained while their jobs run hold up further busy ones, and no idle one.
+        drained = frozenset({"ALLOCATED", "DRAIN", "POWER_DOWN"})
+        late = {n: replace(nodes[n], states=drained, reason=decision.REPLACED) for n in names[:2]}
+        assert replaced(**late) == ["c-gpu-7"]
+
+    def test_a_sick_node_whose_jobs_run_holds_up_no_repair(self):
+        found = beside(sick(BAD))
+        busy = Node("c-gpu-1", "gpu", True, frozenset({"MIXED", "DRAIN"}), SICK, "root", ("7",))
+        repairs = {"c-gpu-1": Repair(reset=NOW - 3600)}
+        found = replace(found, nodes={**found.nodes, "c-gpu-1": busy}, repairs=repairs)
+        assert first_rule(Case(found, NAME)).id == "sick-reboot"
+        idle = replace(busy, states=frozenset({"IDLE", "DRAIN"}), jobs=())
+        found = replace(found, nodes={**found.nodes, "c-gpu-1": idle})
+        assert first_rule(Case(found, NAME)).id == "sick-many"
+
+    def test_a_node_that_got_a_job_before_its_maintenance_holds_up_no_other(self):
+        names = ("c-gpu-0", "c-gpu-1")
+        there = {n: (Instance(n, "z", "RUNNING", maintenance="PENDING", reschedules=True),) for n in names}
+        first = Node("c-gpu-0", "gpu", False, frozenset({"MIXED", "DRAIN"}), MAINTAINED, "root", ("7",))
+        nodes = {"c-gpu-0": first, "c-gpu-1": Node("c-gpu-1", "gpu", False, frozenset({"IDLE"}))}
+        found = World(NOW, nodes, there, settings(8)["nodesets"])
+        assert [action.rule for action in restrain(decide(found), found, remaining=100)[0]] == ["maintain"]
+        nodes["c-gpu-0"] = replace(first, states=frozenset({"IDLE", "DRAIN"}), jobs=())
+        found = replace(found, nodes=dict(nodes))
+        assert "maintain" not in [action.rule for action in restrain(decide(found), found, remaining=100)[0]]
 
     def test_a_host_with_a_fault_takes_no_more_jobs_though_other_nodes_are_out_of_service(self):
         found = beside(world("ALLOCATED", "RUNNING", maintenance="PENDING", fault="FAILURE_GPU", jobs=("7",)), 3)

@@ -357,6 +357,59 @@ class TestOthers:
         cluster.run(200)
         assert not [name for _, name in cluster.acted() if name in cluster.slurm.untouchable and _ != "create"]
 
+    def test_a_job_in_a_maintenance_reservation_gets_its_machine_and_slurm_has_it_deleted(self, cluster):
+        for node in cluster.slurm.nodes_.values():
+            node.states |= {"MAINTENANCE", "RESERVED"}
+        cluster.slurm.submit("1", 1, 60)
+        cluster.run(180)
+        assert cluster.slurm.jobs["1"].done
+        cluster.run(900)
+        assert cluster.instances == {}
+
+    @pytest.mark.parametrize("flags", [{"DRAIN"}, {"MAINTENANCE", "RESERVED"}])
+    def test_a_machine_whose_node_slurm_powers_down_is_deleted_whoever_holds_the_node(self, cluster, flags):
+        cluster.slurm.submit("1", 1, 60)
+        cluster.run(150)
+        cluster.slurm.update(["c-gpu-0"], "POWER_DOWN", "")
+        cluster.slurm.step()
+        node = cluster.slurm.nodes_["c-gpu-0"]
+        node.states, node.reason, node.by = node.states | flags, "mine", "bob"
+        cluster.run(30)
+        assert cluster.instances == {}
+        assert flags <= node.states
+
+    @pytest.mark.parametrize("flags", [{"DRAIN"}, {"MAINTENANCE", "RESERVED"}])
+    def test_a_machine_that_runs_for_a_held_node_that_is_off_is_an_alert_whose_command_ends_it(self, cluster, flags):
+        cluster.loop.cloud.insert(["c-gpu-5"], template="x/t-spot", nodeset="gpu", request="lost")
+        node = cluster.slurm.nodes_["c-gpu-5"]
+        node.states, node.reason, node.by = node.states | flags, "mine", "bob"
+        cluster.run(150)
+        assert list(cluster.instances) == ["c-gpu-5"]
+        (alert,) = cluster.status()["alerts"]
+        assert (alert["rule"], alert["node"]) == ("held-asleep", "c-gpu-5")
+        assert alert["what"].startswith("c-gpu-5: its machine runs in us-central1-a and costs")
+        assert alert["todo"] == (
+            "./hpc ssh STACK controller -- scontrol update NodeName=c-gpu-5 State=POWER_DOWN"
+        )  # fmt: skip
+        cluster.slurm.update(["c-gpu-5"], "POWER_DOWN", "")
+        cluster.run(30)
+        assert cluster.instances == {}
+        assert cluster.status()["alerts"] == []
+
+    def test_a_machine_with_the_clusters_label_alone_is_an_alert_after_half_an_hour(self, cluster):
+        for name in ("c-gpu-5", "c-old-1", "c-login-0"):
+            cluster.loop.cloud.insert([name], template="x/t-spot", nodeset="gpu", request=name)
+            cluster.machine(name)["labels"].pop("hpc-made-by")
+        cluster.machine("c-login-0")["labels"]["hpc-part"] = "login"
+        cluster.run(1700)
+        assert cluster.status()["alerts"] == []
+        cluster.run(300)
+        assert {(row["rule"], row["node"], row["todo"]) for row in cluster.status()["alerts"]} == {
+            (rule, name, f"gcloud compute instances delete {name} --zone=us-central1-a --project=p")
+            for rule, name in (("stray-asleep", "c-gpu-5"), ("stray", "c-old-1"))
+        }
+        assert len(cluster.instances) == 3
+
 
 class TestCost:
     def test_a_pass_without_changes_sends_one_request_and_writes_nothing(self, tmp_path):
