@@ -172,8 +172,12 @@ class CloudNode:
         return int(code), text
 
     def wait_for_job(self) -> None:
-        """Wait until a job runs on the node."""
-        run = f"srun --immediate=10 -w {self.name} hostname"
+        """Wait until a job runs on the node.
+
+        Slurm may give a job to the machine that was there before, as long as it has not missed it: that job's launch is
+        lost, and srun waits for it.
+        """
+        run = f"timeout 60 srun --immediate=10 -w {self.name} hostname"
         eventually(
             lambda: self.cluster.inside("controller", f"{run} 2>&1 || true").endswith(self.name),
             what=f"a job on {self.name}",
