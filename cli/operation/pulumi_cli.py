@@ -23,7 +23,7 @@ from cli.stack.pulumi_program import run_captured, run_on_terminal
 from cli.stack.stackfile import StackFile
 from engine.core.diff import differences, mark_replacing
 from engine.events import Change, Log, Planned, Result, Started, StepFailed
-from engine.values import SECRET, UNKNOWN
+from engine.values import show
 
 _STREAMED = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
 _OPS = {
@@ -114,14 +114,16 @@ class RunEvents:
         before = self._planned.get(urn)
         # Where the old resource goes first, its deletion is the first step of a replacement, and has no new inputs.
         deleted = name == "delete-replaced"
-        if op in _SILENT or type_.startswith("pulumi:providers:"):
+        # The SDK's own providers: IsDefaultProvider in sdk/go/common/providers/reference.go (v3.274.1).
+        default = type_.startswith("pulumi:providers:") and urn.rpartition("::")[2].startswith("default")
+        if op in _SILENT or default:
             return
         if before and before.op == "replace" and (before.changes or deleted):
             return
         old, new = step.get("old") or {}, step.get("new") or {}
         if op == "delete" and not old.get("custom"):
             return  # a component: the embedded engine only reports its children
-        before_inputs, inputs = _with_marks(old.get("inputs") or {}), _with_marks(new.get("inputs") or {})
+        before_inputs, inputs = show(old.get("inputs") or {}), show(new.get("inputs") or {})
         changes = _changes(before_inputs, inputs, step) if op in ("update", "replace") and not deleted else ()
         parent = (new or old).get("parent") or ""
         created = op == "create" and preview
@@ -141,22 +143,14 @@ class RunEvents:
 
 def _changes(before: Any, after: Any, step: Mapping[str, Any]) -> tuple[Change, ...]:  # noqa: ANN401 - inputs
     """Return the differences between the inputs, and changes that only the provider reports, such as those of
-    secrets."""
+    secrets. A replacement without any has what the CLI gives as its cause, such as `id` for one that was asked for."""
     detailed = step.get("detailedDiff") or {}
     forced = [path for path, how in detailed.items() if how["diffKind"].endswith("-replace")]
     visible = mark_replacing(differences(before, after), tuple(step.get("keys") or forced), [])
     paths = {change.path for change in visible}
     hidden = [path for path in detailed if not any(visible_path.startswith(path) for visible_path in paths)]
-    return visible + tuple(Change(path, "update", "[secret]", "[secret]", path in forced) for path in hidden)
-
-
-def _with_marks(value: Any) -> Any:  # noqa: ANN401 - a property's value
-    """Return a value with the marks "[secret]" and "[unknown]", as in events of the embedded engine."""
-    if isinstance(value, Mapping):
-        return "[secret]" if SECRET in value.values() else {key: _with_marks(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_with_marks(part) for part in value]
-    return "[unknown]" if value == UNKNOWN else value
+    changes = visible + tuple(Change(path, "update", "[secret]", "[secret]", path in forced) for path in hidden)
+    return changes or tuple(Change(key, "update", replaces=True) for key in step.get("keys") or ())
 
 
 def update(

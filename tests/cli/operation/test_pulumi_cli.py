@@ -251,3 +251,38 @@ class TestJson:
         assert [(change.path, change.replaces) for change in plan.changes] == [("word", True)]
         (plan,) = RunEvents(lines[:1]).result("up", ok=True, outputs={}).changes
         assert (plan.op, plan.changes) == ("replace", ())
+
+    def test_a_replacement_without_changed_inputs_has_its_cause(self) -> None:
+        """CLI 3.274.1 blames the id for a replacement that was asked for (resource/deploy/step_generator.go)."""
+        state = {"custom": True, "inputs": {"kept": 1}}
+        step = {"op": "replace", "urn": "urn:pulumi:t::ref::a:b:C::c", "type": "a:b:C", "old": state, "new": state}
+        lines = [json.dumps({"resourcePreEvent": {"metadata": {**step, "keys": ["id"]}}})]
+        (plan,) = RunEvents(lines).result("preview", ok=True, outputs={}).changes
+        assert [(change.path, change.replaces) for change in plan.changes] == [("id", True)]
+
+    def test_a_file_is_shown_by_its_hash(self) -> None:
+        """CLI 3.274.1 leaves out its text (filterAsset in engine/events.go)."""
+        asset = {
+            "4dabf18193072939515e22adb298388d": "c44067f5952c0a294b673a41bacd8c17",
+            "hash": "ac57ab837ddee4a0604e46a93cd8a6e713fbb562196b4060ce92f9562aea81db",
+            "text": "<contents elided>",
+        }
+        step = {
+            "op": "create",
+            "urn": "urn:pulumi:t::ref::a:b:C::c",
+            "type": "a:b:C",
+            "new": {"inputs": {"file": asset}},
+        }
+        lines = [json.dumps({"resourcePreEvent": {"metadata": step, "planning": True}})]
+        (plan,) = RunEvents(lines).result("preview", ok=True, outputs={}).changes
+        assert plan.inputs == {"file": "file ac57ab837dde"}
+
+    def test_only_providers_that_the_program_declares_are_steps(self) -> None:
+        """CLI 3.274.1 begins the names of its own ones with `default`."""
+        urn = "urn:pulumi:t::ref::pulumi:providers:kubernetes::"
+        steps = [
+            {"op": "create", "urn": urn + name, "type": "pulumi:providers:kubernetes"}
+            for name in ("default_4_1", "own")
+        ]
+        lines = [json.dumps({"resourcePreEvent": {"metadata": step}}) for step in steps]
+        assert [plan.urn for plan in RunEvents(lines).result("up", ok=True, outputs={}).changes] == [urn + "own"]
