@@ -29,12 +29,16 @@ LANES = {
     "health": ("health", "status"),
     "jobs": ("containers", "day_two", "examples", "mlperf", "quickcheck", "user"),
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
+    "pulumi": ("pulumi",),
     "upgrades": ("elastic_edits", "suite", "upgrade"),
 }
 """Files of CLUSTERS by the process that runs them; another process runs all other files, which use the fixture `pair`.
 Files that share a cluster are in one process. Each process waits for machines about half of its time."""
 HOST = "tests/local"
 """Tests of single machines of this host, which wait as well. They run after the shortest lane, `upgrades`."""
+PULUMI = "tests/pulumi_cli"
+"""Tests with the Pulumi CLI, which the first of them builds unless one is on PATH or cached. They run after the lane
+`pulumi`, whose cluster is in its hands too."""
 PODS = "tests/nebius"
 """Tests with Kubernetes' API servers and charts, which wait about half of their time."""
 ENGINE = "tests/engine"
@@ -95,7 +99,7 @@ def linters(only: Sequence[str], *, fast: bool = False) -> Commands:
 def tests(arguments: Sequence[str], *, fast: bool) -> Commands:
     """Return the commands of pytest, with the user's arguments last, so that they override others.
 
-    A fast run leaves out whole clusters and SLOW. A run without arguments has seven processes for whole clusters and
+    A fast run leaves out whole clusters and SLOW. A run without arguments has eight processes for whole clusters and
     one for pods, which wait about half of their time, and beside them two of lower priority for all other tests. They
     are not workers of pytest-xdist: these get no Ctrl-C, so that machines would stay.
     """
@@ -110,16 +114,17 @@ def tests(arguments: Sequence[str], *, fast: bool) -> Commands:
     pytest.append("--durations=20")
     files = {name: [f"{CLUSTERS}/test_{file}.py" for file in lane] for name, lane in LANES.items()}
     ignored = [f"--ignore={file}" for lane in files.values() for file in lane]
+    after = {"upgrades": [HOST], "pulumi": [PULUMI]}
     low_priority = ["nice", "-n", "10"]
     return {
         "clusters": [*pytest, CLUSTERS, *ignored],
-        **{name: [*pytest, *lane, *([HOST] if name == "upgrades" else [])] for name, lane in files.items()},
+        **{name: [*pytest, *lane, *after.get(name, ())] for name, lane in files.items()},
         "pods": ["sh", "-c", _BUILD_FIRST, *pytest, ENGINE, PODS, *(f"--ignore={s}" for s in STACKS if PODS in s)],
         "stacks": [*low_priority, *pytest, *STACKS],
         "tests": [
             *low_priority,
             *pytest,
-            *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, ENGINE, *STACKS)),
+            *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PULUMI, PODS, ENGINE, *STACKS)),
         ],
     }
 

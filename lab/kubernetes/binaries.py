@@ -163,7 +163,7 @@ def _numbers(text: str) -> Version:
 _FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false")
 """`readonly`: Go fails where go.mod or go.sum would have to change, instead of building what is not pinned. Without
 data for debuggers, which the linker leaves out anyway, Helm takes 14 % less of a processor to build."""
-_PRESENT = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+_PRESENT = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0", "GOVCS": "*:off"}
 
 
 def build(

@@ -202,7 +202,7 @@ def test_each_test_is_in_exactly_one_process() -> None:
     within = [folder for folder in suite.STACKS if folder.startswith(suite.PODS)]
     assert pods[-2 - len(within) :] == [suite.ENGINE, suite.PODS, *(f"--ignore={folder}" for folder in within)]
     assert stacks[-len(suite.STACKS) :] == [*suite.STACKS]
-    apart = (suite.CLUSTERS, suite.HOST, suite.PODS, suite.ENGINE, *suite.STACKS)
+    apart = (suite.CLUSTERS, suite.HOST, suite.PULUMI, suite.PODS, suite.ENGINE, *suite.STACKS)
     assert rest[-len(apart) :] == [f"--ignore={folder}" for folder in apart]
     assert [suite.HOST in command for command in clusters].count(True) == 1
     assert all("--durations=20" in command for command in (*clusters, pods, stacks, rest))
