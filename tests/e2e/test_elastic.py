@@ -3,6 +3,7 @@ clouds, machines and the programs in between."""
 
 import json
 import re
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -152,6 +153,49 @@ def test_the_host_of_an_idle_node_is_maintained_before_its_window_unless_a_brake
     )
     becomes(spare, submit(spare, "--nodelist=spare-cpu-0"), "COMPLETED")
     assert maintained()
+
+
+def test_what_slurm_asks_for_is_done_in_a_maintenance_reservation(spare: Cluster, cloud: FaultClient):
+    only_static(spare)
+    where = "Nodes=spare-cpu-3 StartTime=now Duration=60 Users=alice Flags=MAINT,IGNORE_JOBS"
+    spare.inside("controller", f"scontrol create reservation ReservationName=m {where}")
+    becomes(spare, submit(spare, "--reservation=m"), "COMPLETED")
+    assert "MAINTENANCE" in spare.inside("controller", "scontrol show node spare-cpu-3")
+    # For a minute after slurmctld's start nothing is deleted: the node is off before its machine is.
+    asked = "scontrol update NodeName=spare-cpu-3 State=POWER_DOWN"
+    spare.inside("controller", f"systemctl restart slurmctld; until {asked}; do sleep 1; done")
+    eventually(lambda: machines(spare) == {"cpu-0"}, what="the end of its machine")
+    assert '"rule": "suspend-late"' in spare.inside("controller", f"cat {JOURNAL}")
+    spare.inside("controller", "scontrol delete ReservationName=m")
+
+
+def test_machines_that_run_for_nodes_that_are_off_are_shown_with_the_command_that_helps(
+    spare: Cluster, cloud: FaultClient
+):
+    """One of a drained node, which the command ends, and a static node's, which the command brings back."""
+    only_static(spare)
+    becomes(spare, submit(spare, "--nodelist=spare-cpu-3"), "COMPLETED")
+    asked = "scontrol update NodeName=spare-cpu-[0,3] State=POWER_DOWN"
+    spare.inside("controller", f"systemctl stop hpc-reconcile; {asked}")
+    both = "scontrol --oneliner show node spare-cpu-[0,3]"
+    eventually(lambda: spare.inside("controller", both).count("POWERED_DOWN") == 2, what="nodes that are off")
+    drain = "scontrol update NodeName=spare-cpu-3 State=DRAIN Reason=mine"
+    spare.inside("controller", f"{drain}; systemctl start hpc-reconcile")
+    # The loop waits for half an hour before it says so of a machine that it has not made.
+    age = "import json,sys; p=sys.argv[1]; d=json.load(open(p)); d['seen']['spare-cpu-0']['since'] -= 1800; "
+    age += "d['awake'] -= 1800; json.dump(d, open(p, 'w'))"
+    record = JOURNAL.replace("journal.jsonl", "record.json")
+    seen = f"systemctl stop hpc-reconcile; python3 -c {shlex.quote(age)} {record}; systemctl start hpc-reconcile"
+    eventually(lambda: "held-asleep" in spare.inside("controller", "hpc-reconcile status"), what="the drained node's")
+    spare.inside("controller", seen)
+    eventually(lambda: len(spare.findings().get("reconcile-alert", {})) == 2, what="both findings")
+    status = json.loads(spare.inside("controller", "hpc-reconcile status"))["alerts"]
+    assert {row["node"]: row["rule"] for row in status} == {"spare-cpu-0": "stray-asleep", "spare-cpu-3": "held-asleep"}
+    for row in status:
+        spare.inside("controller", row["todo"].partition(" -- ")[2])
+    eventually(lambda: machines(spare) == {"cpu-0"}, what="the end of the drained node's machine")
+    becomes(spare, submit(spare, "--nodelist=spare-cpu-0"), "COMPLETED")
+    eventually(lambda: "reconcile-alert" not in spare.findings(), what="the end of the findings")
 
 
 def test_a_sleeping_node_that_was_resumed_gets_jobs_after_a_reconfigure(spare: Cluster):

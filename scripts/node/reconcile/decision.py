@@ -613,6 +613,10 @@ RULES: tuple[Rule, ...] = (
     Rule("reboots", ANY, When("REBOOT_*", lambda c: any(s.startswith("REBOOT") for s in c.states)), (), Do.NOTHING),
     # Slurm has asked for this machine's end, whoever holds the node now.
     Rule("suspend", _status(*COMING, RUNNING, "SUSPENDED"), FALLS_ASLEEP, (MADE,), Do.DELETE),
+    # The same where it could not be deleted in time: after slurmctld's start nothing is, nor with a partial list.
+    Rule("suspend-late", _status(*COMING, RUNNING, "SUSPENDED"), ASLEEP, (MADE, JOBLESS, When("it existed while the "
+         "node was POWERING_DOWN last", lambda c: c.age.before == "POWERING_DOWN"
+         and c.instance.created < c.age.power_since)), Do.DELETE),
     Rule("stray-asleep", RUNS, ASLEEP, (NOT_MADE, STRAY), Do.ALERT),
     Rule("held-asleep", RUNS, ASLEEP, (When("in a MAINT reservation, or DOWN, DRAIN or FAIL by a person, by `up` or a "
          "drain by Slurm", lambda c: c.held_by_others or c.in_maintenance), MADE, TWICE, ORPHANED), Do.ALERT),
