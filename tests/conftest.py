@@ -45,7 +45,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Begin no other test if `./hpc test` was interrupted, or is gone: a test may have taken its signal."""
-    if os.path.exists(os.environ.get("HPC_TESTS_STOPPED", "")) or os.getppid() != PARENT:  # noqa: PTH110
+    stopped = os.environ.get("HPC_TESTS_STOPPED")
+    if stopped and (Path(stopped).exists() or os.getppid() != PARENT):
         item.session.shouldstop = "the run was interrupted"
 
 
