@@ -19,6 +19,7 @@ from components.dynamic import Action, ActionProvider, given, without_traceback
 from components.nebius import waits
 from components.nebius.api import objects
 from components.nebius.api.client import NebiusError
+from components.nebius.backups import Backups
 from components.nebius.chart_sources import ChartVersions, charts_of
 from components.nebius.drain_leaving import Drain, Partitions
 from components.nebius.preflight import Preflight
@@ -130,64 +131,6 @@ class Filesystems(pulumi.ComponentResource):
                 opts=pulumi.ResourceOptions(parent=self, retain_on_delete=cloud.config.deletion_protection),
             ).id
         self.register_outputs({"ids": ids})
-
-
-class Backups(pulumi.ComponentResource):
-    """The bucket of backups, a service account in a group of its own, and its access key."""
-
-    bucket: pulumi.Output[str]
-    """The bucket's name, known once the account may write to it."""
-    endpoint: pulumi.Output[str]
-    """URL of the object storage."""
-    key_id: pulumi.Output[str]
-    secret: pulumi.Output[str]
-    password: pulumi.Output[str]
-    """The password that encrypts backups."""
-
-    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("hpc:nebius:Backups", name, {}, opts)
-        child = pulumi.ResourceOptions(parent=self)
-        # Names of buckets are unique among all customers of a region, and a bucket that a destroy keeps must not have
-        # the name of the next stack's. A group of the project needs no right at the tenant.
-        called = cloud.owner.apply(lambda owner: shortened(cloud.config.name, f"backups-{owner[:8]}"))
-        bucket = cloud.resource(
-            "Bucket",
-            f"{name}-bucket",
-            {"versioning_policy": "DISABLED"},
-            called=called,
-            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=cloud.config.deletion_protection),
-        )
-        account = cloud.resource(
-            "ServiceAccount",
-            f"{name}-account",
-            {"description": f"backups of {cloud.config.name}"},
-            called=shortened(cloud.config.name, "backup-sa"),
-            opts=child,
-        )
-        group = cloud.resource("Group", f"{name}-group", {}, called=called, opts=child)
-        member = cloud.resource(
-            "GroupMembership", f"{name}-membership", {"member_id": account.id}, parent_id=group.id, opts=child
-        )
-        permit = cloud.resource(
-            "AccessPermit",
-            f"{name}-permit",
-            {"resource_id": bucket.id, "role": "storage.object-editor"},
-            parent_id=group.id,
-            opts=child,
-        )
-        key = cloud.resource(
-            "AccessKey",
-            f"{name}-key",
-            {"account": {"service_account": {"id": account.id}}, "secret_delivery_mode": "INLINE"},
-            called=called,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[member, permit]),
-        )
-        self.bucket = pulumi.Output.all(called, key.id).apply(lambda known: known[0])
-        self.endpoint = bucket.status.apply(lambda status: f"https://{status['domain_name']}:443")
-        self.key_id = key.status.apply(lambda status: status["aws_access_key_id"])
-        self.secret = pulumi.Output.secret(key.secret.apply(lambda secret: secret or ""))
-        self.password = random.RandomPassword(f"{name}-password", length=40, special=False, opts=child).result
-        self.register_outputs({"bucket": self.bucket})
 
 
 class KubernetesCluster(pulumi.ComponentResource):
@@ -496,6 +439,8 @@ class Infrastructure(pulumi.ComponentResource):
         limits = {"access": self.cluster.access, "seconds": config.slurm.drain_seconds, "pace": self.cloud.pace}
         drain = Drain(f"{name}-drain", nodesets=self.nodesets, **limits, opts=child)
         partitions = Partitions(f"{name}-partitions", partitions=list(config.partitions), **limits, opts=child)
+        if backs_up(settings):
+            self.backups = Backups(f"{name}-backups", self.cloud, opts=child)
         groups = NodeGroups(
             f"{name}-nodes",
             self.cloud,
@@ -504,7 +449,8 @@ class Infrastructure(pulumi.ComponentResource):
             subnet_id=subnet,
             filesystems=self.filesystems.ids,
             gpu_clusters=gpu_clusters.of,
-            after=[drain, partitions],
+            # No pod can write to the bucket while it is emptied, because nodes are deleted before.
+            after=[drain, partitions, *([self.backups.contents] if self.backups else [])],
             opts=child,
         ).of
         self.operators = Operators(
@@ -528,8 +474,6 @@ class Infrastructure(pulumi.ComponentResource):
         # With the shapes, so that recreated nodes are waited for again.
         shapes = {nodeset: row["shape"] for nodeset, row in self.nodesets.items()}
         self.nodes = self.wait("nodes", {"groups": rows, "shapes": shapes}, after=[self.api, self.volumes])
-        if backs_up(settings):
-            self.backups = Backups(f"{name}-backups", self.cloud, opts=child)
         self.register_outputs({})
 
     def wait(

@@ -306,6 +306,9 @@ def check_delete(store: Store, row: Mapping[str, Any]) -> None:
     if row["spec"].get("forbid_deletion"):
         detail = {"bad_resource_state": {"resource_id": id_, "message": "forbid_deletion is set"}}
         raise RefusedError("FAILED_PRECONDITION", f"deletion of {id_} is forbidden", detail)
+    if row["kind"] == "Bucket" and store.contents.get(row["metadata"]["name"]):
+        # The word is S3's, and the recipe empties its bucket for it; gRPC's code of it is not public.
+        raise RefusedError("FAILED_PRECONDITION", "BucketNotEmpty: the bucket you tried to delete is not empty")
     for other in store.objects.values():
         if other["metadata"]["id"] == id_:
             continue

@@ -21,6 +21,7 @@ from lab.nebius_api import status
 from lab.nebius_api.facts import DRIVERS, OBJECT_KINDS, VERSIONS, ObjectKind
 from lab.nebius_api.faults import Fault, RefusedError, bad_request, refusal
 from lab.nebius_api.methods import HEADER, Methods, Observer, parse
+from lab.nebius_api.object_storage import ObjectStorage
 from lab.nebius_api.status import Store, moment
 
 GROUPS = ("admins", "auditors", "editors", "viewers")
@@ -152,6 +153,8 @@ class NebiusServer(grpc.GenericRpcHandler):
         self._token = token
         self.lock = threading.RLock()
         self.store = Store(state)
+        self.storage = ObjectStorage(self.store, self.lock)
+        self.store.domain_name = self.storage.domain_name
         self.faults: list[Fault] = []
         self.place = place or Place()
         self.calls: deque[Call] = deque(maxlen=CALLS)
@@ -179,12 +182,14 @@ class NebiusServer(grpc.GenericRpcHandler):
     def start(self) -> None:
         """Accept calls."""
         self._server.start()
+        self.storage.start()
         threading.Thread(target=self._tick, daemon=True).start()
 
     def stop(self) -> None:
         """Stop the server, and write the file."""
         self._stop.set()
         self._server.stop(0.2).wait(5)
+        self.storage.stop()
         with self.lock:
             self.store.save()
 

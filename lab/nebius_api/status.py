@@ -26,6 +26,10 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+_KEPT = ("objects", "operations", "keys", "serial", "seeded", "contents")
+"""Attributes of a store that its file has."""
+
+
 class Store:
     """Rows as JSON. Callers hold the server's lock."""
 
@@ -39,6 +43,10 @@ class Store:
         self.serial = 0
         self.seeded: list[str] = []
         """Projects and tenants whose initial objects were added."""
+        self.contents: dict[str, dict[str, int]] = {}
+        """Bytes of the objects in buckets, by the bucket's name and the object's key."""
+        self.domain_name = "storage.eu-north1.nebius.cloud"
+        """The object storage's, as buckets show it."""
         if file is not None and file.exists():
             for name, value in json.loads(file.read_text(encoding="utf-8")).items():
                 setattr(self, name, value)
@@ -47,7 +55,7 @@ class Store:
         """Write the file atomically."""
         if self._file is None:
             return
-        content = {name: getattr(self, name) for name in ("objects", "operations", "keys", "serial", "seeded")}
+        content = {name: getattr(self, name) for name in _KEPT}
         new = self._file.with_name(f"{self._file.name}.new")
         # Only for its owner, because it has access keys of the stand-in.
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
@@ -169,7 +177,12 @@ def _allocation(_store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
 def _access_key(_store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
     is_inline = row["spec"].get("secret_delivery_mode") == "INLINE"
     secret = {"secret": secret_of(row)} if is_inline else {}
-    return {"aws_access_key_id": f"NAKI{_digest(row, 16).upper()}", **secret}
+    return {"aws_access_key_id": access_key_id(row), **secret}
+
+
+def access_key_id(row: Mapping[str, Any]) -> str:
+    """Return the id of an access key in S3."""
+    return f"NAKI{_digest(row, 16).upper()}"
 
 
 def secret_of(row: Mapping[str, Any]) -> str:
@@ -177,8 +190,8 @@ def secret_of(row: Mapping[str, Any]) -> str:
     return _digest(row, 40)
 
 
-def _bucket(_store: Store, _row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"region": "eu-north1", "domain_name": "storage.eu-north1.nebius.cloud"}
+def _bucket(store: Store, _row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"region": "eu-north1", "domain_name": store.domain_name}
 
 
 def _release(_store: Store, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.node_groups import service_groups, shape, split_nodes
-from cluster.platforms.nebius.stack_file_fields import settings_of
+from cluster.platforms.nebius.stack_file_fields import backs_up, settings_of
 from cluster.roster import machines, node_names
 
 _UNCHANGED = NoEffect("nodes stay as they are: that is what they have")
@@ -213,7 +213,26 @@ def filesystem_size(edit: Edit) -> Impact:
     """GiB of a file system that the stack created."""
     if edit.new < edit.old:
         return Refuse("it can grow, but not shrink: put it back", command=f"write {edit.old}")
-    return NoEffect("it grows while it is used")
+    return _keeps_backups(edit, "it grows while it is used")
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def backups(edit: Edit) -> Impact:
+    """Whether the jail is backed up."""
+    return _keeps_backups(edit, "holds for the next backup")
+
+
+def _keeps_backups(edit: Edit, reason: str) -> Impact:
+    """Refuse an edit that ends backups, whose bucket would be emptied and deleted."""
+    configs = (edit.before, edit.after)
+    before, after = (backs_up(settings_of(config)) for config in configs)
+    if before and not after and not all(config.deletion_protection for config in configs):
+        return Refuse(
+            "the bucket would be deleted with every backup in it: put it back, or set deletion_protection first, in an "
+            "`up` of its own, to keep it at Nebius",
+            command="write deletion_protection: true",
+        )
+    return NoEffect(reason)
 
 
 @rule(Effect.REFUSED)

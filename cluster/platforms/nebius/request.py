@@ -8,7 +8,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.base import Places
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
-from cluster.platforms.nebius.stack_file_fields import Nebius, settings_of
+from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up, settings_of
 from cluster.platforms.nebius.versions import series
 
 
@@ -74,6 +74,9 @@ def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, .
         listed = ", ".join(f"{name} {_size(size)}" for name, size in created.items())
         kept = "kept by destroy" if config.deletion_protection else "deleted by destroy"
         yield f"file systems: {_size(sum(created.values()))} ({listed}); {kept}"
+    if backs_up(settings):
+        kept = "kept by destroy" if config.deletion_protection else "deleted by destroy with every backup in it"
+        yield f"backups: a bucket; {kept}"
     if existing:
         yield f"file systems that exist, and stay as they are: {', '.join(existing)}"
     boot_disks = sum(group.most * group.disk_gib for group in groups)

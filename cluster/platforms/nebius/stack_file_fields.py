@@ -214,7 +214,7 @@ class Health(Section):
 class Backups(Section):
     """Backups of the jail into a bucket, by k8up."""
 
-    enabled: Literal["auto", True, False] = "auto"
+    enabled: Annotated[Literal["auto", True, False], ByRule("backups")] = "auto"
     """auto: if the jail is created by the stack and smaller than 12 TiB."""
     schedule: str = Field(default="@daily-random", min_length=1, max_length=100)
     """Schedule, as in a crontab, or one of k8up's words."""

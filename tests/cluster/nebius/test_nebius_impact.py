@@ -44,3 +44,16 @@ def test_a_grown_nodeset_may_need_another_group_and_recreates_none() -> None:
     one = impact(edit)
     assert one is not None
     assert (one.effect, "worker-[90-249] joins" in one.reason) == (Effect.RECONFIGURE, True)
+
+
+@pytest.mark.parametrize("protected", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    "ends", [{"backups": {"enabled": False}}, {"filesystems": {"jail": {"spec": {"size_gib": 12 * 1024}}}}]
+)
+def test_an_edit_that_deletes_backups_is_refused(protected: tuple[bool, bool], ends: Changes) -> None:
+    """A bucket is kept by the protection of the last `up`, and backups of `auto` end with the jail's size."""
+    pairs = zip(protected, ({}, ends), strict=True)
+    old, new = (parse({"hpc:cluster": given(deletion_protection=on, nebius=changes)}) for on, changes in pairs)
+    found = [impact(edit) for edit in edits(old, new) if edit.pattern.startswith("nebius")]
+    effects = {row.effect for row in found if row is not None}
+    assert effects == {Effect.NOTHING if all(protected) else Effect.REFUSED}, found

@@ -17,7 +17,7 @@ STATUS = {
         }
     },
     "Allocation": {"details": {"allocated_cidr": "192.0.2.7/32"}},
-    "Bucket": {"domain_name": "storage.eu-north1.nebius.cloud"},
+    "Bucket": {"domain_name": "storage.eu-north1.nebius.cloud", "region": "eu-north1"},
     "AccessKey": {"aws_access_key_id": "AKIDFAKE"},
 }
 KEY = "secret-of-the-access-key"
@@ -70,6 +70,12 @@ class TestOrder:
             ("wait-login", "wait-available"),
             # What Kubernetes holds is ended after charts and before nodes.
             ("charts-slurm-cluster", "teardown-volumes"),
+            # Backups are deleted after all that may write them, and before the bucket and the key to it.
+            ("charts-soperator-backup-config", "backups-contents"),
+            ("nodes-worker-worker-0", "backups-contents"),
+            ("backups-contents", "backups-bucket"),
+            ("backups-contents", "backups-key"),
+            ("backups-contents", "backups-permit"),
         ],
     )
     def test_one_comes_after_another(self, later, earlier):
