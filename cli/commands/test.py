@@ -258,6 +258,10 @@ class _Running:
             cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output,
             start_new_session=True,
         )  # fmt: skip
+        if command[0] == "nice":
+            # The kernel shares processors among sessions first; nice counts only inside of one (sched(7), autogroup).
+            with suppress(OSError):
+                Path(f"/proc/{self.process.pid}/autogroup").write_text(command[2])
 
     def show(self, *, heading: bool = False) -> int:
         """Print its output until it ends, and return its exit code."""
