@@ -291,5 +291,5 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
 nothing needs to."""
 LASTS = {"MachineFlapping"}
 """A boot is news for as long as the alert looks back."""
-OF_ELASTIC_NODES = {"ReconcileHeld", "ReconcileBlind", "NoCapacity"}
+OF_ELASTIC_NODES = {"ReconcileHeld", "ReconcileBlind", "NoCapacity", "ReconcileAlert"}
 """tests/e2e/test_elastic.py has a cluster for these."""
