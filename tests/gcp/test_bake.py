@@ -27,7 +27,7 @@ from tests.gcp.baking import (
     run_bake,
 )
 
-LABELS = {"hpc-cluster": "a3mega", "slurm": "25-05-8", "hpc-digest": "0123456789ab"}
+LABELS = {"hpc-cluster": "a3mega", "slurm": "25-11-8", "hpc-digest": "0123456789ab"}
 
 
 def use_short_operations(fake: FakeCompute) -> FakeCompute:
@@ -95,9 +95,9 @@ class TestWhole:
 
     def test_labels_change_in_place(self, fake: FakeCompute) -> None:
         run_bake(fake)
-        BakeProvider().update(IMAGE, props(fake), props(fake, labels={"hpc-cluster": "a3mega", "slurm": "25-05-9"}))
+        BakeProvider().update(IMAGE, props(fake), props(fake, labels={"hpc-cluster": "a3mega", "slurm": "25-11-9"}))
         labels = finish_operations(fake).world.images[IMAGE]["labels"]
-        assert labels == {**LABELS, "slurm": "25-05-9", "hpc-booted": "yes"}
+        assert labels == {**LABELS, "slurm": "25-11-9", "hpc-booted": "yes"}
 
     def test_deleting_a_missing_image_succeeds(self, fake: FakeCompute) -> None:
         run_bake(fake)

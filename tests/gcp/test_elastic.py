@@ -330,6 +330,7 @@ def test_the_controllers_role_has_exactly_the_permissions_of_its_calls(fake: Fak
         *("groups", "resize", "insert_group", "insert_resize", "set_template", "delete_group"),
         *("instances", "get", "operation", "guest_attribute", "serial_log"),
         *("insert", "delete", "reset", "report_faulty", "perform_maintenance"),
+        "delete_command",  # for a person: it calls nothing
     }, "a new method is called above"
     one = r"(instances|instanceGroupManagers|operations)/(?!bulkInsert)[^/]+"
     called = {METHODS[re.sub(one, r"\1/NAME", f"{call.method} {short(call.path)}")] for call in fake.calls}
