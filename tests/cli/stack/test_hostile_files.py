@@ -132,8 +132,8 @@ def test_a_duplicate_key_is_refused_with_both_lines(folder: Path) -> None:
     ("written", "value"),
     [
         ("on", "on"), ("yes", "yes"), ("off", "off"), ("n", "n"), ("true", True), ("FALSE", False), ("tRue", "tRue"),
-        ("~", None), ("Null", None), ("''", ""), ("12:30:00", "12:30:00"), ("0o10", 8), ("010", 8), ("0x1F", 31),
-        ("0b11", 3), ("1_000", 1000), ("-7", -7), ("1e3", 1000.0), (".5", 0.5), ("-.inf", float("-inf")),
+        ("~", None), ("Null", None), ("''", ""), ("12:30:00", "12:30:00"), ("-7", -7), ("+7", 7), ("1e3", 1000.0),
+        (".5", 0.5), ("7.", 7.0), ("0x", "0x"), ("1_a", "1_a"),
         ("1.2.3", "1.2.3"), ("22.05", 22.05), ("'22.05'", "22.05"), ("2026-11", "2026-11"),
         ("'2026-11-22'", "2026-11-22"),
         ("20261215T000000Z", "20261215T000000Z"), ("10.0.0.0/8", "10.0.0.0/8"), ("=", "="), ("!!int 7", 7),
@@ -145,15 +145,26 @@ def test_values_are_read_as_the_pulumi_cli_reads_them(written: str, value: Any) 
     assert (found, type(found)) == (value, type(value))
 
 
-@pytest.mark.parametrize("date", ["2026-11-22", "2026-1-2", "2026-11-22T10:00:00Z", "2026-11-22 10:00:00"])
-def test_a_date_is_refused_since_the_cli_reads_a_time(date: str) -> None:
-    with pytest.raises(yamlfile.YamlError, match="Put it in quotes"):
-        yamlfile.parse(f"a: {date}\n")
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-11-22", "2026-1-2", "2026-11-22T10:00:00Z", "2026-11-22 10:00:00", "0o10", "010", "08", "0x1F", "0b11",
+        "1_000", "1e400", "9" * 19, "-.inf", ".NaN", "!!int 010", "!!float 7", "<<",
+    ],
+)  # fmt: skip
+def test_what_programs_read_differently_is_refused(written: str) -> None:
+    """The CLI makes a time of a date; PyYAML reads 010 as it does, but 0o10 and 08 as texts."""
+    with pytest.raises(yamlfile.YamlError, match=r"line 2, column 4: .*(Put it in quotes|constructor)"):
+        yamlfile.parse(f"b: 1\na: {written}\n")
 
 
-@pytest.mark.parametrize("pair", ["on: 1\n'on': 2", "1: a\n'1': b", "true: a\n'true': b", "~: a\n'null': b"])
-def test_keys_that_become_equal_count_as_duplicates(folder: Path, pair: str) -> None:
-    assert "is given again" in load(folder, pair)
+@pytest.mark.parametrize("key", ["1", "1.5", "true", "~", "2026-11-22", "[a]"])
+def test_a_key_that_is_no_text_is_refused(folder: Path, key: str) -> None:
+    assert "line 1, column 1: a key that is no text. Put it in quotes." in load(folder, f"{key}: a")
+
+
+def test_keys_that_become_equal_count_as_duplicates(folder: Path) -> None:
+    assert "line 2, column 1: the key 'on' is given again" in load(folder, "on: 1\n'on': 2")
 
 
 def test_anchors_and_merges_are_read(folder: Path) -> None:
