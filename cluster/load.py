@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import islice
+from itertools import count, islice
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema, create_model
@@ -39,12 +39,6 @@ _MOST_EXPLAINED = 100
 """Most findings that are explained. A file with more was not written as a stack file."""
 _SCREEN = 10
 """Findings of such a file that are explained."""
-_ROUNDS = 8
-"""Most attempts at removing the wrong parts of a file."""
-
-
-class _Removed:
-    """Placeholder of a removed list item, until the positions of the others are known."""
 
 
 @dataclass(kw_only=True)
@@ -56,13 +50,7 @@ class _Salvage:
     stand_ins: Collection[str]
     """Keys of the cluster whose values are stand-ins."""
     unchecked: set[Location]
-    """Places that were removed as a whole, so that nothing of them was checked."""
-    positions: Mapping[Location, list[int]]
-    """Positions in the file of the items that were kept, for each list (by its place in the file)."""
-
-    def place_in_file(self, location: Location | str) -> Location | str:
-        """Return the place in the file of a place in this configuration."""
-        return location if isinstance(location, str) else _place_in_file(location, self.positions)
+    """Places that were removed with more than the wrong value, so that nothing of them was checked."""
 
     def has_removed(self, name: str) -> bool:
         """Return whether something of that name, or below it, was removed."""
@@ -123,9 +111,9 @@ def _errors(error: ValidationError) -> list[ErrorDetails]:
 
 def _other_findings(salvage: _Salvage) -> list[Finding]:
     """Return the findings about the parts of a file that are not wrong."""
-    partition_removed = any(place[0] == "partitions" for place in salvage.removed)
+    partition_removed = any(place[:1] == ("partitions",) for place in salvage.removed)
     return [
-        replace(finding, at=salvage.place_in_file(finding.at))
+        finding if isinstance(finding.at, str) else replace(finding, at=_place_in_file(finding.at, salvage.removed))
         for finding in find_errors(salvage.config)
         # Stand-ins are not the file's, and a missing name may be that of a removed part.
         if finding.at[0] not in salvage.stand_ins
@@ -159,7 +147,7 @@ def _read_cluster(value: Any, findings: list[Finding]) -> Mapping[str, Any]:  # 
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(value)
     if isinstance(value, Mapping) and not _too_deep(value):
-        return _keys_as_written(value)
+        return value
     shape = Finding(
         id="cluster-shape",
         at=ROOT,
@@ -180,15 +168,6 @@ def _sorted(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may hav
     if isinstance(tree, Mapping):
         return {key: _sorted(tree[key]) for key in sorted(tree, key=str)}
     return [_sorted(branch) for branch in tree] if isinstance(tree, list) else tree
-
-
-def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    """Restore the key `on`, which YAML 1.1 readers turn into True, and JSON then into "true"."""
-    if isinstance(tree, Mapping):
-        return {
-            "on" if key is True or key == "true" else str(key): _keys_as_written(value) for key, value in tree.items()
-        }
-    return [_keys_as_written(branch) for branch in tree] if isinstance(tree, list) else tree
 
 
 def provider_keys() -> dict[str, tuple[str, ...]]:
@@ -316,34 +295,29 @@ _KINDS: Mapping[str, tuple[str, str]] = {
 of the key."""
 
 
-def _salvage(cluster: Mapping[str, Any], first: ValidationError) -> _Salvage | None:
-    """Remove the wrong parts of a cluster. Returns None if the rest can't be read either."""
+def _salvage(cluster: Mapping[str, Any], error: ValidationError) -> _Salvage | None:
+    """Remove the wrong values of a cluster, and what can't be read without them, such as a partition without its
+    nodesets. Returns None if the rest can't be read either."""
     removed: set[Location] = set()
-    positions: dict[Location, list[int]] = {}
-    unchecked: set[Location] = set()
-    error: ValidationError = first
-    for _ in range(_ROUNDS):
-        before = len(removed)
-        for item in _errors(error):
-            place = _place_in_file(item["loc"], positions)
-            if place[-1:] == ("[key]",) or item["type"] == "missing":
-                place = place[:-1]
-            if error is not first or item["type"] == "missing":
-                unchecked.add(place)
-            removed.add(place)
-        removed.discard(())
-        rest, positions = _without_places(cluster, removed)
+    wrong = {item["loc"] for item in _errors(error)}
+    while more := {_wrong_part(item, removed) for item in _errors(error)} - removed:
+        removed |= more
+        rest = _without_places(cluster, removed)
         stand_ins = _add_stand_ins(rest)
         try:
-            config, unchecked = validate(rest), unchecked - {(), *((key,) for key in stand_ins)}
-            return _Salvage(
-                config=config, removed=removed, stand_ins=stand_ins, positions=positions, unchecked=unchecked
-            )
+            config = validate(rest)
         except ValidationError as next_error:
-            if len(removed) == before and next_error.errors() == error.errors():
-                return None
             error = next_error
+        else:
+            unchecked = removed - wrong - {(), *((key,) for key in stand_ins)}
+            return _Salvage(config=config, removed=removed, stand_ins=stand_ins, unchecked=unchecked)
     return None
+
+
+def _wrong_part(error: ErrorDetails, removed: Collection[Location]) -> Location:
+    """Return the place in the file of what must be removed for an error."""
+    place = _place_in_file(error["loc"], removed)
+    return place[:-1] if error["type"] == "missing" or place[-1:] == ("[key]",) else place
 
 
 def _add_stand_ins(rest: dict[str, Any]) -> list[str]:
@@ -359,48 +333,29 @@ def _add_stand_ins(rest: dict[str, Any]) -> list[str]:
     return list(added)
 
 
-def _place_in_file(location: Location, positions: Mapping[Location, list[int]]) -> Location:
-    """Return a place with the positions that list items have in the file."""
-    place: Location = ()
-    for step in location:
-        kept = positions.get(place)
-        place = (*place, kept[step] if kept is not None and isinstance(step, int) and step < len(kept) else step)
-    return place
+def _place_in_file(place: Location, removed: Collection[Location]) -> Location:
+    """Return a place with the positions that list items had in the file before others were removed."""
+    found: Location = ()
+    for step in place:
+        left = (position for position in count() if (*found, position) not in removed)
+        found = (*found, next(islice(left, step, None)) if isinstance(step, int) else step)
+    return found
 
 
-def _without_places(
-    cluster: Mapping[str, Any], removed: set[Location]
-) -> tuple[dict[str, Any], dict[Location, list[int]]]:
-    """Return a copy of the cluster without some places, and the positions of the items that are left in each list."""
-    rest: Any = copy.deepcopy(dict(cluster))
-    for place in removed:
-        _remove(rest, place)
-    positions: dict[Location, list[int]] = {}
-    return _close_gaps(rest, (), positions), positions
-
-
-def _remove(tree: Any, place: Location) -> None:  # noqa: ANN401 - what stands in the file may have any shape
-    try:
-        for step in place[:-1]:
-            tree = tree[step]
-    except (KeyError, IndexError, TypeError):
-        return  # a default, or below another place that was removed
-    last = place[-1]
-    if isinstance(tree, dict):
-        tree.pop(last, None)
-    elif isinstance(tree, list) and isinstance(last, int) and last < len(tree):
-        tree[last] = _Removed
-
-
-def _close_gaps(tree: Any, place: Location, positions: dict[Location, list[int]]) -> Any:  # noqa: ANN401
-    """Return a tree without removed list items, and add the positions of the others to `positions`."""
-    if isinstance(tree, Mapping):
-        return {key: _close_gaps(value, (*place, key), positions) for key, value in tree.items()}
-    if isinstance(tree, list):
-        kept = [(position, value) for position, value in enumerate(tree) if value is not _Removed]
-        positions[place] = [position for position, _ in kept]
-        return [_close_gaps(value, (*place, position), positions) for position, value in kept]
-    return tree
+def _without_places(cluster: Mapping[str, Any], removed: Collection[Location]) -> dict[str, Any]:
+    """Return a copy of the cluster without some places."""
+    rest = copy.deepcopy(dict(cluster))
+    # From the end of each list, and an item after what is in it: positions of others stay until they are used.
+    for place in sorted(
+        removed, key=lambda place: (len(place), [step for step in place[-1:] if isinstance(step, int)]), reverse=True
+    ):
+        tree: Any = rest
+        # What is not there is a default, or the cluster itself, of which something is missing.
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            for step in place[:-1]:
+                tree = tree[step]
+            del tree[place[-1]]
+    return rest
 
 
 def validate(cluster: Mapping[str, Any]) -> ClusterConfig:

@@ -13,6 +13,7 @@ from cluster.findings import ConfigError, Finding
 from cluster.load import parse
 from cluster.platforms import registry
 from cluster.platforms.capability import Capability
+from engine import yamlfile
 from tests.clouds import settings
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ def load(name: str) -> dict[str, Any]:
 
 @cache
 def _settings(name: str) -> dict[str, Any]:
-    return yaml.safe_load(EVERY[name].read_text())["config"]
+    return yamlfile.parse(EVERY[name].read_text())["config"]
 
 
 def _set_up_here(name: str) -> bool:

@@ -1,11 +1,9 @@
 """All errors of a file are reported at once, with their places in the file, and without errors that only follow."""
 
 import copy
-import json
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,15 +90,6 @@ def test_random_changes_of_a_file_end_in_findings_and_no_traceback(changes):
             assert "pydantic" not in str(finding).lower()
 
 
-@pytest.mark.parametrize("reader", [yaml.safe_load, lambda text: json.loads(json.dumps(yaml.safe_load(text)))])
-def test_the_key_on_needs_no_quotes(reader):
-    """YAML 1.1 reads the key `on` as true."""
-    cluster = reader("{platform: local, name: a, login: {on: controller}, nodesets: {n: {on: controller}}}")
-    cluster["partitions"] = {"p": {"nodesets": ["n"], "default": True}}
-    config = parse({"hpc:cluster": cluster})
-    assert (config.login.on, config.nodesets["n"].on) == ("controller", "controller")
-
-
 def test_a_configuration_is_immutable():
     config = parse(load("example-full"))
     with pytest.raises(ValueError, match="frozen"):
@@ -128,6 +117,19 @@ def test_the_text_has_every_finding_in_four_lines(reviewed):
     with pytest.raises(ConfigError) as caught:
         parse({"hpc:cluster": local(nodesets={"cpu": {"count": 0}}, name="Dev")})
     reviewed("refused/two", {"two errors": str(caught.value)})
+
+
+def test_a_partition_that_cannot_be_read_hides_no_mistakes_of_others():
+    partitions = {"cpu": {"nodesets": ["cpu"], "default": True}, "b": {"nodesets": "cpu"}, "c": {"nodesets": ["gone"]}}
+    with pytest.raises(ConfigError) as caught:
+        parse({"hpc:cluster": local(partitions=partitions, users=[ALICE, {"name": "x", "uid": 1}, BOB])})
+    assert [finding.where.removeprefix("hpc:cluster.") for finding in caught.value.findings] == [
+        "partitions.b.nodesets",
+        "users[1].uid",
+        "partitions.c.nodesets[0]",
+        "users[2].uid",
+    ]
+    assert caught.value.unchecked == ("hpc:cluster.partitions.b", "hpc:cluster.users[1]")
 
 
 def test_places_that_were_not_checked_are_listed():
