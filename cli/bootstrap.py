@@ -7,6 +7,7 @@ requirements if it is complete; the copy is removed before the first change and 
 """
 
 import fcntl
+import importlib
 import importlib.util
 import os
 import re
@@ -23,8 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 LOCKS = {"run": "requirements.txt", "dev": "requirements-dev.txt"}
-SIZES = {"requirements.txt": "0.5 GB", "requirements-dev.txt": "0.8 GB"}
-"""Sizes of what they install, most of it the resource classes of Google and Kubernetes."""
+SIZES = {"requirements.txt": "0.6 GB", "requirements-dev.txt": "0.8 GB"}
+"""Sizes of what they install, most of it the resource classes of Google and Kubernetes: 316 and 530 MB, and what Python
+compiles, if it compiles everything."""
 
 # pip's settings by name, with uv's variables for the same. uv does not read pip's configuration, but a mirror that is
 # set up there is meant for every installer.
@@ -173,6 +175,13 @@ def current(name: str) -> bool:
     return complete and (VENV / name).read_bytes() == (ROOT / name).read_bytes()
 
 
+def compilation() -> list[str]:
+    """Return uv's option for compiling. Python stores what it compiles when a command first imports it, nearly a half
+    of the environment. If that is turned off, everything is compiled at the installation: otherwise every command would
+    take twice as long to start."""
+    return ["--compile-bytecode"] if sys.dont_write_bytecode else []
+
+
 def prepare(kind: str) -> None:
     """Install the locked requirements for `run` or `dev` into `.venv`. An environment for `dev` keeps that kind."""
     with locked(VENV):
@@ -195,13 +204,36 @@ def prepare(kind: str) -> None:
             run([uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, VENV], env, "uv venv")
         copy = VENV / f"{name}.new"
         shutil.copyfile(ROOT / name, copy)
-        # Python stores what it compiles when a command first imports it, a tenth of all that is installed. If that is
-        # turned off, everything is compiled now: otherwise every command would take twice as long to start.
-        compilation = ["--compile-bytecode"] if sys.dont_write_bytecode else []
-        options = [*quiet, *compilation, "--require-hashes", "--python", VENV / "bin/python"]
+        options = [*quiet, *compilation(), "--require-hashes", "--python", VENV / "bin/python"]
         run([uv, "pip", "sync", *options, copy], env, "uv pip sync")
         copy.rename(VENV / name)
         say(f"prepared in {time.monotonic() - started:.1f} s")
+
+
+def add(name: str, size: str) -> None:
+    """Install a package of requirements-dev.txt, with what it needs, into the `.venv` that runs this process. It stays
+    until the requirements change.
+
+    Raises SetupError: the installer failed, or another environment runs this process.
+    """
+    if Path(sys.prefix).resolve() != VENV:
+        raise SetupError(f"{sys.executable} has no {name}. Install it there, or run ./hpc, which installs it.")
+    lock = ROOT / LOCKS["dev"]
+    # One for each range of Python's versions, with its condition.
+    pinned = re.findall(rf"^({re.escape(name)}==[^\\\n]*[^\\\s])", lock.read_text(), re.MULTILINE)
+    with locked(VENV):
+        say(f"installing {name} into {VENV} (once, {size})")
+        uv = uv_on_path() or own_uv()
+        stamps = [VENV / stamp for stamp in LOCKS.values() if (VENV / stamp).exists()]
+        for stamp in stamps:
+            stamp.rename(f"{stamp}.new")  # after a kill, the next run makes the environment complete again
+        options = ["--quiet", *compilation(), "--require-hashes", "--python", sys.executable, "--constraint", lock]
+        try:
+            run([uv, "pip", "install", *options, *pinned], uv_environment(), f"installing {name}")
+        finally:
+            for stamp in stamps:
+                Path(f"{stamp}.new").rename(stamp)
+    importlib.invalidate_caches()
 
 
 def main() -> int:

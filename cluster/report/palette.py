@@ -37,11 +37,5 @@ def stylesheet() -> str:
     )
 
 
-def rgb(colour: str) -> tuple[int, int, int]:
-    """Return red, green and blue of `#0072b2`, from 0 to 255."""
-    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
-    return red, green, blue
-
-
 def _variables(theme: Mapping[str, str]) -> str:
     return "".join(f"--{name}:{colour};" for name, colour in theme.items())

@@ -1,26 +1,21 @@
-"""Curves as a picture (PNG, by matplotlib) and as text for a terminal (by plotext)."""
+"""Curves as a picture: a PNG, by matplotlib."""
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cluster.printable import one_line
-from cluster.report.palette import DASHES, LIGHT, REFERENCE, SERIES, rgb
+from cluster.report.palette import DASHES, LIGHT, REFERENCE, SERIES
 
 SIZE = (1080, 600)
 """Width and height of a PNG in pixels."""
 
 _DPI = 120
-_ESCAPE = re.compile("\x1b\\[[0-9;]*m")
-_PNG_MARKERS = "osD^v*"
-_TEXT_MARKERS = ("braille", "x", "+", "o", "*", "#")
-_REFERENCE_MARKER = "·"
+_MARKERS = "osD^v*"
 _MOST = 1e30
-"""Largest number that is drawn. No measurement is larger, and larger numbers overflow in the plotters."""
-_NARROWEST, _HEIGHT = 40, 20
+"""Largest number that is drawn. No measurement is larger, and larger numbers overflow in matplotlib."""
 _CHARACTERS = 120
 """Characters that fit below a PNG's x axis."""
 _TITLE, _NAME = 72, 90
@@ -37,7 +32,7 @@ class Curve:
     points: Sequence[tuple[float, float]]
     """x and y. Points are not drawn if they are not finite or above 1e30, or if x <= 0 on a logarithmic axis."""
     reference: bool = False
-    """True for a reference, to compare others with: dashed in a PNG, dotted in a terminal."""
+    """True for a reference, to compare others with: dashed."""
 
 
 def save_png(
@@ -53,13 +48,14 @@ def save_png(
     """Write `curves` to `path` as a PNG of `SIZE`.
 
     `x_ticks`: texts for positions of the x axis, such as {8388608: "8 MiB"}; by default numbers.
-    Raises OSError if the file can't be written, ValueError if no curve has a point.
+    Raises OSError if the file can't be written, ValueError if no curve has a point, ModuleNotFoundError without
+    matplotlib.
     """
+    lines = drawable(curves, x_log=x_log)
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lines = drawable(curves, x_log=x_log)
     with mpl.rc_context({"text.parse_math": False, "font.size": 10}):  # names of files may contain a $
         figure = Figure(figsize=(SIZE[0] / _DPI, SIZE[1] / _DPI), dpi=_DPI, layout="constrained")
         axes = FigureCanvasAgg(figure).figure.add_subplot()
@@ -73,7 +69,7 @@ def save_png(
                     "color": SERIES[at],
                     "linestyle": (0, DASHES[at]) if DASHES[at] and not many else "solid",
                     "linewidth": 1.2 if many else 2.2,
-                    "marker": _PNG_MARKERS[(at + cycle) % len(_PNG_MARKERS)],  # a repeated colour has another marker
+                    "marker": _MARKERS[(at + cycle) % len(_MARKERS)],  # a repeated colour has another marker
                     "markersize": 5,
                     "markevery": -(-len(line.points) // _MOST_MARKERS),
                 }
@@ -100,65 +96,6 @@ def save_png(
             for text, name in zip(legend.get_texts(), names, strict=True):
                 text.set_text(name)
         figure.savefig(path, format="png")
-
-
-def print_plot(
-    curves: Sequence[Curve],
-    *,
-    title: str = "",
-    x_label: str = "",
-    y_label: str = "",
-    x_log: bool = False,
-    x_ticks: Mapping[float, str] | None = None,
-    y_from_zero: bool = True,
-    width: int = 80,
-    height: int = _HEIGHT,
-    colour: bool = False,
-) -> str:
-    """Return `curves` as text of `width` characters. Curves differ by character, and with `colour` by colour. Raises
-    ValueError if no curve has a point."""
-    import plotext
-
-    lines = sorted(drawable(curves, x_log=x_log), key=lambda curve: not curve.reference)  # references are below
-    width = max(width, _NARROWEST)
-    xs = [x for line in lines for x, _ in line.points]
-    ys = [y for line in lines for _, y in line.points]
-    values = round_values(min(0.0, *ys) if y_from_zero else min(ys), max(ys))
-    texts = x_ticks or {x: f"{x:g}" for x in (xs if x_log else round_values(min(xs), max(xs)))}
-    texts = select_ticks(texts, min(xs), max(xs), width) or {min(xs): f"{min(xs):g}"}
-    # plotext gets positions between 0 and 1, as it ends the process if a line is far outside of the limits.
-    x_of, y_of = scale(min(xs), max(xs), log=x_log), scale(values[0], values[-1])
-    figure = plotext.figure
-    figure.clear()
-    plotext.terminal.limit(False, False)  # noqa: FBT003 - plotext's own signature
-    references = sum(line.reference for line in lines)
-    every = [REFERENCE] * references + [SERIES[number % len(SERIES)] for number in range(len(lines) - references)]
-    colours = [rgb(colour) for colour in every]
-    plotext.add_theme("report", sequence=colours)
-    figure.theme("report" if colour else "colorless")
-    figure.plot_size(width, height)
-    figure.legend(False)  # noqa: FBT003 - it would hide points; the names stand above the plot instead
-    keys: list[str] = []
-    for number, line in enumerate(lines):
-        mark = _REFERENCE_MARKER if line.reference else _TEXT_MARKERS[(number - references) % len(_TEXT_MARKERS)]
-        places = [x_of(x) for x, _ in line.points], [y_of(y) for _, y in line.points]
-        figure.draw(figure.signal(*places, marker=mark).lines(True))  # noqa: FBT003 - as above
-        key = "⠒⠒" if mark == "braille" else mark * 2
-        if colour:  # names keep the terminal's own colour, which has the contrast of text
-            red, green, blue = colours[number]
-            key = f"\x1b[38;2;{red};{green};{blue}m{key}\x1b[0m"
-        keys.append(f"{key} {one_line(line.name)}")
-    figure.ruler("x", "lower").lim(0, 1).ticks([x_of(x) for x in texts], [one_line(t) for t in texts.values()])
-    figure.ruler("y", "left").lim(0, 1).ticks([y_of(y) for y in values], [f"{y:g}" for y in values])
-    drawn = str(figure.build())
-    figure.clear()
-    drawn = drawn if colour else _ESCAPE.sub("", drawn)
-    keys = [*keys[references:], *keys[:references]] if len(lines) > 1 else []
-    fits = sum(len(_ESCAPE.sub("", key)) + 3 for key in keys) <= width + 3
-    head = [one_line(title), ("   " if fits else "\n").join(keys), one_line(y_label)]
-    foot = one_line(x_label).center(width).rstrip()
-    rows = [row.rstrip() for row in drawn.splitlines()]
-    return "\n".join([*(text for text in head if text), *(row for row in rows if row), *([foot] if foot else [])])
 
 
 def shorten(text: str, longest: int) -> str:

@@ -24,8 +24,8 @@ PLACES = {
 }
 """Packages that only one platform needs, and the folder of `components`, or folders, that may import them."""
 
-PLOTTERS = {"matplotlib", "plotext"}
-"""They take half a second to import: one file may, inside the functions that plot."""
+PLOTTERS = {"matplotlib"}
+"""It takes half a second to import, and the first plot installs it: one file may, inside the function that plots."""
 
 # Top-level packages that each of ours may import, besides the standard library and itself.
 ALLOWED = {

@@ -4,6 +4,7 @@
 The environment has what the Pulumi CLI's Python host needs.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -11,7 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -145,6 +148,60 @@ class TestEnvironment:
         assert "uv pip sync failed (exit code 2)" in ended.stderr
         assert "Traceback" not in ended.stderr
         assert checkout.hpc("up").returncode == 3
+
+
+class TestPlots:
+    """matplotlib is not part of what running needs: the first plot adds it to the environment."""
+
+    ADD = "import bootstrap, sys; bootstrap.add('matplotlib', '0.1 GB')"
+
+    @pytest.fixture
+    def added(self, checkout: Checkout) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+        """Run `add` in the checkout's environment, with a stand-in for uv."""
+        rows = "matplotlib==3.1 ; python_full_version < '3.11' \\\n    --hash=sha256:0\nmatplotlib==3.2 \\\n"
+        (checkout.folder / "requirements-dev.txt").write_text(f"{rows}numpy==2 \\\n    # via matplotlib==9\n")
+        venv = checkout.folder / ".venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        shutil.copy(checkout.folder / "requirements.txt", venv)
+        command, environment = [venv / "bin/python", "-c", self.ADD], {"PYTHONPATH": str(checkout.folder / "cli")}
+        return lambda **more: programs.run(command, env=checkout.env | environment | more, timeout=300)
+
+    def test_add_what_the_lock_for_tests_has(self, checkout: Checkout, added) -> None:
+        done = added()
+        assert (done.returncode, done.stderr.count("installing matplotlib")) == (0, 1)
+        line = checkout.log.read_text().splitlines()[-1]
+        assert line.startswith("pip install")
+        assert "--require-hashes" in line
+        assert line.endswith("requirements-dev.txt matplotlib==3.1 ; python_full_version < '3.11' matplotlib==3.2")
+        checkout.hpc("up")
+        assert checkout.synced() == []
+
+    def test_a_kill_has_the_environment_made_complete_again(self, checkout: Checkout, added) -> None:
+        assert added(UV_SYNC="kill -9 $PPID").returncode == -signal.SIGKILL
+        checkout.hpc("up")
+        assert checkout.synced() == ["requirements.txt"]
+
+    def test_a_failed_installation_changes_nothing_else(self, checkout: Checkout, added) -> None:
+        done = added(UV_SYNC="echo no such index >&2; exit 2")
+        assert "installing matplotlib failed (exit code 2)" in done.stderr
+        checkout.hpc("up")
+        assert checkout.synced() == []
+
+    def test_an_environment_of_somebody_else_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "prefix", "/usr")
+        with pytest.raises(bootstrap.SetupError, match=r"has no matplotlib\. Install it there, or run \./hpc"):
+            bootstrap.add("matplotlib", "0.1 GB")
+
+
+def test_what_running_needs_has_the_size_that_is_printed() -> None:
+    """Python's compiled files are 0.86 of what is installed, if everything is compiled (measured)."""
+    names = re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    size = 0
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):  # another platform's, or another Python's
+            size += sum(file.size or 0 for file in metadata.files(name) or ())
+    assert 0.55e9 < 1.86 * size < 0.62e9
+    assert bootstrap.SIZES["requirements.txt"] == "0.6 GB"
 
 
 class TestStart:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from cli import console
+from cli import bootstrap, console
 from cli.cluster.cluster import connect
 from cli.cluster.jobs import Jobs
 from cli.errors import CliError
@@ -44,10 +44,16 @@ def print_scripts(scripts: Sequence[JobScript]) -> None:
 
 
 def save_plot(curves: Sequence[Curve], png: Path, **axes: Any) -> None:  # noqa: ANN401 - as save_png has them
-    """Write a plot as a picture. Raises CliError: the file can't be written. Raises ValueError: there is nothing to
-    plot."""
+    """Write a plot as a picture. The first one installs matplotlib. Raises CliError: it can't be installed, or the file
+    can't be written. Raises ValueError: there is nothing to plot."""
     try:
-        save_png(curves, png, **axes)
+        try:
+            save_png(curves, png, **axes)
+        except ModuleNotFoundError:
+            bootstrap.add("matplotlib", "0.1 GB")
+            save_png(curves, png, **axes)
+    except bootstrap.SetupError as error:
+        raise CliError(str(error)) from None
     except OSError as error:
         raise CliError(f"can't write {png}: {error.strerror or error}.") from None
     console.note(f"Wrote {png}")

@@ -268,7 +268,7 @@ def _train(jobs: Jobs, script: JobScript, data: str, png: Path | None, *, no_wai
             report = read_report(file)
     except NotAnMlperfLogError as error:
         raise CliError(f"{log} {error}.") from None
-    mlperf_report.show(report, log, png=png, plot=console.interactive(), json=False)
+    mlperf_report.show(report, log, png=png, json=False)
     if not as_planned:
         raise Exit(1)
 

@@ -19,7 +19,6 @@ from cluster.catalog.mlperf import STORAGE
 from cluster.regular_file import refuse_special
 from cluster.report.mlperf_log import PATTERNS, NotAnMlperfLogError
 from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, read_report
-from cluster.report.plot import print_plot
 
 _LOG_BYTES = 200_000_000
 """Bytes of lines that are read from a cluster: those of 400,000 intervals."""
@@ -94,7 +93,6 @@ def report(
         ),
     ] = "",
     png: Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot as a picture.")] = None,
-    plot: Annotated[bool, Option("--plot", help="Print a plot too.")] = False,
     json: options.Json = False,
     stack: Annotated[str, Option("--stack", metavar="STACK", help="Read the log on this cluster.")] = "",
     data: Annotated[str, Option(metavar="FOLDER", help="With --stack: the benchmark's data folder.")] = "",
@@ -107,7 +105,7 @@ def report(
     """
     with _open_on_cluster(stack, user, log, data) if stack else _open(log) as (name, file):
         result = of_log(file, name, target)
-    show(result, name, png=png, plot=plot, json=json)
+    show(result, name, png=png, json=json)
 
 
 def of_log(file: BinaryIO, name: str, target: str) -> MlperfReport:
@@ -120,7 +118,7 @@ def of_log(file: BinaryIO, name: str, target: str) -> MlperfReport:
         raise CliError(f"-g: {error}.") from None
 
 
-def show(report: MlperfReport, name: str, *, png: Path | None, plot: bool, json: bool) -> None:
+def show(report: MlperfReport, name: str, *, png: Path | None, json: bool) -> None:
     """Print a report. Ends the command with exit code 1 if the last run is too slow or has no training steps."""
     if json:
         console.json({"file": name, **report.document()})
@@ -128,26 +126,21 @@ def show(report: MlperfReport, name: str, *, png: Path | None, plot: bool, json:
         console.lines(report.lines())
         for note in report.notes():
             console.note(f"note: {note}.")
-    if png or (plot and not json):
-        _plot(report, name, png, printed=plot and not json)
+    if png:
+        _save_plot(report, name, png)
     if report.result in ("fail", "empty"):
         raise Exit(1)
 
 
-def _plot(report: MlperfReport, name: str, png: Path | None, *, printed: bool) -> None:
+def _save_plot(report: MlperfReport, name: str, png: Path) -> None:
+    from cli.commands.jobs.job_cluster import save_plot
+
     curves, x_label, y_label = report.curves()
     if not curves:
         console.note("There is nothing to plot: no run has training steps.")
         return
     title = f"{report.log.runs[-1].title}: {Path(name).name}"
-    if printed:
-        width = min(120, shutil.get_terminal_size((80, 24)).columns)
-        drawn = print_plot(curves, title=title, x_label=x_label, y_label=y_label, y_from_zero=False, width=width)
-        console.lines(["", *drawn.splitlines()])
-    if png:
-        from cli.commands.jobs.job_cluster import save_plot
-
-        save_plot(curves, png, title=title, x_label=x_label, y_label=y_label)
+    save_plot(curves, png, title=title, x_label=x_label, y_label=y_label)
 
 
 @contextmanager

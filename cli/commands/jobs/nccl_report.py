@@ -1,11 +1,9 @@
 """`./hpc nccl report`."""
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
 
-from rich.text import Text
 from typer import Argument, Exit, Option
 
 from cli import console, options
@@ -29,7 +27,6 @@ from cluster.report.nccl_result import (
     report_lines,
 )
 from cluster.report.nccl_run import COLLECTIVES, NcclLog, collective_name
-from cluster.report.plot import print_plot
 
 _LOG_BYTES = 100_000_000
 """Bytes of a job's log that are read from a cluster."""
@@ -131,27 +128,10 @@ def _compare(log: NcclLog, result: NcclResult, against: Path, given: ReportOptio
 
 
 def _print(log: NcclLog, result: NcclResult, given: ReportOptions, earlier: Comparison | None) -> None:
-    lines = report_lines(log, result, given)
-    curves, ticks = report_curves(result, earlier.curves() if earlier else ())
-    console.lines(lines)
+    console.lines(report_lines(log, result, given))
     if earlier:
         finding = earlier.finding(log.name)
         console.lines(["", *earlier.lines(), "", *finding_lines(finding)])
-    if any(len(curve.points) > 1 for curve in curves):
-        screen = console.stdout()
-        width = min(120, shutil.get_terminal_size((80, 24)).columns)
-        drawn = print_plot(
-            curves,
-            title="",
-            x_label=X_LABEL,
-            y_label=Y_LABEL,
-            x_log=True,
-            x_ticks=ticks,
-            width=width,
-            colour=screen.is_terminal and not screen.no_color,
-        )
-        console.line()
-        screen.print(Text.from_ansi(drawn), soft_wrap=True)
 
 
 def _save_plot(result: NcclResult, earlier: Comparison | None, png: Path) -> None:

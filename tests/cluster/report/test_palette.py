@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from cluster.report.palette import DARK, DASHES, LIGHT, REFERENCE, SERIES, rgb, stylesheet
+from cluster.report.palette import DARK, DASHES, LIGHT, REFERENCE, SERIES, stylesheet
 
 # Protanopia, deuteranopia and tritanopia: Machado, Oliveira and Fernandes, "A Physiologically-based Model for
 # Simulation of Color Vision Deficiency", 2009, severity 1.0; for linear RGB.
@@ -18,7 +18,7 @@ VISION = {
 
 
 def linear(colour: str) -> list[float]:
-    shares = [part / 255 for part in rgb(colour)]
+    shares = [part / 255 for part in bytes.fromhex(colour.removeprefix("#"))]
     return [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
 
 
