@@ -109,7 +109,8 @@ _PARALLEL_ON_THIS_HOST = 4 * (os.cpu_count() or 1)
 _SLOT_SECONDS = 2.0
 """Seconds for which a target that does not answer keeps another one waiting."""
 _TIMED_OUT = "Connection timed out"
-"""ssh's message if its ConnectTimeout is over before a connection, or the server's banner; it has none after that."""
+"""ssh's message if its ConnectTimeout is over before a connection, or the server's banner; it has none after that
+(OpenSSH 9.2p1)."""
 
 
 def on_terminal() -> bool:

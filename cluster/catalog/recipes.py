@@ -102,7 +102,7 @@ R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1",
 # A3 Mega on Ubuntu.
 R580_RXDM = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1", cuda=13)
 # The first without known vulnerabilities (cluster/catalog/floors.py). NVIDIA's repository for Ubuntu 22.04 has packages
-# of this version by the same names (file names and `apt install` lines in public reports).
+# of this version by the same names (source: file names and `apt install` lines in public reports, 2026-11).
 R580 = Driver(branch="580", version="580.159.03", package="580.159.03-1ubuntu1", cuda=13)
 # The patch of a release may change within a version of the recipes, as security requires. It is content of the image
 # (cluster/platforms/gcp/image.py), so that `up` brings it to a cluster that is up.
@@ -195,15 +195,18 @@ def _noble(version: str, *, image: str, day: str, branch: str, cuda: int) -> Rec
     )
 
 
+# Sources of the rows, as these quote them.
 _EXASCALER = (
     "EXAScaler 6.3's clients on Ubuntu 22.04 want a kernel from 5.15 to 6.2 (exascaler-cloud-terraform, tag "
     "scripts/2.2.2, gcp/README); Lustre 2.15.8 was tested with 5.15 of Ubuntu 22.04 (its lustre/ChangeLog)"
 )
+# Source: Packages of jammy-updates.
 _JAMMY_UPDATES = "jammy-updates of 2026-11-20 09:03 UTC (Ubuntu's archive) has {} as its newest"
 _OF_MANAGED = (
     "modules for a kernel that Google's repository has none for: its package for DKMS (docs.cloud.google.com, "
     "managed-lustre/docs/dkms; cluster-toolkit, pull request 6168)"
 )
+# Source: GoogleCloudPlatform/cluster-toolkit.
 _OF_1021 = (
     "6.8.0-1021 is a kernel for which Google's repository has the client's modules (cluster-toolkit, pull request 3937 "
     "and examples/pfs-managed-lustre-vm.yaml), and the one that this image has"

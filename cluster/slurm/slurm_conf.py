@@ -37,7 +37,7 @@ UNBOUND = (
 )
 PARTITIONS = "DefMemPerCPU: a job that asks for no memory gets a node's memory by its share of the CPUs, not all of it."
 GPUS = " DefCPUPerGPU: one that asks for GPUs and not for CPUs gets a node's CPUs by its share of the GPUs."
-TOKEN_SECONDS = 30 * 86400
+TOKEN_SECONDS = 30 * 86400  # ours; slurmctld makes none that is valid for longer (slurm.conf(5), AuthAltParameters)
 _FIRST = (
     "PartitionName",
     "Nodes",

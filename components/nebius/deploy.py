@@ -57,7 +57,8 @@ class Charts(pulumi.ComponentResource):
             # Only another cluster replaces the objects in it: not another certificate or address of the same cluster,
             # nor a kubeconfig that is unknown in a preview.
             cluster_identifier=cluster.id,
-            # A killed `up` may have created a namespace without a record in the state.
+            # A killed `up` may have created a namespace without a record in the state. A create takes over an object
+            # that exists, unless another manager set one of its fields to another value (pulumi-kubernetes 4.32.0).
             upsert_existing_objects=True,
             opts=pulumi.ResourceOptions(parent=self),
         )

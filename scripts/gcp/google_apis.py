@@ -1,4 +1,7 @@
-"""Requests of a machine to Google Cloud: metadata, secrets and objects, with error messages."""
+"""Requests of a machine to Google Cloud: metadata, secrets and objects, with error messages.
+
+Source: discovery documents secretmanager.v1 and storage.v1 of google-api-python-client 2.202.0.
+"""
 
 import base64
 import contextlib

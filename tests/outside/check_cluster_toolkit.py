@@ -22,7 +22,7 @@ from cluster.slurm.power_saving import BOOT_PART
 from tests.cluster import stacks
 from tests.contract.provider_limits import TOOLKIT
 from tests.harness import Recording, deploy
-from tests.outside.ledger import ROOT
+from tests.outside.mutation import ROOT
 from tests.outside.recorder import Recorder
 
 STACK, NAME = "a3mega-managed", "a3m"
@@ -282,7 +282,7 @@ class Roce:
     nodeset: str
     partition: str
     row: str
-    """What the ledger's rows begin with."""
+    """What ids of assumptions begin with."""
 
 
 ROCES = (

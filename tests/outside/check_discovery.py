@@ -17,7 +17,7 @@ import pytest
 
 from lab.google.http import Call, GoogleHttp
 from lab.google.metadata import METADATA, FakeGoogle
-from tests.outside.ledger import ROOT
+from tests.outside.mutation import ROOT
 from tests.outside.recorder import Recorder
 
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ ROWS = {
     "secretmanager:v1": ("google-secret-manager-answers",),
     "storage:v1": ("google-storage-requests",),
 }
-"""Rows of the ledger that each document holds."""
+"""Assumptions that each document holds."""
 KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
 STAND_INS = re.compile(r"lab\.google|tests\.gcp\.(baking|flexing)|tests\.nebius\.state\.buckets")
 """What tests import that talk to a stand-in."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.outside.ledger import ROOT
+from tests.outside.mutation import ROOT
 from tests.outside.recorder import Recorder
 
 KERNEL, MODULE, VERSION = "6.8.0-1074-gcp", "dmabuf-import-helper", "1.1"

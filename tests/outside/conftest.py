@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.outside.ledger import load
-from tests.outside.mutation import unnoticed
+from tests.outside.mutation import named_by, unnoticed
 from tests.outside.mutations import MUTATIONS
 from tests.outside.recorder import Recorder
 
@@ -19,19 +18,21 @@ _RECORDERS = pytest.StashKey[dict[str, Recorder]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--outside", action="append", default=[], metavar="NAME=PATH", help="artifact of an outside check")
-    parser.addoption("--rows", default="", help="rows of the ledger: run the tests that hold them alone, and no others")
+    parser.addoption(
+        "--assumptions", default="", help="ids of assumptions: run the tests that hold them, and no others"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the tests that name a given row alone; all, where rows are named by the module."""
-    if wanted := set(filter(None, config.getoption("--rows").split(","))):
+    """Run the tests that name a given assumption; all, where the module names them."""
+    if wanted := set(filter(None, config.getoption("--assumptions").split(","))):
         named = [item for item in items if isinstance(item, pytest.Function) and wanted & set(_texts(item))]
         if wanted <= {text for item in named if isinstance(item, pytest.Function) for text in _texts(item)}:
             items[:] = named
 
 
 def _texts(test: pytest.Function) -> list[str]:
-    """Return the texts of a test's code, and with them the rows that it names."""
+    """Return the texts of a test's code, and with them the assumptions that it names."""
     return [constant for constant in test.function.__code__.co_consts if isinstance(constant, str)]
 
 
@@ -51,7 +52,7 @@ def outside(request: pytest.FixtureRequest) -> Recorder:
     """The check's recorder, which its tests share."""
     recorders = request.config.stash.setdefault(_RECORDERS, {})
     name = _name(request)
-    recorder = recorders.setdefault(name, Recorder(name, load(Path(__file__).parent / "ledger")))
+    recorder = recorders.setdefault(name, Recorder(name, named_by(name, MUTATIONS, Path(__file__).parents[2])))
     recorder.begin()
     return recorder
 
@@ -67,7 +68,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         if refused := recorder.refused():
             pytest.fail("\n".join(refused), pytrace=False)
     except BaseException:
-        # Also rows that it would have named later: the texts of its code.
+        # Also those that it would have named later: the texts of its code.
         recorder.failed(_texts(pyfuncitem))
         raise
     recorder.passed()
@@ -75,8 +76,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Run the tests of every held row once more, with a wrong belief: one that they pass with is not held."""
-    if session.config.getoption("--rows"):
+    """Run the tests of every held assumption once more, with a wrong one: if they pass with that, it is not held."""
+    if session.config.getoption("--assumptions"):
         return
     given = dict(pair.split("=", 1) for pair in session.config.getoption("--outside") or ())
     root = Path(__file__).parents[2]
@@ -84,7 +85,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         if held := recorder.held:
             artifact = str(Path(given[recorder.name]).resolve())
             recorder.blind = dict(unnoticed(held, MUTATIONS, recorder.name, artifact, root))
-            recorder.did(f"ran the tests of {len(held)} rows with a wrong belief each")
+            recorder.did(f"ran the tests of {len(held)} assumptions with a wrong one each")
         if recorder.blind:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -1,8 +1,8 @@
-"""A wrong belief for each row that an outside check holds: a row counts as held only if its check fails with it.
+"""A wrong one for each assumption that an outside check holds: it counts as held only if the check fails with that.
 
-A check that compares nothing passes as well as one that compares everything. So after its tests have passed, each row's
-belief is changed in a copy of this project, and the tests that hold the row run there: they must fail. The change is in
-the program wherever the belief stands there, else in the statement that the check compares with the artifact.
+A check that compares nothing passes as well as one that compares everything. So after its tests have passed, each
+assumption is changed in a copy of this project, and the tests that hold it run there: they must fail. The change is in
+the program wherever the assumption stands there, else in the statement that the check compares with the artifact.
 """
 
 import shutil
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import programs
-from tests.outside.ledger import check_file
 
+ROOT = Path(__file__).parents[2]
 PASSED, FAILED = 0, 1
 """Results of pytest."""
 
@@ -37,22 +37,30 @@ class Mutation:
         path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
+def named_by(check: str, mutations: Mapping[str, Mutation], root: Path = ROOT) -> list[str]:
+    """Return the ids of the assumptions that an outside check names."""
+    text = check_file(check, root).read_text(encoding="utf-8")
+    return [name for name in mutations if f'"{name}"' in text]
+
+
+def check_file(check: str, root: Path = ROOT) -> Path:
+    """The file of an outside check."""
+    return root / "tests" / "outside" / f"check_{check.replace('-', '_')}.py"
+
+
 def unnoticed(
-    rows: Sequence[str], mutations: Mapping[str, Mutation], check: str, artifact: str, root: Path
+    held: Sequence[str], mutations: Mapping[str, Mutation], check: str, artifact: str, root: Path
 ) -> Iterator[tuple[str, str]]:
-    """Yield the rows with whose wrong belief the check passes, and why they count as such."""
+    """Yield the assumptions of which the check accepts the wrong one too, and how that was seen."""
     with _copy(root) as copy:
-        if (result := _run(copy, check, artifact, rows)) != PASSED:
-            yield from ((row, f"its tests end with {result} in a copy of this project") for row in rows)
+        if (result := _run(copy, check, artifact, held)) != PASSED:
+            yield from ((name, f"its tests end with {result} in a copy of this project") for name in held)
             return
-        for row in rows:
-            if row not in mutations:
-                yield row, "it has no wrong belief in tests/outside/mutations.py"
-                continue
-            mutation = mutations[row]
+        for name in held:
+            mutation = mutations[name]
             mutation.apply(copy)
-            if (result := _run(copy, check, artifact, [row])) != FAILED:
-                yield row, f"its tests end with {result} where {mutation.file} has: {mutation.new}"
+            if (result := _run(copy, check, artifact, [name])) != FAILED:
+                yield name, f"its tests end with {result} where {mutation.file} has: {mutation.new}"
             shutil.copy(root / mutation.file, copy / mutation.file)
 
 
@@ -71,7 +79,7 @@ def _copy(root: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _run(copy: Path, check: str, artifact: str, rows: Sequence[str]) -> int:
+def _run(copy: Path, check: str, artifact: str, held: Sequence[str]) -> int:
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    command += [str(check_file(check, copy)), f"--outside={check}={artifact}", f"--rows={','.join(rows)}"]
+    command += [str(check_file(check, copy)), f"--outside={check}={artifact}", f"--assumptions={','.join(held)}"]
     return programs.run(command, cwd=copy).returncode

@@ -1,4 +1,4 @@
-"""The wrong belief of each row that an outside check holds: see mutation.py."""
+"""The wrong one of each assumption that an outside check holds, by its id: see mutation.py."""
 
 from collections.abc import Mapping
 

@@ -1,11 +1,9 @@
-"""What an outside check did, what differs, and which rows of the ledger it holds."""
+"""What an outside check did, what differs, and which assumptions it holds."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-
-from tests.outside.ledger import OUTSIDE, Belief
 
 
 @dataclass(frozen=True)
@@ -23,11 +21,12 @@ class Recorder:
     """Of one check."""
 
     name: str
-    ledger: Sequence[Belief]
+    assumptions: Sequence[str]
+    """Ids of those that it can hold."""
     done: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     blind: dict[str, str] = field(default_factory=dict)
-    """Rows whose tests pass with a wrong belief too, and how that was seen."""
+    """Assumptions whose tests pass with the wrong one too, and how that was seen."""
     _passed: list[str] = field(default_factory=list)
     _failed: set[str] = field(default_factory=set)
     _of_test: list[Difference] = field(default_factory=list)
@@ -48,12 +47,9 @@ class Recorder:
         self._of_test.append(difference)
 
     def holds(self, *ids: str) -> None:
-        """Rows of the ledger that this test holds if it passes, and no other test that names them fails."""
-        own = {belief.id for belief in self.ledger if f"{OUTSIDE}{self.name}" in belief.held}
-        if stray := [row for row in ids if row not in own]:
-            pytest.fail(
-                f"no row of the ledger with the id {stray[0]} has {OUTSIDE}{self.name} in `held`", pytrace=False
-            )
+        """Assumptions that this test holds if it passes, and no other test that names them fails."""
+        if stray := [name for name in ids if name not in self.assumptions]:
+            pytest.fail(f"{stray[0]} is not in tests/outside/mutations.py", pytrace=False)
         self._held_of_test += ids
 
     def refused(self) -> list[str]:
@@ -65,20 +61,19 @@ class Recorder:
         self._passed += self._held_of_test
 
     def failed(self, named: Iterable[str]) -> None:
-        """This test has failed, which names these rows; it may have come to none of them."""
+        """This test has failed, which names these assumptions; it may have come to none of them."""
         self._failed.update(named, self._held_of_test)
 
     @property
     def held(self) -> list[str]:
-        """Rows that the tests so far hold."""
-        return [row for row in dict.fromkeys(self._passed) if row not in self._failed and row not in self.blind]
+        """Assumptions that the tests so far hold."""
+        return [name for name in dict.fromkeys(self._passed) if name not in self._failed and name not in self.blind]
 
     def report(self) -> Iterator[str]:
         """Lines for the end of a run."""
         yield from (f"did: {text}" for text in self.done)
         for accepted, label in ((False, "DIFFERS"), (True, "differs, accepted")):
             yield from (f"{label}: {difference}" for difference in self.differences if difference.accepted is accepted)
-        yield from (f"HOLDS NOTHING: {row}: {why}" for row, why in self.blind.items())
-        yield from (f"holds: {row}" for row in self.held)
-        named = [belief.id for belief in self.ledger if f"{OUTSIDE}{self.name}" in belief.held]
-        yield from (f"NOT HELD by this run: {row}" for row in named if row not in self.held)
+        yield from (f"HOLDS NOTHING: {name}: {why}" for name, why in self.blind.items())
+        yield from (f"holds: {name}" for name in self.held)
+        yield from (f"NOT HELD by this run: {name}" for name in self.assumptions if name not in self.held)

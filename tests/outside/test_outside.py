@@ -43,16 +43,10 @@ from tests.outside.mutation import Mutation
 MUTATIONS = {
     "example-size": Mutation("size", "1", "2"),
     "example-nothing": Mutation("size", "1", "2"),
+    "example-name": Mutation("size", "1", "2"),
+    "example-parts": Mutation("size", "1", "2"),
+    "another-size": Mutation("size", "1", "2"),
 }
-"""
-ROW = """
-[[belief]]
-id = "example-{}"
-belief = "It is so."
-code = ["x"]
-source = "theirs"
-date = 2026-11-22
-held = ["outside:{}"]
 """
 
 
@@ -60,13 +54,11 @@ held = ["outside:{}"]
 def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with one check."""
     folder = tmp_path / suite.OUTSIDE
-    (folder / "ledger").mkdir(parents=True)
+    folder.mkdir(parents=True)
     (folder / "conftest.py").write_text((ROOT / suite.OUTSIDE / "conftest.py").read_text())
     (folder / "check_example.py").write_text(CHECK)
     (folder / "mutations.py").write_text(MUTATIONS)
     (tmp_path / "size").write_text("1")
-    rows = ("size", "example"), ("nothing", "example"), ("name", "example"), ("other", "another"), ("parts", "example")
-    (folder / "ledger" / "gcp.toml").write_text("".join(ROW.format(*row) for row in rows))
     (tmp_path / "artifact").write_text("theirs")
     monkeypatch.setattr(project, "ROOT", tmp_path)
     return tmp_path
@@ -79,7 +71,7 @@ def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> Non
     report = done.stdout.partition("outside: example, 20")[2].splitlines()[1:11]
     assert report == [
         "did: read artifact",
-        "did: ran the tests of 2 rows with a wrong belief each",
+        "did: ran the tests of 2 assumptions with a wrong one each",
         "DIFFERS: example-name: theirs is theirs",
         "differs, accepted: known: ours is larger",
         "HOLDS NOTHING: example-nothing: its tests end with 0 where size has: 2",
@@ -89,7 +81,7 @@ def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> Non
         "NOT HELD by this run: example-parts",
         "=========================== short test summary info ============================",
     ]
-    assert "no row of the ledger with the id example-other has outside:example in `held`" in done.stdout
+    assert "example-other is not in tests/outside/mutations.py" in done.stdout
     assert "3 failed, 3 passed" in done.stdout
 
 

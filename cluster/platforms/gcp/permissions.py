@@ -3,7 +3,9 @@ must not be in force, and permissions of machines that create other machines.
 
 A test registers every stack and compares services and roles with its resources. What each policy forbids:
 cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints. A preview makes no request to Google,
-so it lists the policies that could refuse the stack, whether they are in force or not.
+so it lists the policies that could refuse the stack, whether they are in force or not. Permissions of methods:
+iann0036/iam-dataset 2073fa5, gcp/map.json; GoogleCloudPlatform/cluster-toolkit 0ee1b62,
+community/modules/iam/service-account-profiles/main.tf.
 """
 
 from collections.abc import Callable, Mapping

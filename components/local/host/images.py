@@ -368,7 +368,7 @@ def _check_release(wanted: Recipe, root: Path) -> None:
 
 
 def _missing_packages(output: Sequence[str]) -> list[str]:
-    """Return the packages in the errors of apt-get about packages that no source has."""
+    """Return the packages in the errors of apt-get (apt 2.6.1) about packages that no source has."""
     patterns = ("E: Unable to locate package (.+)", "E: Package '(.+)' has no installation candidate")
     names = [match[1] for line in output for pattern in patterns if (match := re.fullmatch(pattern, line.strip()))]
     return list(dict.fromkeys(names))

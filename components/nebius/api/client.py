@@ -203,7 +203,8 @@ def _synchronous_renewal() -> dict[str, str]:
 def token(endpoint: str = "") -> tuple[str, datetime | None]:
     """Return a token for Kubernetes' API and its time of expiry. Raises NebiusError.
 
-    It does not call Nebius's API, because kubectl waits for it at each of its starts.
+    It is the IAM token (nebius-solutions-library b2a14f03, soperator/installations/example/terraform.tf). This does
+    not call Nebius's API, because kubectl waits for it at each of its starts.
     """
     if has_bare_token(endpoint):
         # The SDK would return it as it is, after half a second of imports.

@@ -1,9 +1,9 @@
 """Measures a node whose machine was repaired, before jobs return to it; runs on the controller.
 
 The node is resumed inside a reservation with up to two idle nodes of its partition, so that no job of a user starts
-there. It runs the measurements of the stack (measure.py), and the NCCL test of pairs on every node whose GPUs have a
-network. A failed measurement drains the node again with its reason, as does an NCCL test without a result. Otherwise
-the node takes jobs when the reservation is deleted.
+there (slurm.schedmd.com/reservations.html: MAINT and IGNORE_JOBS). It runs the measurements of the stack (measure.py),
+and the NCCL test of pairs on every node whose GPUs have a network. A failed measurement drains the node again with its
+reason, as does an NCCL test without a result. Otherwise the node takes jobs when the reservation is deleted.
 """
 
 import pwd

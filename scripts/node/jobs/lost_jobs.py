@@ -103,7 +103,7 @@ def jobs_with_processes(processes: Path = Path("/proc")) -> set[str]:
     numbers: set[str] = set()
     for process in processes.glob("[0-9]*"):
         try:
-            # The title of a slurmstepd contains its step: slurmstepd: [7.batch]
+            # Slurm 24.11.5: all have SLURM_JOB_ID, but a slurmstepd has its step in its title: slurmstepd: [7.batch]
             title = (process / "cmdline").read_bytes().rstrip(b"\0 ")
             variables = (process / "environ").read_bytes().split(b"\0")
         except OSError:

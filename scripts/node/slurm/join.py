@@ -74,7 +74,7 @@ def missing(
     key.
     """
     why: dict[str, str] = {}
-    # slurmctld loses the reason of a drained node that was off and is static after its restart.
+    # slurmctld (24.11.5) loses the reason of a drained node that was off and is static after its restart.
     drain_reasons = (*DRAIN_REASONS, "")
     for name in names:
         state = nodes.get(name)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # MailProg of slurmctld, which calls it as: hpc-mail -s SUBJECT ADDRESS. Subject and address have what a user gave as the
-# job's name and as --mail-user. GNU Mailutils runs an address like |COMMAND, and writes into one like /FILE, also after --.
+# job's name and as --mail-user (slurmctld 24.11.5). GNU Mailutils 3.15 runs an address like |COMMAND, and writes into one
+# like /FILE, also after --.
 export LC_ALL=C
 case ,$3 in
     *[!A-Za-z0-9@._+,-]* | *,[!A-Za-z0-9]* | *,)

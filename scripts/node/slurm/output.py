@@ -169,8 +169,8 @@ def same_limit(key: str, value: str, current: str) -> bool:
 def limit_value(key: str, value: str, current: str) -> str:
     """Return the value with which sacctmgr changes `current` to `value`.
 
-    sacctmgr keeps resources that are not named, so each that is removed is set to -1. As the value of another limit, -1
-    removes it.
+    sacctmgr (24.11.5) keeps resources that are not named, so each that is removed is set to -1. As the value of another
+    limit, -1 removes it.
     """
     if key in TRES_LIMITS:
         kept = {word.partition("=")[0] for word in value.split(",")}
