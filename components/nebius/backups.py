@@ -70,7 +70,7 @@ class Backups(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         # Names of buckets are unique among all customers of a region, and a bucket that a destroy keeps must not have
         # the name of the next stack's. A group of the project needs no right at the tenant.
-        called = cloud.owner.apply(lambda owner: shortened(cloud.config.name, f"backups-{owner[:8]}"))
+        called = cloud.owner.apply(lambda owner: shortened(cloud.name, f"backups-{owner[:8]}"))
         bucket = cloud.resource(
             "Bucket",
             f"{name}-bucket",
@@ -81,8 +81,8 @@ class Backups(pulumi.ComponentResource):
         account = cloud.resource(
             "ServiceAccount",
             f"{name}-account",
-            {"description": f"backups of {cloud.config.name}"},
-            called=shortened(cloud.config.name, "backup-sa"),
+            {"description": f"backups of {cloud.name}"},
+            called=shortened(cloud.name, "backup-sa"),
             opts=child,
         )
         group = cloud.resource("Group", f"{name}-group", {}, called=called, opts=child)

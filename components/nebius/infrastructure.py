@@ -61,13 +61,13 @@ class Network(pulumi.ComponentResource):
         settings = cloud.settings
         child = pulumi.ResourceOptions(parent=self)
         if settings.subnet == "create":
-            network = cloud.resource("Network", f"{name}-vpc", {}, called=cloud.config.name, opts=child)
+            network = cloud.resource("Network", f"{name}-vpc", {}, called=cloud.name, opts=child)
             subnet = cloud.resource(
                 "Subnet",
                 f"{name}-subnet",
                 # The default private addresses of the network.
                 {"network_id": network.id, "ipv4_private_pools": {"use_network_pools": True}},
-                called=cloud.config.name,
+                called=cloud.name,
                 opts=child,
             )
             self.subnet_id = subnet.id
@@ -99,7 +99,7 @@ class LoginAddress(pulumi.ComponentResource):
                 "Allocation",
                 f"{name}-allocation",
                 {"ipv4_public": {"cidr": "/32", "subnet_id": subnet_id}},
-                called=shortened(cloud.config.name, "static-ip"),
+                called=shortened(cloud.name, "static-ip"),
                 opts=pulumi.ResourceOptions(parent=self),
             )
             self.allocation_id = allocation.id
@@ -127,7 +127,7 @@ class Filesystems(pulumi.ComponentResource):
                     "size_gibibytes": section.spec.size_gib,
                     "block_size_bytes": section.spec.block_kib * 1024,
                 },
-                called=shortened(cloud.config.name, tag),
+                called=shortened(cloud.name, tag),
                 opts=pulumi.ResourceOptions(parent=self, retain_on_delete=cloud.config.deletion_protection),
             ).id
         self.register_outputs({"ids": ids})
@@ -160,27 +160,25 @@ class KubernetesCluster(pulumi.ComponentResource):
                     "endpoints": {"public_endpoint": {}},
                 }
             },
-            called=cloud.config.name,
+            called=cloud.name,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.access = self.resource.status.apply(
-            lambda status: access(status, cloud.config.name, list(settings.token_command))
-        )
+        self.access = self.resource.status.apply(lambda status: access(status, cloud, list(settings.token_command)))
         self.kubeconfig = self.access.apply(
             lambda access: kubeconfig(**(access | {"command": access["command"] or PORTABLE_COMMAND}))
         )
         self.register_outputs({"id": self.resource.id})
 
 
-def access(status: Mapping[str, Any], name: str, command: list[str]) -> dict[str, Any]:
+def access(status: Mapping[str, Any], cloud: Cloud, command: list[str]) -> dict[str, Any]:
     """Return the output `access` of a cluster, from the status of its resource."""
     plane = status["control_plane"]
     return {
         "server": server_url(plane["endpoints"]["public_endpoint"]),
         "certificate_authority": plane["auth"]["cluster_ca_certificate"],
         "command": command,
-        "context": f"nebius-{name}",
-        "namespace": name,
+        "context": f"nebius-{cloud.name}",
+        "namespace": cloud.config.name,
     }
 
 
@@ -299,7 +297,7 @@ class GpuClusters(pulumi.ComponentResource):
                 "GpuCluster",
                 f"{name}-{fabric}",
                 {"infiniband_fabric": fabric},
-                called=shortened(cloud.config.name, fabric),
+                called=shortened(cloud.name, fabric),
                 opts=pulumi.ResourceOptions(parent=self),
             ).id
             for fabric in dict.fromkeys(infiniband.fabric for infiniband in infinibands.values() if infiniband.fabric)

@@ -114,7 +114,8 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
 
 CLUSTER_LABEL = "hpc-cluster"
 NAME_LIMIT = 63
-"""Characters of a resource's name in Nebius."""
+"""Characters of a resource's name in Nebius (nebius/api 5101002, mk8s/v1/cluster_service.proto; other kinds have the
+same or more)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +128,12 @@ class Cloud:
     """Identifies the stack's state: Nebius has it as a label of each resource."""
     after: Sequence[pulumi.Resource]
     """Resources that every resource waits for."""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name among those of the project: `nebius.prefix` stands in front of it."""
+        prefix = self.settings.prefix
+        return f"{prefix}-{self.config.name}" if prefix else self.config.name
 
     @property
     def pace(self) -> float:
@@ -153,7 +160,7 @@ class Cloud:
             parent_id=parent_id or self.settings.project,
             owner=self.owner,
             resource_name=called or shortened(name),
-            labels={CLUSTER_LABEL: self.config.name},
+            labels={CLUSTER_LABEL: self.name},
             spec=spec,
             endpoint=self.settings.endpoint,
             **({"pace": self.pace} if self.settings.endpoint else {}),

@@ -77,7 +77,7 @@ def _soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Findi
             given=config.name,
             allowed=f"{only} with Soperator {version}: its chart of active checks has objects in the namespace {only}, "
             "whatever the cluster is called",
-            todo=f"write name: {only}; the stack keeps its name",
+            todo=f"write name: {only}; the stack keeps its name, and nebius.prefix distinguishes clusters of a project",
         )
     yield from _name_errors(config)
 

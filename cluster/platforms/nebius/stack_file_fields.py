@@ -42,6 +42,17 @@ Version = Annotated[
     ),
     text_schema(pattern="^[0-9]+[.][0-9]+[.][0-9]+$"),
 ]
+Prefix = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            "[a-z]([-a-z0-9]{0,18}[a-z0-9])?",
+            "1 to 20 of a-z, 0-9 and -, a letter first and no - last, e.g. team-a",
+            "shorten it: it is the first part of names at Nebius, which have 63 characters at most",
+        )
+    ),
+    text_schema(pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$", maxLength=20),
+]
 KubernetesVersion = Annotated[
     str,
     AfterValidator(matching("1[.][0-9]{2}", "a minor version of Kubernetes, e.g. '1.35'", "quote it in YAML")),
@@ -334,6 +345,13 @@ class Nebius(Section):
     """Id of the project that everything is created in."""
     region: RegionName = Field(examples=["eu-north1"])
     """The project's region."""
+    prefix: Annotated[
+        Prefix | None,
+        Refuse("everything that the stack created has a name that begins with it, and a bucket can't be renamed"),
+    ] = Field(default=None, examples=["team-a"])
+    """First part of the names that the stack's objects have in the project and in kubectl's contexts, so that several
+    clusters of one `name` can be in one project: with team-a, the Kubernetes cluster of `name: soperator` is
+    team-a-soperator. Slurm and Kubernetes' objects do not have it. Default: none."""
     subnet: SubnetId | Literal["create"] | None = None
     """Id of the subnet of all nodes, or `create` for a network and a subnet of the cluster's own. Default: the
     project's first subnet."""

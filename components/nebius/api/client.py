@@ -81,6 +81,11 @@ def _reasons(name: str, value: Any) -> list[str]:  # noqa: ANN401
     return [" ".join(text.format(it=violation).split()).rstrip(": ") for violation in violations]
 
 
+OTHER_NAME = (
+    "write nebius.prefix, which all names of this stack then begin with (another one if it has one), or delete the one "
+    "that exists"
+)
+"""Advice of errors about a name that an object of another stack has."""
 _DETAILS: Mapping[str, tuple[str, str]] = {
     "bad_request": ("bad request: {it.field}: {it.message}", "correct the named field in the stack file"),
     "bad_resource_state": (
@@ -93,7 +98,7 @@ _DETAILS: Mapping[str, tuple[str, str]] = {
     ),
     "resource_already_exists": (
         "it exists already, with the id {it.resource_id}",
-        "choose another name, or delete the one that exists",
+        OTHER_NAME,
     ),
     "out_of_range": ("out of range: asked {it.requested}, limit {it.limit}", "set a value within the limit"),
     "permission_denied": (

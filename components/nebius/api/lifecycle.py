@@ -11,7 +11,7 @@ from typing import Any
 from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
 from components.dynamic import report
 from components.nebius.api import client, objects
-from components.nebius.api.client import NOT_FOUND, NebiusError, explain, nebius_error
+from components.nebius.api.client import NOT_FOUND, OTHER_NAME, NebiusError, explain, nebius_error
 from components.nebius.api.kinds import KINDS, Kind, kind_of
 from components.nebius.api.objects import OWNER_LABEL, Desired, failure, owner_of, state_of, title
 from components.nebius.api.specs import (
@@ -362,8 +362,7 @@ class _Change:
         raise nebius_error(
             self.wait.action,
             [f"it exists already, with the id {id_}", f"it is not this stack's: {whose}"],
-            "choose another name, delete the one that exists, or name it as existing where the stack file has a field "
-            "for that",
+            f"{OTHER_NAME}, or name it as existing where the stack file has a field for that",
         )
 
     def create(self) -> str:

@@ -140,6 +140,11 @@ class Project:
         skip = ("pulumi:providers:", "pulumi:pulumi:Stack")
         return {row["urn"].split("::")[-1]: row for row in rows if not row["type"].startswith(skip)}
 
+    def exported(self) -> dict[str, Any]:
+        """Outputs of the stack."""
+        rows = _stack(self.root).export_state()["deployment"].get("resources", [])
+        return next(row["outputs"] for row in rows if row["type"] == "pulumi:pulumi:Stack")
+
     def pending(self) -> list[Any]:
         """Operations that a killed run left in the state."""
         return _stack(self.root).export_state()["deployment"].get("pending_operations", [])

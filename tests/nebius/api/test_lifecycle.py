@@ -34,7 +34,7 @@ SENTENCES = {
     "bad_request": ["bad request: spec: not valid", "correct the named field"],
     "bad_resource_state": ["is in a state that does not allow it: it is being changed"],
     "resource_not_found": ["there is no n"],
-    "resource_already_exists": ["it exists already, with the id n", "choose another name"],
+    "resource_already_exists": ["it exists already, with the id n", "write nebius.prefix"],
     "out_of_range": ["out of range: asked 101, limit 100"],
     "permission_denied": ["permission denied on n", "group `editors`"],
     "resource_conflict": ["conflict with n: resource_version differs"],
@@ -184,7 +184,9 @@ class TestNames:
 
     def test_an_object_of_another_state_is_not_taken_over(self, api: NebiusServer) -> None:
         created(api, owner="another")
-        assert "the label hpc-owner names another state (another)" in creation_error(api)
+        text = creation_error(api)
+        assert "the label hpc-owner names another state (another)" in text
+        assert "write nebius.prefix" in text
 
     def test_an_object_that_another_state_has_taken_over_is_not_deleted(self, api: NebiusServer) -> None:
         found = created(api)
