@@ -6,6 +6,7 @@ import json
 import re
 import tarfile
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -30,15 +31,15 @@ class ChartError(RuntimeError):
     """A chart, a version or a value does not exist; the text says which exist."""
 
 
-def check_exists(repo: str, chart: str, version: str) -> str:
+def check_exists(repo: str, chart: str, version: str, sha256: str = "") -> str:
     """Return an empty text if the version exists, or why that is not known.
 
-    Raises ChartError if it does not exist.
+    Raises ChartError if it does not exist, or if it is in a repository and its archive does not have that `sha256`.
     """
     if repo.startswith(_OCI):
         return _in_registry(repo.removeprefix(_OCI).rstrip("/"), chart, version)
     if repo.startswith(("https://", "http://")):
-        return _in_repository(repo.rstrip("/"), chart, version)
+        return _in_repository(repo.rstrip("/"), chart, version, sha256)
     if not Path(repo, chart, "Chart.yaml").is_file():
         raise ChartError(f"{chart}: there is no chart in the folder {Path(repo, chart)}")
     return ""
@@ -109,25 +110,36 @@ def _in_registry(place: str, chart: str, version: str) -> str:
     raise _missing(chart, version, place, tags)
 
 
-def _in_repository(repo: str, chart: str, version: str) -> str:
+def _in_repository(repo: str, chart: str, version: str, sha256: str) -> str:
     try:
-        text = _read(f"{repo}/index.yaml", {}).decode(errors="replace")
+        existing = versions(_read(f"{repo}/index.yaml", {}).decode(errors="replace"), chart)
+        row = next((row for name, row in existing.items() if name.removeprefix("v") == version.removeprefix("v")), None)
+        if row is None:
+            raise _missing(chart, version, repo, [*existing])
+        # Helm downloads from the first address too.
+        urls = re.findall(r"^    urls:\n *- [\"']?([^\"'\s]+)", row, re.MULTILINE) if sha256 else []
+        archives = [_read(urllib.parse.urljoin(f"{repo}/", url), {}) for url in urls]
     except (OSError, ValueError) as error:
         return f"{repo} does not answer: {error}"
-    existing = versions(text, chart)
-    if version.removeprefix("v") in (other.removeprefix("v") for other in existing):
-        return ""
-    raise _missing(chart, version, repo, existing)
+    found = "".join(hashlib.sha256(archive).hexdigest() for archive in archives)
+    if found != sha256:
+        raise ChartError(
+            f"{chart} {version} of {repo} is not the chart that this program was made with\n"
+            f"  given: an archive with the SHA-256 {found or 'of none'}\n  allowed: {sha256}\n"
+            "  to do: set nebius.soperator.charts to a folder with charts that you have checked"
+        )
+    return ""
 
 
-def versions(index: str, chart: str) -> list[str]:
-    """Return the versions of a chart in the text of a repository's index.yaml, in its order: the newest first.
+def versions(index: str, chart: str) -> dict[str, str]:
+    """Return the rows of a chart's versions in the text of a repository's index.yaml, the newest first, as YAML.
 
     Only the lines of its own entry are read, because parsing a large index takes many seconds.
     """
     entry = re.search(rf"^  {re.escape(chart)}:\n(?P<rows>(?:  [ -].*\n|\n)*)", f"{index}\n", re.MULTILINE)
-    rows = entry["rows"] if entry else ""
-    return re.findall(r"^  (?:- |  )version: [\"']?([^\"'\s]+)", rows, re.MULTILINE)
+    rows = re.findall(r"^  - .*\n(?:(?:    .*)?\n)*", entry["rows"] if entry else "", re.MULTILINE)
+    found = {row: re.search(r"^  (?:- |  )version: [\"']?([^\"'\s]+)", row, re.MULTILINE) for row in rows}
+    return {version[1]: row for row, version in found.items() if version}
 
 
 def _missing(chart: str, version: str, place: str, existing: list[str]) -> ChartError:
@@ -182,7 +194,8 @@ class ChartVersionsProvider(ActionProvider):
 
 class ChartVersions(Action, module="nebius", name="ChartVersions"):
     """The check of charts that everything else waits for. Input: `charts`, rows of repo, chart and version; of
-    Soperator's charts also `release` and `values`, the keys that the stack file gives."""
+    Soperator's charts also `release` and `values`, the keys that the stack file gives; of others with a known archive
+    `sha256`, and `for`, a hash of the values that it is checked for."""
 
     PROVIDER = ChartVersionsProvider
 
@@ -192,13 +205,22 @@ def charts_of(releases: Iterable[Release], values: Mapping[str, Any] | None = No
     rows = {
         (release.repo, release.chart, release.version): {"release": release.name, "values": _keys(given)}
         if (given := (values or {}).get(release.name)) and not release.repo.startswith("http")
-        else {}
+        else _checked(release)
         for release in releases
     }
     return [
         {"repo": repo, "chart": chart, "version": version, **rows[repo, chart, version]}
         for repo, chart, version in sorted(rows)
     ]
+
+
+def _checked(release: Release) -> dict[str, Any]:
+    """Return what the archive of a release's chart is checked by: again where its values change, since Helm then
+    downloads it again."""
+    if not release.sha256:
+        return {}
+    values = json.dumps(release.values, sort_keys=True)
+    return {"sha256": release.sha256, "for": hashlib.sha256(values.encode()).hexdigest()[:16]}
 
 
 def _keys(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,7 +233,7 @@ def _check_chart(row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     place = {key: row[key] for key in ("repo", "chart", "version")}
     errors, lines = list[str](), list[str]()
     try:
-        if unsure := check_exists(**place):
+        if unsure := check_exists(**place, sha256=row.get("sha256", "")):
             lines.append(f"whether all charts exist is not known: {unsure}")
         for text in _files(**place, part="values.yaml").values() if "values" in row and not unsure else ():
             for what, todo in unknown_values(row["values"], text, f"nebius.values.{row['release']}"):

@@ -1,6 +1,7 @@
 """Content from the network that is used without a digest of its own: a name, a version or a tag can get other content.
 
-No source of the digests could be opened on 2026-11-28. docs/explanation/security.md has the same rows.
+No source of these digests could be opened on 2026-11-28: no public copy has the registry of Soperator's charts, or the
+index of charts.jetstack.io. docs/explanation/security.md has the same rows.
 """
 
 from dataclasses import dataclass
@@ -33,13 +34,13 @@ UNPINNED: tuple[Unpinned, ...] = (
         files=("cluster/catalog/prologs.py",),
     ),
     Unpinned(
-        name="Helm charts of Soperator and of others on Nebius",
-        by="a version of a repository or a registry",
+        name="Helm charts of Soperator, and the one of cert-manager",
+        by="a version of a registry, and of a repository",
         todo="set `nebius.soperator.charts` to a folder with charts that you have checked",
         files=("cluster/platforms/nebius/releases.py",),
     ),
     Unpinned(
-        name="container images of these charts",
+        name="container images of all charts on Nebius",
         by="the tags in the charts' values",
         todo="set `nebius.soperator.charts` to a registry of your own, and images in `nebius.values`",
         files=("cluster/platforms/nebius/releases.py",),

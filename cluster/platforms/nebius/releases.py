@@ -42,6 +42,8 @@ class Release:
     repo: str
     """A repository of charts (`https://...`), a registry (`oci://...`) or a folder."""
     version: str
+    sha256: str = ""
+    """SHA-256 of the chart's archive; empty if no source of it could be had (docs/explanation/security.md)."""
     namespace: str
     values: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
@@ -100,7 +102,8 @@ def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: F
         """Return a release of a chart of others."""
         number, namespace, repo = others[name]
         chart = {"chart": name, "repo": repo if remote else charts, "version": number}
-        return Release(name=name, namespace=namespace, values=values(name), **chart, **more)
+        sha256 = _SHA256.get((name, number), "") if remote else ""
+        return Release(name=name, namespace=namespace, values=values(name), sha256=sha256, **chart, **more)
 
     mariadb = ("25.10.2", "mariadb-operator-system", "https://helm.mariadb.com/mariadb-operator")
     others = {
@@ -185,6 +188,19 @@ def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: F
     return tuple(result)
 
 
+_SHA256: Mapping[tuple[str, str], str] = {
+    ("prometheus-operator-crds", "19.1.0"): "a1e131afb29af8d428e41789749cb236987b16c01d777950b84094ff0aba931b",
+    ("mariadb-operator-crds", "25.10.2"): "0d920baab9cb91e623e88ff1cefbeeff181dcb66d0eed1ab1885f25089365fc9",
+    ("mariadb-operator", "25.10.2"): "2f7cbc523dca8b8ea9a9302795647c110c5d07e2b2293d7c376861d1090d9bd4",
+    ("kruise", "1.8.0"): "a1050e2624f5d755eab1020fcd634ffad36a6c84f3789bef1b22e05d0e6b2205",
+    ("k8up", "4.8.7"): "81d596a7eac93583b7e0bc49f4324f5ac6cb7f136a48a14fd4f791e739186953",
+    ("victoria-metrics-k8s-stack", "0.80.0"): "bd8beaa2dfa6cb6a42d63b57bd08bf2e02dbdb0791c855fb798ad5056c80bd97",
+    ("victoria-logs-single", "0.13.9"): "593b3f8e0d26eb925a0e3d59848d17a0abc94597802dc26ba8e0925584176a86",
+    ("opentelemetry-collector", "0.149.0"): "b2c0068fcc63ea8afb9f4ce4b9def9b68d8d64dc925c91fdb9ad449118f61f6d",
+}
+"""SHA-256 of archives of charts of others, by name and version: `digest` of index.yaml on the branch gh-pages of
+prometheus-community/helm-charts (0163fae), mariadb-operator/mariadb-operator (40163a1), openkruise/charts (6fa00c3),
+k8up-io/k8up (8cbef6c), VictoriaMetrics/helm-charts (d35faca) and open-telemetry/opentelemetry-helm-charts (a13f64d)."""
 NODESETS = "nodesets"
 _CLUSTER = "slurm-cluster"
 FIXED: Mapping[tuple[str, ...], tuple[str, str]] = {

@@ -27,6 +27,9 @@ entries:
     dependencies:
     - name: x
       version: 1.0.0
+    name: k8up
+    urls:
+    - archives/k8up-4.8.7.tgz
     version: 4.8.7
   - version: "4.8.6"
   zebra:
@@ -51,12 +54,13 @@ def _archive() -> bytes:
 
 
 ARCHIVE = _archive()
+SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
 MANIFEST = json.dumps(
     {
         "layers": [
             {
                 "mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
-                "digest": f"sha256:{hashlib.sha256(ARCHIVE).hexdigest()}",
+                "digest": f"sha256:{SHA256}",
             }
         ]
     }
@@ -77,6 +81,8 @@ class TestVersions:
                 elif self.path == "/store/chart":
                     # As object stores do: a token of the registry is none of theirs.
                     text, code = ARCHIVE, 400 if self.headers.get("Authorization") else 200
+                elif self.path == "/charts/archives/k8up-4.8.7.tgz":
+                    text, code = ARCHIVE, 200
                 elif self.path == "/charts/index.yaml":
                     text, code = INDEX, 200
                 elif self.headers.get("Authorization") != "Bearer anonymous":
@@ -125,6 +131,30 @@ class TestVersions:
             chart_sources.check_exists(repo, "k8up", "4.9.0")
         with pytest.raises(chart_sources.ChartError, match="none that it lists"):
             chart_sources.check_exists(repo, "absent", "1.0.0")
+
+    def test_an_archive_with_another_hash_is_refused_before_anything_else(self, registry):
+        def check(sha256, values, before=None):
+            repo = f"http://{registry}/charts"
+            release = Release(
+                name="k8up", chart="k8up", repo=repo, version="4.8.7", sha256=sha256, namespace="n", values=values
+            )
+            rows = {"charts": chart_sources.charts_of([release])}
+            chart_sources.ChartVersionsProvider().act(rows, before)
+            return rows
+
+        before = check(SHA256, {"a": 1})
+        with pytest.raises(chart_sources.ChartError) as error:
+            check("0" * 64, {"a": 1})
+        assert str(error.value).splitlines() == [
+            f"k8up 4.8.7 of http://{registry}/charts is not the chart that this program was made with",
+            f"  given: an archive with the SHA-256 {SHA256}", f"  allowed: {'0' * 64}",
+            "  to do: set nebius.soperator.charts to a folder with charts that you have checked",
+        ]  # fmt: skip
+        # Helm downloads it again when its values change.
+        assert check(SHA256, {"a": 1}, before) == before
+        assert check(SHA256, {"a": 2}, before) != before
+        with pytest.raises(chart_sources.ChartError, match="SHA-256 of none"):
+            chart_sources.check_exists(f"http://{registry}/charts", "k8up", "4.8.6", SHA256)
 
     @pytest.mark.parametrize("where", ["registry", "folder"])
     def test_values_that_a_chart_does_not_have_are_refused(self, registry, tmp_path, capfd, where):
