@@ -264,7 +264,7 @@ def test_nccl(blueprint: Blueprint, outside: Recorder) -> None:
     arguments = re.search(r"^arguments=\((.*)\)$", ours, re.MULTILINE)
     both.same("nccl-run", theirs and theirs[1], arguments and arguments[1])
     image = re.search(r'enroot import "(\S+)"', blueprint.script("import_pytorch_container.sh"))
-    both.same("nccl-image", image and image[1], PYTORCH.enroot)
+    both.same("a3mega-nccl-image", image and image[1], PYTORCH.enroot)
     both.done("NCCL test")
     outside.holds("a3mega-nic-names", "nccl-tcpxo-environment", "nccl-tests-build")
 

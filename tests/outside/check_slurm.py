@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.catalog.slurm_releases import ENDLESS_RESUME, POWER_SAVING, SUPPORT_ENDS, UPGRADES, VERSIONS
+from cluster.monitoring.files import ENDPOINTS
 from tests import programs
 from tests.outside.recorder import Recorder
 
@@ -183,13 +184,12 @@ def test_releases_take_over_from_those_of_the_table(source: Source, outside: Rec
 
 
 def test_metrics_of_slurmctld_itself(source: Source, outside: Recorder) -> None:
-    pages = ("nodes", "partitions", "jobs", "scheduler", "jobs-users-accts")
     for version in VERSIONS:
         own = version >= "25.11"
         assert ('{"MetricsType", S_P_STRING}' in source.text(version, CONFIG)) == own
         if own:
             http = source.text(version, "src/slurmctld/http.c")
-            assert [page for page in pages if f'HTTP_REQUEST_GET, "/metrics/{page}"' not in http] == []
+            assert [page for page in ENDPOINTS if f'HTTP_REQUEST_GET, "/metrics/{page}"' not in http] == []
             hides = "slurm_conf.private_data" if version == "25.11" else "slurm_conf.metrics_auth"
             assert hides in between(http, "_check_metrics_authorized(http_con_t", "extern int")
     crash = "Fix slurmctld crash when querying the metrics endpoint after a partition is deleted"
