@@ -7,6 +7,7 @@ from tests.outside.mutation import Mutation
 _SLURM = "tests/outside/check_slurm.py"
 _DISCOVERY = "tests/outside/check_discovery.py"
 _SOPERATOR = "tests/outside/check_soperator.py"
+_NEBIUS_API = "tests/outside/check_nebius_api.py"
 
 MUTATIONS: Mapping[str, Mutation] = {
     # cluster-toolkit
@@ -173,10 +174,10 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     # nebius-api
     "nebius-kinds": Mutation("components/nebius/api/kinds.py", '"infiniband_fabric",', '"infiniband",'),
-    **dict.fromkeys(
-        ("nebius-version-calls", "nebius-kubernetes-versions", "nebius-quotas", "nebius-room"),
-        Mutation("tests/outside/check_nebius_api.py", '"usage_percentage"', '"usage_share"'),
-    ),
+    "nebius-version-calls": Mutation(_NEBIUS_API, '"GetCompatibilityMatrix"', '"GetCompatibility"'),
+    "nebius-kubernetes-versions": Mutation(_NEBIUS_API, '"end_of_life"', '"end_of_support"'),
+    "nebius-quotas": Mutation(_NEBIUS_API, '"usage_percentage"', '"usage_share"'),
+    "nebius-room": Mutation(_NEBIUS_API, '"preemptible"', '"spot"'),
     # soperator
     "soperator-sentinel": Mutation("cluster/platforms/nebius/versions.py", '"/.populated"', '"/.is_populated"'),
     "soperator-slurm-of-versions": Mutation("cluster/platforms/nebius/versions.py", '"25.11.3"', '"25.11.4"'),
