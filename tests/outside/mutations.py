@@ -71,7 +71,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "gcp-failover-permissions": Mutation(
         "cluster/platforms/gcp/permissions.py",
         '        "compute.disks.use",\n        "compute.instances.create",',
-        '        "compute.instances.create",',
+        '        "compute.disks.use",',
     ),
     "google-services-and-roles": Mutation(
         "cluster/platforms/gcp/permissions.py", '"compute.resourcePolicies.use"', '"compute.resourcePolicies.take"'
