@@ -1,10 +1,12 @@
 """Slurm goes to another release under running and queued jobs, and loses none; what can't be converted is put back."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import TemporaryFile
+from typing import IO
 
 import pytest
 
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 OLD, NEW = "24.11", "26.05"
 WAITS = f"until [ -e {GO} ]; do sleep 1; done"
-LAST = f"{GO}-last"
+FIRST, LAST = f"{GO}-first", f"{GO}-last"
 QUEUED = 20
 SLURM = {"mpi_default": "pmi2", "timers": {"slurmd": 12}}
 USAGE = "/var/spool/slurmctld/assoc_usage*"
@@ -104,8 +106,10 @@ def test_no_job_is_lost_on_the_way(aged: Cluster):
 
 
 def test_another_image_takes_the_same_steps_and_goes_on_after_a_kill(aged: Cluster):
-    """The preview says what happens; the job of the node that comes last runs on until then."""
-    job = aged.job(WAITS.replace(GO, LAST), "--nodelist=aged-cpu-0", user="alice")
+    """The preview says what happens. Both nodes are busy, and the one whose job may end first is drained; but the other
+    one's job ends before, and its node passes. The job of the node that comes last runs on until then."""
+    job = aged.job(WAITS.replace(GO, LAST), "--nodelist=aged-cpu-0", "--time=60", user="alice")
+    aged.job(WAITS.replace(GO, FIRST), "--nodelist=aged-cpu-1", "--time=120", user="alice")
     old = _keys(aged)
     aged.edit(lambda c: c["image"].update(presents_as="ubuntu-2204"))
     preview = aged.preview()
@@ -116,10 +120,14 @@ def test_another_image_takes_the_same_steps_and_goes_on_after_a_kill(aged: Clust
     with TemporaryFile("w+") as said:
         up = aged.start("up", "aged", "--config-file", str(aged.file), out=said.fileno())
         try:
+            eventually(lambda: up.poll() is not None or "DRAIN" in _node(aged, "aged-cpu-0"), what="a busy node's turn")
+            waits = "aged-cpu-1 waits for its turn: aged-cpu-0 waits for its jobs"
+            eventually(lambda: up.poll() is not None or waits in _said(said), what="the wait of the other")
+            aged.inside("cpu-0", f"touch {FIRST}")
             eventually(
                 lambda: up.poll() is not None or _keys(aged)["aged-cpu-1"] != old["aged-cpu-1"], what="the idle node"
             )
-            assert up.poll() is None, (said.seek(0), said.read())
+            assert up.poll() is None, _said(said)
             eventually(lambda: _takes_jobs(aged, "aged-cpu-1"), what="its return, while the other is busy")
         finally:
             up.kill()
@@ -135,6 +143,11 @@ def test_another_image_takes_the_same_steps_and_goes_on_after_a_kill(aged: Clust
         assert "Ubuntu" in aged.inside(name.removeprefix("aged-"), "cat /etc/os-release")
     assert "|0|" in aged.inside("controller", f"sacct -n -P -X -j {job} --format=state,restarts,jobname")
     assert "Nothing to do" in aged.up()
+
+
+def _said(file: IO[str]) -> str:
+    """What a process has printed so far; it goes on writing at the end."""
+    return os.pread(file.fileno(), 1 << 20, 0).decode(errors="replace")
 
 
 def _keys(cluster: Cluster) -> dict[str, str]:
