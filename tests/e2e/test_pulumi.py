@@ -1,9 +1,11 @@
 """A cluster under the Pulumi CLI, as production runs it, and under the embedded engine, by turns."""
 
+import json
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -41,6 +43,10 @@ class Managed:
         self.pulumi("preview", "--expect-no-changes", "--diff")
         found = self.cluster.preview()
         assert set(found["counts"]) == {"same"}, found["steps"]
+
+    def resources(self) -> list[dict[str, Any]]:
+        file = self.cluster.file.parent / f".pulumi/stacks/hpc/{self.stack}.json"
+        return json.loads(file.read_text())["checkpoint"]["latest"]["resources"]
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +92,38 @@ def test_what_a_kill_of_the_cli_leaves_the_embedded_engine_finishes(managed: Man
     cluster.up()
     managed.nothing_to_do()
     assert cluster.run("srun", "-N2", "true") == ""
+
+
+def test_a_renamed_stack_is_the_same_cluster(managed: Managed) -> None:
+    cluster, boots = managed.cluster, managed.cluster.boots()
+    managed.cli.run("stack", "rename", "renamed", "--stack", managed.stack, cwd=ROOT, env=managed.env)
+    managed.stack = "renamed"
+    managed.pulumi("up", "--skip-preview")
+    managed.cli.run("stack", "rename", cluster.name, "--stack", managed.stack, cwd=ROOT, env=managed.env)
+    managed.stack = cluster.name
+    cluster.up()
+    managed.nothing_to_do()
+    assert cluster.boots() == boots
+
+
+def test_deletion_protection_stops_every_way_to_destroy(managed: Managed, nothing_left: Any) -> None:
+    cluster = managed.cluster
+    cluster.edit(lambda config: config.update(deletion_protection=True))
+    managed.pulumi("up", "--skip-preview")
+    boots, urns = cluster.boots(), sorted(row["urn"] for row in managed.resources())
+    for options in ((), ("--skip-preview",)):
+        done = managed.pulumi("destroy", *options, check=False)
+        assert done.returncode != 0
+        assert "cli-deletion-protection" in done.stdout + done.stderr
+        assert sorted(row["urn"] for row in managed.resources()) == urns, options
+    assert "holds data that is protected" in cluster.hpc("destroy", check=False).stderr
+    assert cluster.boots() == boots
+    assert cluster.run("srun", "hostname").startswith("cli-cpu-")
+    # An edit may still replace what is not data.
+    cluster.edit(lambda config: config["nodesets"]["cpu"].update(count=1))
+    managed.pulumi("up", "--skip-preview")
+    cluster.edit(lambda config: config.update(deletion_protection=False))
+    cluster.up()
+    managed.nothing_to_do()
+    managed.pulumi("destroy")
+    assert nothing_left("cli") == []
