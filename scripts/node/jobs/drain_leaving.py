@@ -70,7 +70,8 @@ def drain_removed(old: str, new: str, *, seconds: float, part: float) -> None:
 def leave(name: str) -> None:
     """Drain one node whose machine is to be deleted, when it is the node's turn, and wait for its jobs. Then, when few
     enough machines are being recreated, set it down, so that its next machine has to register first. A node that is
-    elastic from now on is powered down, so that Slurm requests its next machine.
+    elastic from now on is powered down, so that Slurm requests its next machine; one that Slurm has powered down
+    before, because it was idle, is left as it is.
 
     A node that slurm.conf does not have any more was drained before. Raises SetupError at the stack's limit.
     """
@@ -80,6 +81,8 @@ def leave(name: str) -> None:
     seconds = _number(TIMEOUT, DEFAULT_TIMEOUT)
     with announce(name):
         _wait_for_turn(name, seconds + JOIN_SECONDS)
+        if _is_off(scheduler.states().get(name)):
+            return
         _wait_for_jobs({name}, set(), seconds, meanwhile=resume_joined)
         _wait_for_turn(name, seconds + JOIN_SECONDS, drained=True)
     node = scheduler.states().get(name)
@@ -91,8 +94,14 @@ def leave(name: str) -> None:
         _set_down(name)
 
 
+def _is_off(node: State | None) -> bool:
+    """Return whether Slurm has powered a node down. It has no jobs then; and if it were drained now, it would stay so,
+    since Slurm takes DRAIN off only as it begins to power a node down (_do_power_work, src/slurmctld/power_save.c)."""
+    return node is not None and scheduler.ELASTIC in node["states"] and bool(node["states"] & scheduler.OFF)
+
+
 def _set_down(name: str) -> None:
-    run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
+    scheduler.ask("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
 
 
 def vacate(names: list[str]) -> None:
@@ -332,6 +341,8 @@ def take_turn(name: str, *, began: float, drained: bool = False) -> tuple[bool, 
         _resume_joined()
         nodes = scheduler.states()
         node = nodes.get(name)
+        if _is_off(node):
+            return True, frozenset()
         waits = node and not drained and not has_turn(node) and bool(node["states"] & BUSY)
         early = waits and time.time() < began + ANNOUNCED_SECONDS
         ends = scheduler.job_ends() if waits and not early else {}

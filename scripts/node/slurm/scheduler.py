@@ -100,9 +100,27 @@ class State(TypedDict):
     partitions: list[str]
 
 
+RESTART_SECONDS = 30
+CUT_OFF = ("Connection reset by peer", "Zero Bytes were transmitted or received")
+"""Messages of Slurm's commands when slurmctld ends while it answers."""
+
+
+def ask(*command: str) -> str:
+    """Return what a command of Slurm prints. Where slurmctld ended while it answered, as the same `up` may restart it,
+    it is asked again, for RESTART_SECONDS at most. Raises SetupError."""
+    end = time.monotonic() + RESTART_SECONDS
+    while True:
+        try:
+            return run(*command)
+        except SetupError as error:
+            if not any(text in str(error) for text in CUT_OFF) or time.monotonic() > end:
+                raise
+        time.sleep(0.5)
+
+
 def states() -> dict[str, State]:
-    """Return every node's states and reason."""
-    return parse_nodes(run("scontrol", "--oneliner", "--all", "show", "node"))
+    """Return every node's states and reason. A slurmctld that restarts meanwhile is asked again."""
+    return parse_nodes(ask("scontrol", "--oneliner", "--all", "show", "node"))
 
 
 def parse_nodes(text: str) -> dict[str, State]:
@@ -128,7 +146,7 @@ def resume_nodes(names: list[str]) -> None:
     """Resume drained and down nodes."""
     for name in names:
         try:
-            run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+            ask("scontrol", "update", f"NodeName={name}", "State=RESUME")
         except SetupError:
             # slurmctld refuses it for a node that has just registered, and so is in service already.
             node = states().get(name)
@@ -143,14 +161,11 @@ def drain_nodes(reasons: Mapping[str, str]) -> None:
     nodes = states() if reasons else {}
     for reason, name in sorted((reason, name) for name, reason in reasons.items()):
         if name in nodes and "DRAIN" not in nodes[name]["states"]:
-            run("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
+            ask("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
             log(f"drained {name} ({reason})")
 
 
 ENDED = set("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split())
-RESTART_SECONDS = 30
-CUT_OFF = ("Connection reset by peer", "Zero Bytes were transmitted or received")
-"""squeue's message when slurmctld ends while it answers."""
 
 
 class Job(NamedTuple):
@@ -176,20 +191,12 @@ class Job(NamedTuple):
 
 def all_jobs() -> list[Job]:
     """Return every job that slurmctld has, ended ones too. A slurmctld that restarts meanwhile is asked again."""
-    end = time.monotonic() + RESTART_SECONDS
-    while True:
-        try:
-            fields = "--format=%A|%u|%M|%l|%T|%P|%N"
-            return parse_jobs(run("squeue", "--noheader", "--all", "--states=all", "--array", fields))
-        except SetupError as error:
-            if not any(text in str(error) for text in CUT_OFF) or time.monotonic() > end:
-                raise
-        time.sleep(0.5)
+    return parse_jobs(ask("squeue", "--noheader", "--all", "--states=all", "--array", "--format=%A|%u|%M|%l|%T|%P|%N"))
 
 
 def job_ends() -> dict[str, float]:
     """Return by busy node when its last job ends at the latest, in seconds since the epoch. Raises SetupError."""
-    text = run("squeue", "--noheader", "--all", f"--states={RUNS}", "--Format=EndTime:|,NodeList:|")
+    text = ask("squeue", "--noheader", "--all", f"--states={RUNS}", "--Format=EndTime:|,NodeList:|")
     ends: dict[str, float] = {}
     for end, hosts in (line.split("|")[:2] for line in text.split("\n") if line.count("|") > 1):
         for name in hostlist.expand(hosts):

@@ -198,6 +198,13 @@ class TestElasticNodes:
         assert cloud.nodes["b"] & scheduler.OFF
         assert "DRAIN" not in cloud.nodes["b"]
 
+    @pytest.mark.parametrize("state", ["POWERING_DOWN", "POWERED_DOWN"])
+    def test_a_node_that_becomes_elastic_and_that_slurm_has_powered_down_is_not_drained(self, cloud, state):
+        """Slurm does so when it was idle for long, and takes no drain off it afterwards."""
+        cloud.nodes["b"].add(state)
+        drain_leaving.leave("b")
+        assert (cloud.updates, cloud.nodes["b"]) == ([], {"IDLE", "CLOUD", "POWERED_DOWN"})
+
     def test_a_static_node_waits_drained_and_down_for_its_next_machine(self, cloud):
         drain_leaving.leave("a")
         assert cloud.nodes["a"] >= {"DRAIN", "DOWN"}

@@ -1,5 +1,6 @@
 """States of nodes mean the same as in `./hpc`, and jobs are read again if slurmctld restarts meanwhile."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
@@ -44,18 +45,29 @@ def test_a_refused_resume_is_an_error_of_a_node_out_of_service(monkeypatch: pyte
 ROW = "7|alice|0:04|UNLIMITED|RUNNING|gpu|dev-gpu-0\n"
 
 
-def test_a_slurmctld_that_restarts_is_asked_again(monkeypatch: pytest.MonkeyPatch):
-    answers = iter([SetupError("slurm_load_jobs error: Connection reset by peer"), ROW])
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        (lambda: [job.number for job in scheduler.all_jobs()], ROW),
+        (lambda: [*scheduler.states()], "NodeName=7 State=IDLE\n"),
+        (lambda: [*scheduler.job_ends()], "N/A|7|\n"),
+    ],
+    ids=["jobs", "states", "ends"],
+)
+def test_a_slurmctld_that_restarts_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, question: Callable[[], list[str]], text: str
+):
+    answers = iter([SetupError("slurm_load_partitions error: Connection reset by peer"), text])
 
-    def squeue(*command: str) -> str:
+    def command(*_: str) -> str:
         answer = next(answers)
         if isinstance(answer, SetupError):
             raise answer
         return answer
 
-    monkeypatch.setattr(scheduler, "run", squeue)
+    monkeypatch.setattr(scheduler, "run", command)
     monkeypatch.setattr(scheduler.time, "sleep", lambda _: None)
-    assert [job.number for job in scheduler.all_jobs()] == ["7"]
+    assert question() == ["7"]
 
 
 def test_requeued_jobs_begin_after_their_end_on_the_nodes(
