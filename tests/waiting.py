@@ -1,5 +1,6 @@
 """How tests wait: for a condition, with one deadline."""
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +9,20 @@ PATIENCE = 300.0
 """Seconds until a test gives up what it waits for: many times what it takes on a machine that does much else."""
 
 
+_BUSY = 4
+"""Processes that want each processor from which on all waits are longer."""
+
+
+def patience() -> float:
+    """Seconds until a wait for a condition is given up: PATIENCE, and longer on a host that is very busy."""
+    return PATIENCE * max(1.0, os.getloadavg()[1] / (_BUSY * (os.cpu_count() or 1)))
+
+
 def wait_for(condition: Callable[[], object], what: str = "it", *, pace: float = 0.01) -> None:
     """Wait until something is so."""
-    limit = time.monotonic() + PATIENCE
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < limit, f"{what}: not within {PATIENCE:.0f} s"
+        assert time.monotonic() - began < patience(), f"{what}: not within {patience():.0f} s"
         time.sleep(pace)
 
 

@@ -22,7 +22,7 @@ from components.local.host.machine import bare, running, stop
 from components.local.host.paths import MachinePaths, images_root
 from lab.machines import AS_ROOT, command, inside
 from tests.e2e.forked import PASSPHRASE, Program
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, patience
 
 ROOT = Path(__file__).parents[2]
 LONG = 1800.0
@@ -263,8 +263,8 @@ def eventually(test: Callable[[], bool], *, what: str) -> None:
             failed = error
         answered = time.monotonic()
         waited = answered - began
-        if waited > PATIENCE:
-            raise AssertionError(f"{what} did not come true within {PATIENCE} s") from failed
+        if waited > patience():
+            raise AssertionError(f"{what} did not come true within {waited:.0f} s") from failed
         time.sleep(min(max(0.3, 2 * (answered - asked), waited / 10), 5.0))
         asked = time.monotonic()
 

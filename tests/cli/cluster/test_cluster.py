@@ -3,7 +3,9 @@
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -142,7 +144,9 @@ def test_a_wait_for_nodes_ends_when_the_controller_stays_unreachable(
     scheduler: Scheduler, tool: Tool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     tool("ssh", "exit 255")
-    monkeypatch.setattr(module, "_ABSENT_SECONDS", 0.5)
+    # A minute for each look at the clock, however long `ssh` takes.
+    clock = count(step=60.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _seconds: None))
     with pytest.raises(CliError, match="does not answer: exit code 255"):
-        scheduler.wait(["dev-cpu-0"], lambda node: node.fine, describe=str, seconds=60)
+        scheduler.wait(["dev-cpu-0"], lambda node: node.fine, describe=str)
     assert capsys.readouterr().err.count("asking again") == 1

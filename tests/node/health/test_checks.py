@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,28 @@ class TestTime:
         assert outcome.unless_running("gpus", lambda: 7, seconds=300)() == 7
 
     def test_epilogs_at_the_same_time_do_not_fail_each_other(self, tmp_path, monkeypatch):
+        # It answers when both others have ended.
         smi = f"""mkdir {tmp_path}/asked.$$; case "$*" in
-            *-x*) sleep 1; cat {tmp_path}/document;;
+            *-x*) until [ $(ls -d {tmp_path}/ended.* | wc -l) = 2 ]; do sleep 0.1; done; cat {tmp_path}/document;;
         esac"""
         (tmp_path / "document").write_text(document())
         install_nvidia_smi(tmp_path, monkeypatch, smi)
         monkeypatch.setattr(mounts, "shared_targets", list)
         wanted = {**WANTED, "seconds": 200}
-        occasions = {"first": lambda: checks.after_job(wanted, "7"), "second": lambda: checks.after_job(wanted, "8"),
-                     "periodic": lambda: checks.all_checks(wanted)}  # fmt: skip
+
+        def ends(name: str, check: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+            def run() -> dict[str, Any]:
+                found = check()
+                (tmp_path / f"ended.{name}").touch()
+                return found
+
+            return run
+
+        occasions = {
+            "first": ends("first", lambda: checks.after_job(wanted, "7")),
+            "second": ends("second", lambda: checks.after_job(wanted, "8")),
+            "periodic": ends("periodic", lambda: checks.all_checks(wanted)),
+        }
         found = side_by_side(occasions, seconds=300)
         states = [results["gpu-driver"]["state"] for results in found.values()]
         assert sorted(states) == ["ok", "skipped", "skipped"]
