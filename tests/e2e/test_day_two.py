@@ -218,15 +218,15 @@ class TestUsage:
         day.run("bash", "-c", f"mkdir -p {LOGS}; sbatch {options} --wrap 'echo {log} | base64 -d'")
         file = tmp_path / "report.html"
 
-        def is_there() -> bool:
-            assert day.said("report", "--output", str(file)).startswith(f"Wrote {file}")
-            return "188.2" in file.read_text()
+        expected = {"day-controller", "/home", "local-2c-2gpu", "alice", "research", "By account", "ETTR", "188.2"}
 
-        eventually(is_there, what="the job's record")
-        page = file.read_text()
-        for expected in ("day-controller", "/home", "local-2c-2gpu", "alice", "research", "By account", "ETTR"):
-            assert expected in page, expected
-        assert "ould not be read" not in page
+        def missing() -> set[str]:
+            assert day.said("report", "--output", str(file)).startswith(f"Wrote {file}")
+            page = file.read_text()
+            return {text for text in expected if text not in page} | ({"all"} if "ould not be read" in page else set())
+
+        # The job's record comes late, and so do answers of machines on a busy host: each is a finding of the page.
+        eventually(lambda: missing() == set(), what=f"a page with {', '.join(sorted(expected))}")
 
 
 FORGED = r"""a\n{"job_id":77,"submit_time":1}\nJobId=88 ', 1); DROP TABLE qos_table; -- "\\ \303\244\377"""

@@ -55,7 +55,8 @@ def sick(bring_up: Callable[..., Cluster]) -> Cluster:
                 "interval_seconds": 10,
                 "resume_after": 1,
                 "requeue": True,
-                "network": {"min_mbps": 100, "seconds": 1},
+                # On a busy host, pairs without a fault were measured at 69 Mbit/s in one second.
+                "network": {"min_mbps": 30, "seconds": 3},
             }
         },
     )
@@ -77,6 +78,13 @@ def well(cluster: Cluster) -> None:
     """Wait until every node is idle, and answers."""
     every = dict.fromkeys(NODES, "idle")
     eventually(lambda: states(cluster) == every, what="every node's return")
+
+
+def resume(cluster: Cluster) -> None:
+    """Resume every node that a measurement or an earlier test has left drained, and wait until all are idle."""
+    for node in drained(cluster):
+        cluster.command("nodes", "resume", node)
+    well(cluster)
 
 
 def health(cluster: Cluster, *arguments: str) -> dict[str, Any]:
@@ -418,15 +426,25 @@ def test_a_wrong_clock_is_seen_and_a_drain_by_others_is_kept(sick: Cluster):
 
 
 def test_a_slow_nic_is_measured_and_told_from_its_partner(sick: Cluster):
+    expected = {"sick-cpu-0": "ok", "sick-cpu-1": "failed", "sick-gpu-0": "ok"}
+
+    def told() -> bool:
+        resume(sick)
+        found = health(sick, "--run")["nodes"]
+        measured = {node["node"]: node.get("measured", {}).get("network", {}).get("state") for node in found}
+        return (measured, set(drained(sick))) == (expected, {"cpu-1"})
+
     sick.inside("cpu-1", f"tc qdisc add {SLOW}")
-    ended = sick.call("health", sick.name, "--run", "--json")
+    # A host that is busy enough slows the others too: they are measured again.
+    eventually(told, what=str(expected))
     sick.inside("cpu-1", f"tc qdisc del {SLOW}")
-    assert set(drained(sick)) == {"cpu-1"}, ended.stderr
     says(sick, "cpu-1", "network: ")
-    measured = {node["node"]: node["measured"]["network"]["state"] for node in json.loads(ended.stdout)["nodes"]}
-    assert measured == {"sick-cpu-0": "ok", "sick-cpu-1": "failed", "sick-gpu-0": "ok"}
-    sick.command("nodes", "resume", "cpu-1")
-    assert health(sick, "cpu-1", "--run")["ok"]
+
+    def passes() -> bool:
+        resume(sick)
+        return health(sick, "cpu-1", "--run")["ok"]
+
+    eventually(passes, what="a measurement that cpu-1 passes")
 
 
 class TestAcceptance:
@@ -434,7 +452,7 @@ class TestAcceptance:
 
     @pytest.fixture(autouse=True)
     def repaired(self, sick: Cluster) -> None:
-        well(sick)
+        resume(sick)
         sick.command("nodes", "drain", "cpu-1", "--reason", "hpc: new machine, being checked")
 
     def accept(self, cluster: Cluster, found: Callable[[], bool], *, what: str) -> None:
@@ -461,11 +479,15 @@ class TestAcceptance:
     def test_it_is_measured_before_jobs_return(self, sick: Cluster):
         job = sick.run("sbatch", "--parsable", "--nodelist=sick-cpu-1", "--wrap", "sleep 1").strip()
         now = int(sick.inside("controller", "date +%s"))
-        self.accept(sick, lambda: self.noted(sick, "network").get("time", 0) >= now, what="a measurement")
+
+        def passed() -> bool:
+            noted = self.noted(sick, "network")
+            return noted.get("time", 0) >= now and noted["state"] == "ok"
+
+        self.accept(sick, passed, what="a measurement that it passes")
         eventually(lambda: sick.state(job) == "COMPLETED", what="the job that waits for the node")
         noted = self.noted(sick, "network")
         began = f"date +%s -d $(scontrol show job {job} | sed -n 's/ *StartTime=\\([^ ]*\\).*/\\1/p')"
-        assert noted["state"] == "ok"
         assert int(sick.inside("controller", began)) + 1 >= noted["time"]
         assert "hpc-accept" not in sick.inside("controller", "scontrol show reservation")
         well(sick)
@@ -497,8 +519,7 @@ class TestAcceptance:
         why = "hpc-health: network: "
         self.accept(sick, lambda: drained(sick).get("cpu-1", "").startswith(why), what=why)
         sick.inside("cpu-1", f"tc qdisc del {SLOW}")
-        sick.command("nodes", "resume", "cpu-1")
-        well(sick)
+        resume(sick)
 
 
 def test_prometheus_moves_to_its_own_machine_beside_a_job_and_leaves_nothing_behind(sick: Cluster):

@@ -109,7 +109,7 @@ def test_the_nccl_test_is_taken_and_a_stand_in_runs_as_it_would(rehearsal: Rehea
     assert "on nodes worker-[0-1] in partition main" in checked
     assert f"stack {NAME} is a rehearsal" in cluster.call("nccl", "run", NAME).stderr
     program = (ROOT / "lab" / "slurm" / "all_gather_perf.sh").read_text()
-    cluster.run("sh", "-c", f"printf %s {shlex.quote(program)} >~/all_gather_perf && chmod 755 ~/all_reduce_perf")
+    cluster.run("sh", "-c", f"printf %s {shlex.quote(program)} >~/all_gather_perf && chmod 755 ~/all_gather_perf")
     done = cluster.call("nccl", "run", NAME, "--binaries", "/home/alice", "--output", str(log))
     assert f"Saved {log}" in done.stdout, done.stdout + done.stderr
     lines = log.read_text().splitlines()
@@ -151,12 +151,19 @@ def test_status_shows_the_slurm_cluster_its_nodesets_and_checks(rehearsal: Rehea
 
     def is_well() -> bool:
         nonlocal shown
-        shown = rehearsal.cluster.command("status")
-        return "all is well: 2 nodes idle" in shown
+        shown = rehearsal.cluster.call("status", NAME).stdout
+        return "1 thing to look at: 2 nodes idle" in shown
 
-    # The job before may not have left its nodes yet.
-    eventually(is_well, what="a status without findings")
-    for word in ("SlurmCluster", "Available", "ControllersAvailable", "worker", "ensure-healthy-nodes"):
+    # The job before may not have left its nodes yet. Workers run this host's Slurm, a series without a known fix.
+    eventually(is_well, what="a status with no other finding")
+    for word in (
+        "worker-[0-1]: vulnerable",
+        "SlurmCluster",
+        "Available",
+        "ControllersAvailable",
+        "worker",
+        "ensure-healthy-nodes",
+    ):
         assert word in shown
 
 
