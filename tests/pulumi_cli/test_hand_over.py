@@ -164,7 +164,7 @@ def test_what_a_kill_of_one_leaves_the_other_finishes(both: Both, first: str, st
         both.flag(f"hold-{name}", on=False)
         both.pulumi("cancel", "--yes", *STACK, check=False)  # as the CLI says, which takes no lock over
         both.by(OTHER[first], "up")
-        both.nothing_to_do()
         assert sorted(both.objects()) == [*(f"{name}.0" for name in names), "note"]
+    both.nothing_to_do()
     both.by(first, "destroy")
     assert both.objects() == {}
