@@ -91,7 +91,7 @@ class Repeated:
 
     @staticmethod
     def _run(session: pytest.Session, items: list[pytest.Item]) -> None:
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in zip(items, [*items[1:], None], strict=False):  # there may be no items
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)

@@ -152,6 +152,7 @@ def test_arithmetic():
 
 
 def test_tests_that_start_a_process_a_thread_or_a_wait_are_repeated(tmp_path: Path) -> None:
+    (tmp_path / "test_before.py").write_text("def test_nothing_starts(): pass\n")
     (tmp_path / "test_it.py").write_text(REPEATED)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", "/dev/null", "--repeat", "3"]
     done = subprocess.run(
