@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from system import nvcrlogin
 
 PROGRAM = Path(str(nvcrlogin.__file__))
@@ -57,7 +55,7 @@ def apptainer(home: Path) -> Path:
 def test_a_key_is_stored_for_enroot_and_apptainer(run: Run, home: Path):
     done = run(typed=f"{KEY}\n")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"key stored in {enroot(home)}\nkey stored in {apptainer(home)}\n"
+    assert done.stdout == f"written: {enroot(home)}\nwritten: {apptainer(home)}\n"
     # What enroot's own search for credentials wants: docker::_authenticate in src/docker.sh.
     assert enroot(home).read_text() == (
         f"machine nvcr.io login $oauthtoken password {KEY}\nmachine authn.nvidia.com login $oauthtoken password {KEY}\n"
@@ -67,10 +65,9 @@ def test_a_key_is_stored_for_enroot_and_apptainer(run: Run, home: Path):
     for path in (enroot(home), apptainer(home)):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    written = enroot(home).stat().st_ino
-    assert run(typed=KEY).stdout == "this key is stored already\n"
-    assert enroot(home).stat().st_ino == written
-    assert run("--check").returncode == 0
+    once = enroot(home).read_text()
+    assert run(typed=KEY).returncode == run("--check").returncode == 0
+    assert enroot(home).read_text() == once
 
 
 def test_other_logins_are_kept_in_any_locale(run: Run, home: Path):
@@ -85,19 +82,20 @@ def test_other_logins_are_kept_in_any_locale(run: Run, home: Path):
 def test_input_that_is_not_utf8_is_refused(run: Run, home: Path):
     done = run(typed=b"\xff\xfe" * 40)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "can't be a key" in done.stderr
-    assert not enroot(home).exists()
+    assert done.stderr.startswith("nvcrlogin: ")
+    assert "Traceback" not in done.stderr
+    assert list(home.iterdir()) == []
 
 
 def test_the_key_is_never_printed(run: Run):
     assert KEY not in run(typed=KEY).stdout + run("--check").stdout + run("--remove").stdout
     wrong = run(KEY)
-    assert wrong.returncode == 2
+    assert wrong.returncode == 1
     assert KEY not in wrong.stderr
     assert "history" in wrong.stderr
     for arguments in (["--key", KEY], [f"--key={KEY}"], ["--check", "--remove"], ["--che"]):
         done = run(*arguments)
-        assert done.returncode == 2
+        assert done.returncode == 1
         assert KEY not in done.stderr
 
 
@@ -109,6 +107,7 @@ def test_a_new_key_replaces_the_old_one_and_other_logins_stay(run: Run, home: Pa
     apptainer(home).write_text(json.dumps({"auths": {"ghcr.io": {"auth": "eA=="}}, "credsStore": "pass"}))
     for key in (OTHER_KEY, KEY):
         assert run(typed=key).returncode == 0
+        assert run("--check").returncode == 0
     text = enroot(home).read_text()
     assert text.count("machine nvcr.io ") == text.count(KEY) - 1 == 1
     assert "old" not in text
@@ -122,24 +121,23 @@ def test_a_new_key_replaces_the_old_one_and_other_logins_stay(run: Run, home: Pa
     assert list(json.loads(apptainer(home).read_text())["auths"]) == ["ghcr.io"]
 
 
-def test_removing_the_only_login_deletes_the_file(run: Run, home: Path):
-    assert run("--remove").returncode == 0
+def test_a_removed_key_is_in_no_file(run: Run, home: Path):
+    assert run("--check").returncode == 1
     assert list(home.iterdir()) == []
     run(typed=KEY)
     assert run("--remove").returncode == 0
-    assert not enroot(home).exists()
-    assert not apptainer(home).exists()
-    assert run("--remove").stdout == "no key of NGC was stored\n"
-    assert run("--check").returncode == 1
+    assert enroot(home).read_text() == ""
+    assert json.loads(apptainer(home).read_text()) == {"auths": {}}
+    assert run("--check").stdout == "no key of NGC is stored: run nvcrlogin\n"
 
 
 @pytest.mark.parametrize(
-    "typed", ["", "short", KEY + " " + KEY, f"{KEY}\n{KEY}", "$(touch /tmp/x)" + "a" * 40, "ä" * 40, "x" * 3000]
+    "typed", ["", "short", KEY + " " + KEY, f"{KEY}\n{KEY}", "$(touch /tmp/x)" + "a" * 40, "x" * 3000]
 )
 def test_an_invalid_key_is_refused_and_not_printed(run: Run, home: Path, typed: str):
     done = run(typed=typed)
     assert done.returncode == 1
-    assert "stored: a key has 32 to 512" in done.stderr
+    assert "a key has 32 to 512" in done.stderr
     assert not typed or typed not in done.stderr
     assert list(home.iterdir()) == []
 
@@ -147,33 +145,37 @@ def test_an_invalid_key_is_refused_and_not_printed(run: Run, home: Path, typed: 
 def test_a_file_that_others_can_read_is_made_private(run: Run, home: Path):
     run(typed=KEY)
     enroot(home).chmod(0o644)
-    done = run("--check")
-    assert f"others could read {enroot(home)}" in done.stdout
+    run(typed=KEY)
     assert stat.S_IMODE(enroot(home).stat().st_mode) == 0o600
 
 
-def test_links_and_writable_folders_are_refused(run: Run, home: Path, tmp_path: Path):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (home / ".config").symlink_to(elsewhere)
-    assert "is a link" in run(typed=KEY).stderr
-    (home / ".config").unlink()
+def test_what_others_can_write_to_and_what_is_no_file_is_refused(run: Run, home: Path):
     enroot(home).parent.mkdir(parents=True, mode=0o700)
-    enroot(home).symlink_to(elsewhere / "credentials")
-    assert "is a link" in run(typed=KEY).stderr
-    enroot(home).unlink()
     os.mkfifo(enroot(home))
-    assert "is not a file of yours" in run(typed=KEY).stderr
+    assert str(enroot(home)) in run(typed=KEY).stderr
     enroot(home).unlink()
-    apptainer(home).parent.mkdir()
-    apptainer(home).write_text("no json")
-    done = run(typed=KEY)
-    assert "no JSON of logins" in done.stderr
-    assert not enroot(home).exists(), "checked before the first is written"
+    apptainer(home).parent.mkdir(mode=0o700)
+    for text in ("no json", "[]", '{"auths": []}'):
+        apptainer(home).write_text(text)
+        assert f"{apptainer(home)} is no JSON of logins" in run(typed=KEY).stderr
+        assert not enroot(home).exists(), "checked before the first is written"
     apptainer(home).unlink()
-    home.chmod(0o770)
-    assert f"chmod go-w {home}" in run(typed=KEY).stderr
-    assert list(elsewhere.iterdir()) == []
+    for folder in (enroot(home).parent, home):
+        folder.chmod(0o770)
+        done = run(typed=KEY)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"{folder} is not yours alone to write to" in done.stderr
+        folder.chmod(0o700)
+
+
+def test_a_link_to_a_file_stays_a_link(run: Run, home: Path):
+    kept = home / "dotfiles"
+    kept.mkdir(mode=0o700)
+    enroot(home).parent.mkdir(parents=True, mode=0o700)
+    enroot(home).symlink_to(kept / "credentials")
+    assert run(typed=KEY).returncode == 0
+    assert enroot(home).is_symlink()
+    assert KEY in (kept / "credentials").read_text()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
@@ -181,45 +183,27 @@ def test_a_home_of_another_user_is_refused(run: Run, home: Path):
     os.chown(home, 61001, 61001)
     done = run(typed=KEY)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "belongs to uid 61001" in done.stderr
+    assert f"{home} is not yours alone to write to" in done.stderr
 
 
 def test_the_path_is_that_of_enroots_settings(run: Run, home: Path):
     done = run(typed=KEY, ENROOT_CONFIG_PATH=f"{home}/.enroot")
     assert done.returncode == 0
     assert (home / ".enroot" / ".credentials").exists()
-    outside = run(typed=KEY, ENROOT_CONFIG_PATH="/srv/enroot")
-    assert (outside.returncode, outside.stdout) == (1, "")
-    assert "not in your home" in outside.stderr
-    assert "leaves your home" in run(typed=KEY, ENROOT_CONFIG_PATH=f"{home}/../enroot").stderr
 
 
 def test_the_first_setting_of_enroot_counts(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(nvcrlogin, "ENROOT", str(tmp_path / "enroot.conf"))
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("ENROOT_CONFIG_PATH", raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    assert nvcrlogin.credentials() == enroot(home)
+    assert nvcrlogin.credentials(tmp_path) == enroot(home)
     folder = tmp_path / "enroot.conf.d"
     folder.mkdir()
     (folder / "10-hpc.conf").write_text("ENROOT_CONFIG_PATH ${HOME}/.enroot\n")  # as the image has it
     (folder / "20-site.conf").write_text("ENROOT_CONFIG_PATH=/site\n")
-    assert nvcrlogin.credentials() == home / ".enroot" / ".credentials"
-    (tmp_path / "enroot.conf").write_text('#ENROOT_CONFIG_PATH /no\n ENROOT_CONFIG_PATH = "$HOME/e/$UID"\n')
-    assert nvcrlogin.credentials() == home / "e" / str(os.getuid()) / ".credentials"
-    (tmp_path / "enroot.conf").write_text("ENROOT_CONFIG_PATH $(mktemp -d)\n")
-    with pytest.raises(nvcrlogin.RefusedError, match="can't be read"):
-        nvcrlogin.credentials()
-
-
-@given(st.text(alphabet="machine nvcr.io\nlogin password #x\t$authn.nvidia.com", max_size=200))
-def test_storing_and_removing_keeps_other_lines(text: str):
-    without = nvcrlogin.netrc(text, None)
-    stored = nvcrlogin.netrc(text, KEY)
-    assert nvcrlogin.netrc_key(stored) == KEY
-    assert nvcrlogin.netrc(stored, KEY) == stored
-    assert nvcrlogin.netrc(stored, None) == without
-    assert nvcrlogin.netrc_key(without) is None
+    assert nvcrlogin.credentials(tmp_path) == home / ".enroot" / ".credentials"
+    (tmp_path / "enroot.conf").write_text('#ENROOT_CONFIG_PATH /no\n ENROOT_CONFIG_PATH = "$HOME/e"\n')
+    assert nvcrlogin.credentials(tmp_path) == home / "e" / ".credentials"
 
 
 @pytest.fixture
@@ -249,6 +233,6 @@ def test_a_terminal_does_not_show_the_key(terminal: tuple[int, int], home: Path)
 def test_an_interrupt_changes_nothing(terminal: tuple[int, int], home: Path):
     child, ours = terminal
     os.write(ours, b"\x03")
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     os.close(ours)
     assert list(home.iterdir()) == []
