@@ -1,6 +1,5 @@
 """The day after: logs, nodes out of service and back, who used what, and the records brought back after a loss."""
 
-import base64
 import json
 import shlex
 import signal
@@ -9,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster.jobs.nccl import LOGS, RUN_NAME
-from tests.cluster.report import nccl_logs
 from tests.e2e.cluster import PATIENCE, Cluster, eventually
 from tests.e2e.faults import saved
 
@@ -212,20 +209,15 @@ class TestUsage:
         assert "GPU hours, capacity" in day.said("reliability")
 
     def test_one_page_has_all_of_it(self, day: Cluster, tmp_path: Path):
-        """Also a result of NCCL, which is read from its user's home as that user."""
-        log = base64.b64encode(nccl_logs.log(facts=nccl_logs.A3_MEGA).encode()).decode()
-        options = f"--wait --job-name={RUN_NAME} --output={LOGS}/%j.log"
-        day.run("bash", "-c", f"mkdir -p {LOGS}; sbatch {options} --wrap 'echo {log} | base64 -d'")
         file = tmp_path / "report.html"
-
-        expected = {"day-controller", "/home", "local-2c-2gpu", "alice", "research", "By account", "ETTR", "188.2"}
+        expected = {"day-controller", "/home", "local-2c-2gpu", "alice", "research", "By account", "ETTR"}
 
         def missing() -> set[str]:
             assert day.said("report", "--output", str(file)).startswith(f"Wrote {file}")
             page = file.read_text()
             return {text for text in expected if text not in page} | ({"all"} if "ould not be read" in page else set())
 
-        # The job's record comes late, and so do answers of machines on a busy host: each is a finding of the page.
+        # Answers of machines come late on a busy host: each is a finding of the page.
         eventually(lambda: missing() == set(), what=f"a page with {', '.join(sorted(expected))}")
 
 

@@ -1,25 +1,18 @@
-"""Reports of clusters that were made up, with nodes, faults, jobs and benchmarks as large clusters have them."""
+"""Reports of clusters that were made up, with nodes, faults and jobs as large clusters have them."""
 
-import io
 import random
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from cli.display import status_screen
-from cli.display.report_page import Benchmark, Health, Report, Status
+from cli.display.report_page import Report, Status
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import ClusterFinding
 from cluster.load import parse
 from cluster.observe.reliability import DAY, Facts, Outage, Run, Trouble
 from cluster.observe.status_findings import findings
 from cluster.observe.usage import Record, UsageRecords
-from cluster.report.mlperf_report import read_report
-from cluster.report.nccl_compare import Entry
-from cluster.report.nccl_log import read_text
-from cluster.report.nccl_result import check
 from tests.cluster.observe.observations import NOW, facts, healthy, state
-from tests.cluster.report import mlperf_logs, nccl_logs
 
 SINCE = NOW - 28 * DAY
 """The beginning of the histories."""
@@ -113,43 +106,11 @@ def records(nodes: int, users: int = 20) -> UsageRecords:
     return UsageRecords(records=rows, runaways=1)
 
 
-@cache
-def nccl(nodes: int) -> list[Benchmark]:
-    """A test of two nodes and one of all, every other day."""
-    found: list[Benchmark] = []
-    for day in range(0, 28, 2):
-        for at, size in enumerate({2, nodes}):
-            hosts = [f"hc-cpu-{number}" for number in range(size)]
-            context = f"machine_type=a3-megagpu-8g nodes={size} collective=all_gather"
-            slower = nccl_logs.measured(busbw=[v * (1 - day / 200) for v in nccl_logs.GUIDE], ranks=8 * size)
-            log = read_text(nccl_logs.log(lines=slower, hosts=hosts, facts=context), f"{day}.log")
-            run = Benchmark(job=f"{day}{at}", user="alice", started=SINCE + day * DAY, result=Entry(log, check(log)))
-            found.append(run)
-    return found
-
-
-@cache
-def mlperf() -> list[Benchmark]:
-    """Three runs of Stable Diffusion."""
-    lines = mlperf_logs.text(mlperf_logs.reference())
-    return [
-        Benchmark(job=str(900 + day), user="bob", started=SINCE + day * DAY, result=read_report(io.BytesIO(lines)))
-        for day in (1, 8, 15)
-    ]
-
-
 def report(nodes: int, **changes: Any) -> Report:
     """A report whose parts could all be read."""
-    wrong = ClusterFinding(
-        id="health-old", where=("hc-cpu-0",), what="has no recent result of its health check",
-        todo="./hpc health hc hc-cpu-0 --run",
-    )  # fmt: skip
-    checks: list[tuple[str, ...]] = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
-    checks += [(f"hc-cpu-{at}", "idle", "ok", "2 min ago", "14 ok, 3 skipped; nccl: 188.2 GB/s") for at in range(nodes)]
     found = Report(
         stack="hc", name="hc", platform="Google Cloud", version="0.1.0", written=NOW, since="28d",
-        config=config(nodes), status=status(nodes), health=Health(tables=[checks], findings=[wrong]),
-        usage=("2026-10-24T00:00:00", "2026-11-21T00:00:00", records(nodes)), reliability=history(nodes),
-        nccl=nccl(nodes), mlperf=mlperf(),
+        config=config(nodes), status=status(nodes), reliability=history(nodes),
+        usage=("2026-10-24T00:00:00", "2026-11-21T00:00:00", records(nodes)),
     )  # fmt: skip
     return replace(found, **changes)
