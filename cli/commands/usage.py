@@ -79,15 +79,16 @@ def usage(
 def read_usage(cluster: Cluster, since: str, until: str) -> tuple[str, str, used.UsageRecords]:
     """Return two moments in the controller's time, and what was used between them. The moments are passed as words of
     its shell. Raises CliError: the controller does not answer, or the first moment is not before the second."""
+    mark = secrets.token_hex(12)
     line = (
         f"start={since}; end={until}; "
         '[ "$start" \\< "$end" ] || { echo "--since ($start) is not before --until ($end)" >&2; exit 2; }; '
-        'echo "$start $end" && ' + used.command('"$start"', '"$end"')
+        'echo "$start $end" && ' + used.command(mark, '"$start"', '"$end"')
     )
     first, _, text = Scheduler(cluster).run(line, seconds=_SECONDS).partition("\n")
     try:
         start, end = first.split()
-        return start, end, used.parse_records(text, start, end)
+        return start, end, used.parse_records(text, mark, start, end)
     except ValueError as error:
         raise CliError(f"{cluster.controller.name}: {error}") from None
 

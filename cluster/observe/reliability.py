@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.observe.job_records import parse_job_records, records_command
 from scripts.node.health.check_kinds import kinds_of_reason
 from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import (
@@ -20,7 +21,6 @@ from scripts.node.slurm.output import (
     JOURNAL,
     count_gpus,
     parse_json_lines,
-    parse_sacct,
     parse_tres,
     split_reason,
     text_values,
@@ -370,9 +370,7 @@ def command(mark: str) -> str:
     """Return the script for `parse_facts`; `$since` and `$until` are seconds since the epoch."""
     return f"""
 export SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0; unset SACCT_FORMAT SQUEUE_FORMAT SQUEUE_STATES
-sacct --allusers --duplicates --parsable --delimiter={mark} --noheader --noconvert --starttime=uts$since \
---endtime=uts$until --format={",".join(FIELDS)} || exit
-echo {mark}-; squeue --noheader --array --states=running,suspended,completing --format=%A || exit
+{records_command(FIELDS, mark, "--starttime=uts$since --endtime=uts$until")}
 echo {mark}-; sacctmgr --readonly --noheader --parsable2 show event start=uts$since end=uts$until \
 format=NodeName,Start,End,State,TRES,ClusterNodes,Reason || exit
 echo {mark}-; echo $since | python3 /usr/local/lib/hpc/node health-history 2>/dev/null
@@ -387,27 +385,17 @@ def parse_facts(text: str, mark: str, *, since: float, until: float) -> Facts:
     registered, outages = _read_events(events, inside)
     unit = "gpu" if any(count_gpus(held) for *_, held in registered) else "cpu"
 
-    # Many runs have the same host lists and resources.
-    nodes_of, held_by = functools.lru_cache(None)(expand), functools.lru_cache(None)(parse_tres)
+    nodes_of = functools.lru_cache(None)(expand)  # many runs have the same host lists
 
     def units(held: dict[str, float]) -> int:
         return count_gpus(held) if unit == "gpu" else int(held.get("cpu", 0))
 
-    rows: list[dict[str, str]] = []
-    used: dict[int, float] = {}
-    for row in parse_sacct(records, FIELDS, mark):
-        if "." not in row["JobID"]:
-            rows.append(row)
-        elif rows and (percent := parse_tres(row["TRESUsageInTot"]).get("gres/gpuutil")) is not None:
-            used[len(rows) - 1] = max(used.get(len(rows) - 1, 0.0), percent / 100)
-    running, measured = set(alive.split()), any(used.values())
+    found, _ = parse_job_records(records, alive, FIELDS, mark)
+    measured = any(record.gpu_busy for record in found)
     runs: list[Run] = []
-    for at, row in enumerate(rows):
-        held, start, end = held_by(row["AllocTRES"]), _number(row["Start"]), _number(row["End"])
-        # A job without an end that slurmctld does not have is a runaway: it ended at an unknown time.
-        if not held or not start or (not end and row["JobIDRaw"] not in running):
-            continue
-        if not (span := inside.clip(start, end)):
+    for record in found:
+        row, start, end = record.row, _number(record.row["Start"]), _number(record.row["End"])
+        if not start or not (span := inside.clip(start, end)):
             continue
         runs.append(
             Run(
@@ -417,9 +405,9 @@ def parse_facts(text: str, mark: str, *, since: float, until: float) -> Facts:
                 start=span[0],
                 end=span[1],
                 nodes=tuple(nodes_of(row["NodeList"])),
-                units=units(held),
+                units=units(record.held),
                 ended=bool(end and end <= until),
-                busy=min(1.0, used.get(at, 0.0) / max(count_gpus(held), 1)) if measured and count_gpus(held) else None,
+                busy=record.gpu_busy or 0.0 if measured and record.gpus else None,
             )
         )
     return Facts(

@@ -10,9 +10,11 @@ from typing import Any
 
 from cluster.observe.nodes import NODES_COMMAND, Node, parse_nodes
 from scripts.node.slurm.hostlist import compress, expand
+from scripts.node.slurm.output import parse_sacct, sacct_command
 
 _RECORD = re.compile(r"^(SwitchName|BlockName|AggregatedBlock)=(\S+)")
 _PARTS = 5
+_FIELDS = ("JobID", "NodeList")
 DISTANCES = {
     "block": "all below one leaf switch",
     "cluster": "in one cluster, in different blocks of it",
@@ -105,8 +107,8 @@ def topology_command(mark: str, job: str = "") -> str:
     """Return the shell command for `parse_topology`. It looks for the job in slurmctld, then in the database."""
     number = shlex.quote(job)
     find_job = (
-        f"squeue --noheader --all --states=all --jobs={number} --format='%i|%N' 2>/dev/null | grep '|.' || "
-        f"sacct --noheader --allocations --parsable2 --jobs={number} --format=JobID,NodeList 2>&1"
+        f"squeue --noheader --all --states=all --jobs={number} --format='%i|%N|' 2>/dev/null | grep '|[^|]' || "
+        f"""{sacct_command(_FIELDS, "'|'", f"--allocations --jobs={number}")} 2>&1"""
     )
     parts = [
         "scontrol show topology 2>&1",
@@ -151,7 +153,10 @@ def _switches(text: str, cloud_names: Mapping[str, str]) -> dict[str, Switch]:
 
 
 def _job(number: str, records: str, topology: Topology) -> dict[str, Any]:
-    rows = dict(line.split("|", 1) for line in records.splitlines() if "|" in line)
+    try:
+        rows = {row["JobID"]: row["NodeList"] for row in parse_sacct(records, _FIELDS, "|")}
+    except ValueError:
+        rows = {}  # an error of sacct
     placed = {name: hosts for name, hosts in rows.items() if hosts and hosts != "None assigned"}
     if not rows:
         reason = f": {records.strip()}" if records.strip() else ""

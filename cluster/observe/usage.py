@@ -1,18 +1,15 @@
 """CPU and GPU hours, efficiency and number of jobs by user, account and partition, from sacct's records."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from scripts.node.slurm.output import count_gpus, cpu_seconds, parse_tres
+from cluster.observe.job_records import UNENDED, parse_job_records, records_command
+from scripts.node.slurm.output import cpu_seconds
 
 FIELDS = tuple(
     "JobID User Account Partition ElapsedRaw AllocTRES JobIDRaw State Start End TotalCPU TRESUsageInTot".split()
 )
-UNENDED = ("RUNNING", "SUSPENDED")
-"""States (sacct(1)) of a job without an end in the database."""
-ALIVE = "alive"
-"""Prefix of the lines with the jobs that slurmctld has."""
 GroupKey = Literal["user", "account", "partition"]
 GROUP_KEYS: tuple[GroupKey, ...] = ("user", "account", "partition")
 
@@ -58,19 +55,13 @@ class Row:
         return self.gpu_seconds / 3600
 
 
-def command(since: str, until: str) -> str:
-    """Return the command for `parse_records`, of two shell words that are moments on the controller.
+def command(mark: str, since: str, until: str) -> str:
+    """Return the commands for `parse_records`, of two shell words that are moments on the controller.
 
-    Every run of a requeued job counts (--duplicates), but not the time outside the period (--truncate). A running job
-    counts until now.
+    Every run of a requeued job counts, but not the time outside the period (--truncate). A running job counts until
+    now.
     """
-    fields = ",".join(FIELDS)
-    return (
-        f"sacct --allusers --duplicates --parsable2 --noheader --noconvert --truncate "
-        f"--starttime={since} --endtime={until} --format={fields} && "
-        # Without slurmctld's answer no job counts as a runaway.
-        f"{{ squeue --noheader --array --states=running,suspended --format='{ALIVE} %A' && echo '{ALIVE} all'; }}"
-    )
+    return records_command(FIELDS, mark, f"--truncate --starttime={since} --endtime={until}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,41 +73,29 @@ class UsageRecords:
     """Jobs without an end in the database that slurmctld does not have, so that their end is unknown."""
 
 
-def parse_records(text: str, since: str = "", until: str = "9") -> UsageRecords:
+def parse_records(text: str, mark: str, since: str = "", until: str = "9") -> UsageRecords:
     """Parse the output of `command`; `since` and `until` are its moments in sacct's format. Runaways and jobs without
-    resources, such as pending ones, are left out. Raises ValueError for a line of another format."""
+    resources, such as pending ones, are left out. Raises ValueError for a text of another format."""
+    records, _, alive = text.partition(f"{mark}-\n")
+    runs, runaways = parse_job_records(records, alive, FIELDS, mark)
     found: list[Record] = []
-    lines = [line for line in text.split("\n") if line]
-    held: dict[str, float] = {}
-    alive = {line.partition(" ")[2] for line in lines if line.startswith(f"{ALIVE} ")}
-    runaways: set[str] = set()
-    for line in lines:
-        if line.startswith(f"{ALIVE} "):
-            continue
-        cells = line.split("|")
-        if len(cells) != len(FIELDS):
-            raise ValueError(f"sacct printed a line with {len(cells)} fields instead of {len(FIELDS)}: {line!r}")
-        job, user, account, partition, elapsed, allocated, raw, state, start, end, used, measured = cells
-        if "." in job:
-            # A step follows its run. Slurm measures GPUs in percent of one, and only where slurmd has NVML.
-            percent = parse_tres(measured).get("gres/gpuutil")
-            if percent and held and found and found[-1].gpus:
-                busy = max(found[-1].gpu_busy or 0.0, min(1.0, percent / 100 / found[-1].gpus))
-                found[-1] = replace(found[-1], gpu_busy=busy)
-            continue
-        held = parse_tres(allocated)
-        if "all" in alive and state in UNENDED and raw not in alive:
-            runaways.add(job)
-            held = {}
-        elif held:
-            whole = since < start and end < until and state not in UNENDED
-            found.append(Record(
-                job=job, user=user, account=account, partition=partition, seconds=int(elapsed or 0),
-                cpus=int(held.get("cpu", 0)), gpus=count_gpus(held), cpu_used=cpu_seconds(used) if whole else None,
-            ))  # fmt: skip
-        else:
-            held = {}
-    return UsageRecords(records=found, runaways=len(runaways))
+    for run in runs:
+        row = run.row
+        whole = since < row["Start"] and row["End"] < until and row["State"] not in UNENDED
+        found.append(
+            Record(
+                job=row["JobID"],
+                user=row["User"],
+                account=row["Account"],
+                partition=row["Partition"],
+                seconds=int(row["ElapsedRaw"] or 0),
+                cpus=int(run.held.get("cpu", 0)),
+                gpus=run.gpus,
+                cpu_used=cpu_seconds(row["TotalCPU"]) if whole else None,
+                gpu_busy=run.gpu_busy or None,
+            )
+        )
+    return UsageRecords(records=found, runaways=runaways)
 
 
 def table(found: Iterable[Record], by: Iterable[GroupKey] = GROUP_KEYS) -> list[Row]:

@@ -26,6 +26,7 @@ from .output import (
     parse_json_lines,
     parse_sacct,
     parse_tres,
+    sacct_command,
     split_reason,
     text_values,
 )
@@ -104,8 +105,7 @@ def _job_script(job: str, mark: str) -> str:
     waiting = "".join(f"%{field.partition(':')[2]}{mark}" for field in WAITING)
     return f"""
 export SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0; unset SACCT_FORMAT SQUEUE_FORMAT SQUEUE_FORMAT2 SQUEUE_SORT
-timeout 30 sacct --jobs={job} --duplicates --parsable --delimiter={mark} --noheader --noconvert \
---format={",".join(FIELDS)} 2>&1
+timeout 30 {sacct_command(FIELDS, mark, f"--jobs={job} --duplicates")} 2>&1
 echo {mark}-; q=$(timeout 20 squeue --noheader --jobs={whole} --states=all --format='{waiting}' 2>&1) && echo "$q"
 echo {mark}-; timeout 20 squeue --noheader --jobs={whole} --states=all --Format=JobArrayID:40,admin_comment:400 \
 2>/dev/null

@@ -227,9 +227,13 @@ def count_gpus(resources: dict[str, float]) -> int:
     return int(resources.get("gres/gpu", 0) or sum(by_type))
 
 
+def sacct_command(fields: tuple[str, ...], mark: str, options: str) -> str:
+    """Return the command whose output `parse_sacct` reads, for the records that the options of sacct choose."""
+    return f"sacct {options} --parsable --delimiter={mark} --noheader --noconvert --format={','.join(fields)}"
+
+
 def parse_sacct(text: str, fields: tuple[str, ...], mark: str) -> list[dict[str, str]]:
-    """Return the rows of `sacct --parsable --delimiter=MARK`, by field. `mark` is a random separator, as for
-    `squeue_format`.
+    """Return the rows of `sacct_command`, by field. `mark` is a random separator, as for `squeue_format`.
 
     Raises ValueError if the text does not consist of whole rows.
     """

@@ -24,8 +24,9 @@ USAGE = """\
 1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED|2026-11-01T00:00:00|2026-11-01T01:00:00|01:00:00|
 2|bob|teaching|gpu|1800|cpu=1,gres/gpu:standin=2,gres/gpu=2|2|COMPLETED|2026-11-01T00:00:00|2026-11-01T00:30:00|00:00:00|
 2.0|||gpu|1800|gres/gpu=2|2.0|COMPLETED|2026-11-01T00:00:00|2026-11-01T00:30:00|00:00:00|gres/gpuutil=150
-alive all
 """
+FIRST, *RECORDS = USAGE.splitlines()
+USAGE = FIRST + "\n" + "".join(f"{line.replace('|', 'MARK')}MARK\n" for line in RECORDS) + "MARK-\n"
 
 
 def rows(fields: tuple[str, ...]) -> str:
@@ -73,7 +74,7 @@ def test_reliability_prints_what_a_lost_node_cost(hpc: Hpc, controller: Path):
 def test_topology_prints_switches_and_the_distance_of_a_jobs_nodes(hpc: Hpc, controller: Path):
     tree = "SwitchName=ns-a Level=0 Nodes=dev-a-[0-1]\nSwitchName=ns-b Level=0 Nodes=dev-b-0\n"
     tree += "SwitchName=root Level=1 Nodes=dev-a-[0-1],dev-b-0 Switches=ns-[a-b]\n"
-    controller.write_text(f"{tree}MARK\nMARK\nNodeName=dev-a-0 State=IDLE\nMARK\n7|dev-a-[0-1]\nMARK\nSwitchName=x\n")
+    controller.write_text(f"{tree}MARK\nMARK\nNodeName=dev-a-0 State=IDLE\nMARK\n7|dev-a-[0-1]|\nMARK\nSwitchName=x\n")
     ended = hpc("topology", "dev", "--job", "7")
     assert "refused topology.conf" in ended.err
     lines = ended.out.splitlines()

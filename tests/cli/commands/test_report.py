@@ -12,8 +12,8 @@ from tests.cluster.observe.observations import NOW, healthy
 
 SACCT = """\
 2026-10-22T00:00:00 2026-11-21T00:00:00
-1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED|2026-11-01T00:00:00|2026-11-01T01:00:00|01:00:00|
-alive all
+1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED|2026-11-01T00:00:00|2026-11-01T01:00:00|01:00:00||
+MARK-
 """
 # Answers by the command line; an answer has the mark of its command line.
 FAKE_SSH = """\
@@ -23,7 +23,7 @@ mark=$(printf '%s' "$line" | grep -oE '[0-9a-f]{24}' | head -n 1)
 case $line in
     *"node look"*) cat "$ANSWERS/$address" ;;
     *health-history*) sed "s/MARK/$mark/g" "$ANSWERS/reliability" ;;
-    *TotalCPU*) cat "$ANSWERS/usage" ;;
+    *TotalCPU*) sed "s/MARK/$mark/g" "$ANSWERS/usage" ;;
     *) echo "unexpected: $line" >&2; exit 9 ;;
 esac
 """
@@ -41,7 +41,7 @@ def answers(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         f"{begin} {end}\nMARK-\nMARK-\n|{begin}|Unknown|||cpu=4,node=2|hc-cpu-[0-1]|Cluster Registered TRES\n"
         'MARK-\n{"node": "hc-cpu-0", "time": %d, "failed": {"nic": "eth1 has no link"}}\nMARK-\n' % (end - 99)
     )
-    (folder / "usage").write_text(SACCT)
+    (folder / "usage").write_text(SACCT.replace("|", "MARK"))
     tool("ssh", FAKE_SSH)
     monkeypatch.setenv("ANSWERS", str(folder))
     monkeypatch.chdir(tmp_path)

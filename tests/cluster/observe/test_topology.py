@@ -57,13 +57,13 @@ def test_the_tree_is_drawn_from_the_top_with_states_of_the_leaves():
     ],
 )
 def test_distance_of_a_jobs_nodes(shown, nodes, leaves, common, distance):
-    job = of(shown, f"7|{nodes}\n", "7").job
+    job = of(shown, f"7|{nodes}|\n", "7").job
     assert (job["leaves"], job["common"], job["distance"]) == (leaves, common, distance)
 
 
 @given(st.sets(st.sampled_from([f"tt-cpu-{index}" for index in range(6)]), min_size=1))
 def test_every_node_of_a_job_is_below_one_leaf(nodes):
-    found = of(records=f"7|{','.join(sorted(nodes))}\n", job="7")
+    found = of(records=f"7|{','.join(sorted(nodes))}|\n", job="7")
     assert sum(found.job["leaves"].values()) == len(nodes)
     document = found.document()
     assert {document["nodes"][name]["switch"] for name in nodes} == set(found.job["leaves"])
@@ -76,8 +76,8 @@ def test_every_node_of_a_job_is_below_one_leaf(nodes):
         ("", "", "scontrol lists no switch"),
         (TREE, "", "neither slurmctld nor the database has a job 7"),
         (TREE, "slurm_persist_conn_open: refused\n", "has a job 7: slurm_persist_conn_open: refused"),
-        (TREE, "7|None assigned\n", "has no nodes: it has not begun"),
-        (TREE, "7_1|tt-cpu-0\n7_2|tt-cpu-1\n", "is 2 jobs: give one of them, such as 7_1"),
+        (TREE, "7|None assigned|\n", "has no nodes: it has not begun"),
+        (TREE, "7_1|tt-cpu-0|\n7_2|tt-cpu-1|\n", "is 2 jobs: give one of them, such as 7_1"),
     ],
 )
 def test_errors_of_a_missing_topology_or_job(shown, records, said):
