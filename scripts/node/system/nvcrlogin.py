@@ -30,7 +30,7 @@ def credentials(settings: Path = Path("/etc/enroot")) -> Path:
     setting = re.search(r"(?m)^[ \t]*ENROOT_CONFIG_PATH[ \t=]+[\"']?(.+?)[\"']?[ \t]*$", texts)
     os.environ.setdefault("XDG_CONFIG_HOME", f"{Path.home()}/.config")
     folder = os.environ.get("ENROOT_CONFIG_PATH") or (setting[1] if setting else "$XDG_CONFIG_HOME/enroot")
-    return Path(os.path.expandvars(folder), ".credentials").resolve()
+    return Path("/", os.path.expandvars(folder), ".credentials").resolve()
 
 
 def read(path: Path) -> str:
