@@ -77,7 +77,7 @@ class Block:
     """The class of a text: good, bad or muted."""
     title: str = ""
     rows: Sequence[Sequence[object]] = ()
-    """Of a table, the first of which has the headings; of bars name, hours and the filled part, if it is known."""
+    """Rows of a table, the first with the headings; or of bars: name, hours and the filled part, if it is known."""
     right: Iterable[int] = ()
     """Columns of numbers."""
     found: ClusterFinding | None = None

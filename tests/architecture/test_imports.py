@@ -39,6 +39,8 @@ ALLOWED = {
         "components",
         "engine",
         "pulumi",
+        "jinja2",  # the page of `report`
+        "markupsafe",
         "rich",
         "scripts",
         "typer",
