@@ -47,9 +47,6 @@ class RxdmVersion:
     """known-good: handles Ubuntu; needs-patch: checks for Debian 12 only; without-check: asks for no system at all."""
     exports: Exports = "checked"
     """The systems on which it writes the exports: those of the check, all, or none."""
-    branches: tuple[str, ...] = ()
-    """Branches of drivers with which Google's own clusters of A3 Mega on Ubuntu 22.04 ran it while it was the newest.
-    """
 
     @property
     def drivers(self) -> tuple[str, ...]:
@@ -72,20 +69,18 @@ _debian = partial(RxdmVersion, system_check="needs-patch")
 _unchecked = partial(RxdmVersion, system_check="without-check")
 
 
-# Of branches: the blueprints of A3 Mega took Ubuntu 22.04 with driver 570 (cluster-toolkit, v1.56 to v1.94, examples/
-# machine-learning/a3-megagpu-8g), and whichever version of the prolog was slurm-gcp's newest from June 2025 on.
 # fmt: off
 _ROWS = (
     _good("f10bb0e967cc6d29b03a21b5a80b7a7c2d7f151c", "2026-07-20",
           "62025cc0df67d942a9d723f11a3efada4d419ffcda0d04e7788790f72199864b", "v1.0.17", "v1.0.23"),
     _good("f7f43f377c808932508881dd1bd8d82e2266a80a", "2026-01-22",
-          "457aee02afaed299833edd4411618d05b2acb82b12273d5753272bf93fa4475b", "v1.0.15", "v1.0.21", branches=("570",)),
+          "457aee02afaed299833edd4411618d05b2acb82b12273d5753272bf93fa4475b", "v1.0.15", "v1.0.21"),
     _good("443904a8e9c7fa9fb53bd632b41cef69b0306e2f", "2025-11-23",
-          "c2eb6130c1431002d5c45e304c384643c0597d26e5aab73e9414fe7af88005d8", "v1.0.14", "v1.0.20", branches=("570",)),
+          "c2eb6130c1431002d5c45e304c384643c0597d26e5aab73e9414fe7af88005d8", "v1.0.14", "v1.0.20"),
     _good("67499783580b2a9b71f0c51d5619df8fe03b4d6b", "2025-06-16",
-          "9e42a11bc76a93ecfb231c61ede607b190bac82b7b90022e721fe0cf5628d158", "v1.0.10", "v1.0.16", branches=("570",)),
+          "9e42a11bc76a93ecfb231c61ede607b190bac82b7b90022e721fe0cf5628d158", "v1.0.10", "v1.0.16"),
     _good("1d979d01e537f86b5ec69cb895c4bca508676ea4", "2025-06-10",
-          "84d8850d25677e0d048adf0863b42e746bf32f5d0360dcf1fdc10bfa31b7f050", "v1.0.10", "v1.0.16", branches=("570",)),
+          "84d8850d25677e0d048adf0863b42e746bf32f5d0360dcf1fdc10bfa31b7f050", "v1.0.10", "v1.0.16"),
     _debian("0889bff00bfef921149e7a11c90a934a0049633b", "2025-02-12",
             "7cced174edce647a31717aa47925ddb126fa050baa014e29867f93c2d3090784", "v1.0.8-1", "v1.0.14"),
     _debian("b8600e6145623ee057a94cfaec3b10b4c0d8e8c6", "2025-02-11",
@@ -128,12 +123,5 @@ NEWEST = next(row for row in _ROWS if row.system_check == "known-good")
 
 def fitting(driver: str) -> RxdmVersion:
     """Return the default version of `slurm.rxdm`: of the versions that handle Ubuntu, the newest that was qualified
-    with the driver, else the newest that Google ran with its branch, else the newest."""
-    good = [row for row in _ROWS if row.system_check == "known-good"]
-    qualified = [row for row in good if driver in row.drivers]
-    return [*qualified, *(row for row in good if branch(driver) in row.branches), NEWEST][0]
-
-
-def branch(driver: str) -> str:
-    """Return the branch of a driver's version: 570 of 570.133.20."""
-    return driver.partition(".")[0]
+    with the driver, else the newest."""
+    return next((row for row in _ROWS if row.system_check == "known-good" and driver in row.drivers), NEWEST)

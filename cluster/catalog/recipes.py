@@ -3,8 +3,7 @@
 A kernel module fits one kernel, so these are not chosen separately: a recipe is a row. Everything in it is pinned, by
 an exact version of a signed repository, by a commit, by a SHA-256, or by the date of Ubuntu's archive.
 
-A version of the recipes never changes, because another content would be another image for existing stacks. Newer
-content is in rows of a newer version.
+A version of the recipes changes only for security, because another content is another image for stacks that are up.
 """
 
 from collections.abc import Mapping
@@ -88,15 +87,13 @@ class Recipe:
     source: str
 
 
-DEFAULT = NEWEST = "2026-11"
-"""Versions of the recipes (ours): what no `image.recipe` means, and what a new stack file should name. The first stays
-when the second changes: stacks that are up without `image.recipe` would get another image."""
-SNAPSHOTS = {"2026-11": "20261121T000000Z", "2025-01": "20261101T000000Z"}
-"""The date of Ubuntu's archive that each version takes its packages from. One line for each: a new version gets a date
-on which snapshot.ubuntu.com has its kernels; those that are there stay. A stack moves its own by `image.snapshot`.
-Snapshots go back to March 2023, and are kept for two years at least (snapshot.ubuntu.com)."""
+NEWEST = "2026-11"
+"""The version of the recipes (ours)."""
+SNAPSHOT = "20261121T000000Z"
+"""The date of Ubuntu's archive that it takes its packages from, on which snapshot.ubuntu.com has its kernels. A stack
+moves its own by `image.snapshot`. Snapshots go back to March 2023, and are kept for two years at least
+(snapshot.ubuntu.com)."""
 # Source of those for A3 Mega: QUALIFIED in cluster/catalog/prologs.py.
-R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1", cuda=12)
 # The newest with an rxdm prolog that is published (the same source), of a branch that NVIDIA supports for long.
 # 595.71.05, of the newest prolog, has packages of other names (from 590 on without the branch), and is not known to run
 # A3 Mega on Ubuntu.
@@ -150,21 +147,18 @@ _GVE = Source(
 )
 
 
-def _jammy(
-    version: str, lustre: str, *, image: str, kernel: str, day: str, driver: Driver, source: str,
-    client: Source | None = None, gve: Source | None = None, rxdm_driver: Driver | None = None,
-) -> Recipe:  # fmt: skip
+def _jammy(lustre: str, *, kernel: str, source: str, client: Source | None = None, gve: Source | None = None) -> Recipe:
     return Recipe(
-        version=version,
+        version=NEWEST,
         base="ubuntu-2204",
         lustre=lustre,
-        image=f"projects/ubuntu-os-cloud/global/images/{image}",
+        image="projects/ubuntu-os-cloud/global/images/ubuntu-2204-jammy-v20260906",
         kernel=kernel,
-        kernel_day=day,
-        snapshot=SNAPSHOTS[version],
+        kernel_day="2026-11-20",
+        snapshot=SNAPSHOT,
         gve=gve,
-        driver=driver,
-        rxdm_driver=rxdm_driver,
+        driver=R580,
+        rxdm_driver=R580_RXDM,
         cuda="12.8.0",
         dcgm="1:4.5.2-1",
         dcgm_exporter="4.8.2-1",
@@ -180,22 +174,7 @@ def _jammy(
     )
 
 
-def _noble(version: str, *, image: str, day: str, branch: str, cuda: int) -> Recipe:
-    return Recipe(
-        version=version,
-        base="ubuntu-2404",
-        lustre="none",
-        image=f"projects/ubuntu-os-cloud/global/images/{image}",
-        kernel_day=day,
-        snapshot=SNAPSHOTS[version],
-        driver=Driver(branch=branch, version=branch, package="", cuda=cuda),
-        cuda="distribution",
-        apptainer=_APPTAINER,
-        source=f"packages.ubuntu.com/noble: slurm-wlm, nvidia-driver-{branch}-server, nvidia-cuda-toolkit",
-    )
-
-
-# Sources of the rows, as these quote them.
+# Source: DDNStorage/exascaler-cloud-terraform and lustre/ChangeLog.
 _EXASCALER = (
     "EXAScaler 6.3's clients on Ubuntu 22.04 want a kernel from 5.15 to 6.2 (exascaler-cloud-terraform, tag "
     "scripts/2.2.2, gcp/README); Lustre 2.15.8 was tested with 5.15 of Ubuntu 22.04 (its lustre/ChangeLog)"
@@ -206,41 +185,35 @@ _OF_MANAGED = (
     "modules for a kernel that Google's repository has none for: its package for DKMS (docs.cloud.google.com, "
     "managed-lustre/docs/dkms; cluster-toolkit, pull request 6168)"
 )
-# Source: GoogleCloudPlatform/cluster-toolkit.
-_OF_1021 = (
-    "6.8.0-1021 is a kernel for which Google's repository has the client's modules (cluster-toolkit, pull request 3937 "
-    "and examples/pfs-managed-lustre-vm.yaml), and the one that this image has"
-)
-# fmt: off
 _ROWS = (
     _jammy(
-        "2026-11", "exascaler", image="ubuntu-2204-jammy-v20260906", kernel="5.15.0-1122-gcp", day="2026-11-20",
-        driver=R580, rxdm_driver=R580_RXDM, client=_LUSTRE, gve=_GVE,
-        source=f"{_EXASCALER}; {_JAMMY_UPDATES.format('linux-image-5.15.0-1122-gcp 5.15.0-1122.132')}"),
+        "exascaler",
+        kernel="5.15.0-1122-gcp",
+        client=_LUSTRE,
+        gve=_GVE,
+        source=f"{_EXASCALER}; {_JAMMY_UPDATES.format('linux-image-5.15.0-1122-gcp 5.15.0-1122.132')}",
+    ),
     _jammy(
-        "2026-11", "managed", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1074-gcp", day="2026-11-20",
-        driver=R580, rxdm_driver=R580_RXDM,
-        source=f"{_JAMMY_UPDATES.format('linux-image-gcp 6.8.0-1074.82~22.04.1')}; {_OF_MANAGED}"),
-    _jammy(
-        "2026-11", "none", image="ubuntu-2204-jammy-v20260906", kernel="6.8.0-1074-gcp", day="2026-11-20", driver=R580,
-        rxdm_driver=R580_RXDM, source=_JAMMY_UPDATES.format("linux-image-gcp 6.8.0-1074.82~22.04.1")),
-    # NVIDIA's support for 535 ended in June 2026.
-    _noble("2026-11", image="ubuntu-2404-noble-amd64-v20260901", day="2026-09-01", branch="580", cuda=13),
-    _jammy(
-        "2025-01", "exascaler", image="ubuntu-2204-jammy-v20250128", kernel="5.15.0-1077-gcp", day="2025-01-28",
-        driver=R570, client=_LUSTRE, gve=_GVE, source=_EXASCALER),
-    _jammy(
-        "2025-01", "managed", image="ubuntu-2204-jammy-v20250128", kernel="6.8.0-1021-gcp", day="2025-01-28",
-        driver=R570, source=_OF_1021),
-    _jammy(
-        "2025-01", "none", image="ubuntu-2204-jammy-v20250128", kernel="6.8.0-1021-gcp", day="2025-01-28", driver=R570,
-        source="as for managed: the kernel that this image has"),
-    _noble("2025-01", image="ubuntu-2404-noble-amd64-v20251205", day="2025-12-05", branch="535", cuda=12),
+        "managed",
+        kernel="6.8.0-1074-gcp",
+        source=f"{_JAMMY_UPDATES.format('linux-image-gcp 6.8.0-1074.82~22.04.1')}; {_OF_MANAGED}",
+    ),
+    _jammy("none", kernel="6.8.0-1074-gcp", source=_JAMMY_UPDATES.format("linux-image-gcp 6.8.0-1074.82~22.04.1")),
+    # NVIDIA's support for 535, the distribution's default, ended in June 2026.
+    Recipe(
+        version=NEWEST,
+        base="ubuntu-2404",
+        lustre="none",
+        image="projects/ubuntu-os-cloud/global/images/ubuntu-2404-noble-amd64-v20260901",
+        kernel_day="2026-09-01",
+        snapshot=SNAPSHOT,
+        driver=Driver(branch="580", version="580", package="", cuda=13),
+        cuda="distribution",
+        apptainer=_APPTAINER,
+        source="packages.ubuntu.com/noble: slurm-wlm, nvidia-driver-580-server, nvidia-cuda-toolkit",
+    ),
 )
-# fmt: on
 
 RECIPES: dict[tuple[str, str, str], Recipe] = {(row.version, row.base, row.lustre): row for row in _ROWS}
 """Recipes by `image.recipe`, `image.base` and kind of Lustre. What is not here can't be made: no client and
 kernel are known to match."""
-VERSIONS: tuple[str, ...] = tuple(dict.fromkeys(row.version for row in _ROWS))
-"""Newest first."""

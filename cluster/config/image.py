@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from cluster.catalog.recipes import DEFAULT, NEWEST
+from cluster.catalog.recipes import NEWEST
 from cluster.config.impact_annotations import ByRule, NoEffect
 from cluster.config.section import Section
 from cluster.config.slurm import Sourced
@@ -80,9 +80,8 @@ class Image(Section):
     bake: Flag | None = None
     """On gcp: whether the stack makes an image of its own, so that machines boot ready; otherwise each installs what
     it needs at its first boot. Default: true for ubuntu-2204, false for ubuntu-2404."""
-    recipe: Annotated[RecipeVersion, ByRule("image_recipe")] = Field(default=DEFAULT, examples=[NEWEST])
-    """On gcp: version of the recipes, which say what kernel, driver, Slurm and Lustre client go together. A newer
-    program changes none of them: write the newest here, when its time has come."""
+    recipe: Annotated[RecipeVersion, ByRule("image_recipe")] = Field(default=NEWEST, examples=[NEWEST])
+    """On gcp: version of the recipes, which say what kernel, driver, Slurm and Lustre client go together."""
     snapshot: Annotated[SnapshotDate | None, ByRule("image_snapshot")] = Field(
         default=None, examples=["20261115T000000Z"]
     )

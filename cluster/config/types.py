@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
-from cluster.catalog.recipes import VERSIONS
+from cluster.catalog.recipes import NEWEST
 from cluster.config import ssh_key, validators
 
 # Strict, because YAML has numbers and truth values: a quoted "2", or yes that became text, is a mistake.
@@ -42,7 +42,7 @@ ClusterName = Annotated[str, AfterValidator(validators.cluster_name), _host_part
 NodesetName = Annotated[str, AfterValidator(validators.nodeset_name), _host_part(validators.LONGEST_NODESET_NAME)]
 MachineTypeName = Annotated[str, AfterValidator(validators.machine_type), text_schema(enum=list(MACHINE_TYPES))]
 ImageName = Annotated[str, AfterValidator(validators.base_image), text_schema(enum=list(IMAGES))]
-RecipeVersion = Annotated[str, AfterValidator(validators.recipe), text_schema(enum=list(VERSIONS))]
+RecipeVersion = Annotated[str, AfterValidator(validators.recipe), text_schema(enum=[NEWEST])]
 NodeCount = Annotated[
     int,
     Strict(),

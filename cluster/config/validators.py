@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, base_system, bounds
 from cluster.catalog.machine_types import ARM64
-from cluster.catalog.recipes import VERSIONS
+from cluster.catalog.recipes import NEWEST
 from cluster.catalog.slurm_releases import NODE
 from cluster.findings import RefusedError, listing, suggest
 
@@ -104,7 +104,7 @@ def machine_type(value: str) -> str:
 
 disk_type = one_of(DISK_TYPES, "a disk type of the catalog")
 base_image = one_of(IMAGES, "an operating system of the catalog")
-recipe = one_of(VERSIONS, "a version of the recipes")
+recipe = one_of((NEWEST,), "a version of the recipes")
 system = one_of(SYSTEMS, "a system of the catalog")
 
 

@@ -23,8 +23,8 @@ def _impact(name: str) -> dict[str, Any]:
 
 CLUSTERS: dict[str, Cluster] = _impact("clusters")
 LAB, CLOUD, MANAGED = (CLUSTERS[name] for name in ("lab", "cloud", "managed"))
-ONE_CHOICE = {pattern for pattern in editable_patterns() if pattern.startswith("slurm.rxdm")}
-"""Fields of rxdm, which a rehearsal does not have."""
+ONE_CHOICE = {pattern for pattern in editable_patterns() if pattern.startswith(("slurm.rxdm", "image.recipe"))}
+"""Fields of rxdm, which a rehearsal does not have, and the one recipe."""
 
 
 class Edit(NamedTuple):

@@ -8,8 +8,7 @@ from itertools import combinations
 from cluster import roster
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES, DiskType
 from cluster.catalog.machine_families import ACCELERATORS
-from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
-from cluster.catalog.recipes import NEWEST
+from cluster.catalog.prologs import RXDM_VERSIONS, fitting
 from cluster.checks import nodesets_and_partitions
 from cluster.checks.security import vulnerable_software
 from cluster.config.cluster import ClusterConfig
@@ -222,7 +221,7 @@ def _image_warnings(config: ClusterConfig) -> Iterator[Finding]:
             "them but those of health checks",
             todo="write ubuntu-2204, or name an image that has datacenter-gpu-manager-exporter (image.name)",
         )
-    newer = f"write {NEWEST}" if row.version != NEWEST else "take a newer version of this program, with newer recipes"
+    newer = "take a newer version of this program, with newer recipes"
     todo = newer if row.slurm else "write ubuntu-2204 as image.base: Slurm is built there"
     yield from vulnerable_software(("image", "recipe"), f"recipe {row.version}", software(config), todo)
     days = (today().date() - date.fromisoformat(row.kernel_day)).days
@@ -398,7 +397,7 @@ def rxdm_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _driver_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield a version that Google has neither qualified with the recipe's driver nor run with its branch.
+    """Yield a version that Google has not qualified with the recipe's driver.
 
     A file of the user's own, or an unknown version, is not checked.
     """
@@ -407,7 +406,7 @@ def _driver_warnings(config: ClusterConfig) -> Iterator[Finding]:
         return
     version = RXDM_VERSIONS.get(rxdm.sha256) if rxdm.sha256 else rxdm_of_driver(config)
     driver = (row.rxdm_driver or row.driver).version
-    if version is None or driver in version.drivers or branch(driver) in version.branches:
+    if version is None or driver in version.drivers:
         return
     known = f"with driver {listing(version.drivers)}" if version.drivers else "with no driver that is known here"
     yield Finding(

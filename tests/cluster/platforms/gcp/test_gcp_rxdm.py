@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.catalog.prologs import QUALIFIED, RXDM_VERSIONS, fitting
-from cluster.catalog.recipes import R570, R580_RXDM, RECIPES
+from cluster.catalog.recipes import R580_RXDM, RECIPES
 from cluster.config import ClusterConfig
 from cluster.load import find_warnings
 from cluster.platforms.gcp import checks
@@ -12,13 +12,12 @@ from tests.clouds import A3, google
 from tests.cluster.stacks import STACKS, config
 
 BY_PLUGIN = {row.plugin: row for row in reversed(RXDM_VERSIONS.values())}
-NEW, OLD = {"recipe": "2026-11"}, {"recipe": "2025-01"}
 
 
-def a3mega(rxdm: dict[str, str] | None = None, image: dict[str, str] | None = None) -> ClusterConfig:
+def a3mega(rxdm: dict[str, str] | None = None) -> ClusterConfig:
     """A cluster of A3 Mega nodes with the prolog."""
     return google(
-        image={"base": "ubuntu-2204", **(image or {})},
+        image={"base": "ubuntu-2204"},
         nodesets={"a3": A3},
         partitions={"a3": {"nodesets": ["a3"], "default": True, "exclusive": True}},
         slurm={"rxdm": {"partitions": ["a3"], **(rxdm or {})}, "timers": {"batch_start": 600, "prolog_epilog": 600}},
@@ -38,12 +37,8 @@ def rxdm_warnings(cluster: ClusterConfig) -> list[str]:
 class TestDefault:
     def test_the_newest_version_was_qualified_with_the_newest_recipes_driver(self):
         assert R580_RXDM.version in fitting(R580_RXDM.version).drivers
-        assert rxdm_of_driver(a3mega(image=NEW)) is BY_PLUGIN["v1.0.15"]
-        assert rxdm_warnings(a3mega(image=NEW)) == []
-
-    def test_the_first_recipe_gets_the_version_that_google_ran_with_its_branch(self):
-        assert R570.version not in fitting(R570.version).drivers
-        assert rxdm_of_driver(a3mega(image=OLD)) is BY_PLUGIN["v1.0.15"]
+        assert rxdm_of_driver(a3mega()) is BY_PLUGIN["v1.0.15"]
+        assert rxdm_warnings(a3mega()) == []
 
     def test_every_recipe_of_a_version_and_system_has_one_driver(self):
         drivers: dict[tuple[str, str], set[str]] = {}
@@ -61,7 +56,7 @@ class TestDefault:
 
 class TestMismatch:
     def test_a_version_for_another_driver_is_a_warning_with_what_to_do(self):
-        (text,) = rxdm_warnings(a3mega(staged("v1.0.17"), NEW))
+        (text,) = rxdm_warnings(a3mega(staged("v1.0.17")))
         assert text.startswith(
             "hpc:cluster.slurm.rxdm: plugin v1.0.17 and rxdm v1.0.23 were qualified with driver 595.71.05"
         )
@@ -69,15 +64,11 @@ class TestMismatch:
         assert "remove url and sha256 for the version of 2026-01-22" in text
 
     def test_a_version_that_google_did_not_qualify_is_a_warning(self):
-        (text,) = rxdm_warnings(a3mega(staged("v1.0.8-1"), NEW))
+        (text,) = rxdm_warnings(a3mega(staged("v1.0.8-1")))
         assert "with no driver that is known here" in text
 
-    def test_a_version_that_google_ran_with_the_drivers_branch_is_no_warning(self):
-        for staging in (None, staged("v1.0.10")):
-            assert list(checks.rxdm_warnings(a3mega(staging, OLD))) == []
-
     def test_unknown_versions_are_not_checked(self):
-        assert rxdm_warnings(a3mega({"url": "https://example.org/x.sh", "sha256": "a" * 64}, NEW)) == []
+        assert rxdm_warnings(a3mega({"url": "https://example.org/x.sh", "sha256": "a" * 64})) == []
         assert find_warnings(google()) == []
 
     def test_each_qualified_driver_is_a_whole_version(self):
