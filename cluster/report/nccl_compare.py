@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.findings import Finding, Level, listing
+from cluster.findings import Finding, Level
 from cluster.report.nccl_log import NotALogError, read_file
 from cluster.report.nccl_result import LARGE, NcclResult, Outcome, ReportOptions, Subject, check, describe_run
 from cluster.report.nccl_run import NcclLog, Run, format_size
@@ -19,7 +19,6 @@ _CHANGE = 0.05
 _SLOW = 0.9
 """Share of the median of its kind below which a run is slow."""
 _MOST_CURVES = 3
-_MOST_HOSTS = 4
 _BESIDE = ("-warm-up.log", "-build.log")
 """Files that jobs of `./hpc nccl` write beside the log of a run."""
 
@@ -39,7 +38,7 @@ class Comparison:
     run: Run
     earlier: tuple[EarlierRun, ...]
     left_out: int
-    """Number of logs of another kind (Subject.kind), or cut short."""
+    """Number of logs of another kind (Subject), or cut short."""
 
     def ratios(self) -> dict[int, tuple[float, float]]:
         """Return by size the median of the earlier runs in GB/s, and this run's share of it."""
@@ -116,7 +115,7 @@ def compare(
     same: list[EarlierRun] = []
     for log, modified in logs:
         other = log.last
-        if other.complete and other.rows and not other.mixed and describe_run(other, given).kind == subject.kind:
+        if other.complete and other.rows and not other.torn and describe_run(other, given) == subject:
             try:
                 time = datetime.fromisoformat(other.facts.get("date", "").replace("Z", "+00:00"))
             except ValueError:
@@ -164,32 +163,13 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        """The name of the kind of measurement. Logs are compared by Subject.kind, which is more specific."""
-        subject = self.result.subject
-        nodes = f"{subject.nodes} x " if subject.nodes else ""
-        network = ", without NVLink" if subject.network_only else ""
-        return f"{subject.collective or 'unknown'}, {nodes}{subject.machines or 'unknown machine type'}{network}"
+        return str(self.result.subject) or "unknown"
 
     @property
-    def detail(self) -> str:
-        """A text that distinguishes kinds of the same name."""
-        subject = self.result.subject
-        gpu = subject.gpu if subject.machine_type else ""
-        parts = (gpu, f"{subject.ranks} ranks" if subject.ranks else "", subject.types)
-        return ", ".join(part for part in parts if part)
-
-    @property
-    def hosts(self) -> str:
-        """The nodes in order of their names. A long list is cut."""
-        hosts = sorted(self.result.run.hosts)
-        return listing(hosts, _MOST_HOSTS) if hosts else ""
-
-    def line(self) -> str:
-        """Return result, bandwidth, name, and the first problems."""
+    def failed(self) -> list[str]:
+        """Ids of errors, and comparisons that failed."""
         ids = [finding.id.removeprefix("nccl-") for finding in self.result.findings if finding.level is Level.ERROR]
-        missed = [reason.text for reason in self.result.reasons if reason.met is False]
-        why = f"  ({'; '.join([*ids[:2], *missed[:1]])})" if ids or missed else ""
-        return f"{self.result.outcome.value:10}  {self.busbw:6.1f}  {self.log.name}  {self.kind}{why}"
+        return ids + [reason.text for reason in self.result.reasons if reason.met is False]
 
 
 @dataclass(frozen=True)
@@ -201,17 +181,19 @@ class Folder:
     """Files that are no logs."""
 
     def lines(self) -> list[str]:
-        """Return a line for each log, each kind, and each set of nodes."""
-        found = [f"{'result':10}  {'GB/s':>6}  log", *(entry.line() for entry in self.entries)]
-        found += [f"{'no log':10}  {'':6}  {finding.where}: {finding.given}" for finding in self.unread]
-        found += ["", *_summary("", self._by_kind())]
-        if len(by_nodes := self._by_nodes()) > 1:
-            found += ["", *_summary(" nodes", by_nodes)]
-        return found
+        """Return a line for each log."""
+        found = [f"{'result':12}  {'GB/s':>6}  log"]
+        for entry in self.entries:
+            why = f"  ({'; '.join(entry.failed[:3])})" if entry.failed else ""
+            found.append(f"{entry.result.outcome.value:12}  {entry.busbw:6.1f}  {entry.log.name}  {entry.kind}{why}")
+        return found + [f"{'no log':12}  {'':6}  {finding.where}: {finding.given}" for finding in self.unread]
 
     def findings(self) -> Iterator[Finding]:
         """Yield nodes that were slow with every partner, while their partners were fast with others."""
-        for kind, entries in self._by_kind().items():
+        kinds: dict[Subject, list[Entry]] = defaultdict(list)
+        for entry in self.entries:
+            kinds[entry.result.subject].append(entry)
+        for kind, entries in kinds.items():
             fast: set[str] = set()
             slow: dict[str, list[tuple[Entry, float]]] = defaultdict(list)
             for entry, share in _shares(entries):
@@ -221,21 +203,8 @@ class Folder:
                     for host in entry.result.run.hosts:
                         slow[host].append((entry, share))
             for host, runs in sorted(slow.items()):
-                if host in fast:
-                    continue
-                partners = {other for entry, _ in runs for other in entry.result.run.hosts} - {host}
-                certain = partners <= fast
-                share = statistics.median(share for _, share in runs)
-                others = " while its partners were fast with others" if partners and certain else ""
-                yield Finding(
-                    id="nccl-slow-node",
-                    level=Level.ERROR if certain else Level.WARNING,
-                    at=host,
-                    what=f"{host}: {share:.0%} of the median in each of its {len(runs)} runs of {kind}{others}",
-                    todo=f"drain it (`./hpc nodes STACK drain {host} --reason nccl`) and check its NICs and GPUs"
-                    if certain
-                    else "run it with a node that was fast in another pair, to see which of the two is slow",
-                )
+                if host not in fast:
+                    yield _slow_node(host, kind, runs, fast)
 
     @property
     def outcome(self) -> Outcome:
@@ -246,46 +215,36 @@ class Folder:
         return next((outcome for outcome in (Outcome.FAIL, Outcome.PASS) if outcome in outcomes), Outcome.NONE)
 
     def document(self) -> dict[str, Any]:
-        return {
-            "result": self.outcome.value,
-            "logs": [
-                {
-                    "file": entry.log.name,
-                    "result": entry.result.outcome.value,
-                    "busbw": entry.busbw,
-                    "kind": entry.kind,
-                    "hosts": list(entry.result.run.hosts),
-                    "findings": [finding.id for finding in entry.result.findings],
-                }
-                for entry in self.entries
-            ],
-            "kinds": {kind: _figures(entries) for kind, entries in self._by_kind().items()},
-            "nodes": {nodes: _figures(entries) for nodes, entries in self._by_nodes().items()},
-            "slow": [
-                {"node": finding.where, "what": finding.what, "todo": finding.todo} for finding in self.findings()
-            ],
-            "unread": [{"file": finding.where, "given": finding.given} for finding in self.unread],
-        }
+        logs = [
+            {
+                "file": entry.log.name,
+                "result": entry.result.outcome.value,
+                "busbw": entry.busbw,
+                "kind": entry.kind,
+                "hosts": list(entry.result.run.hosts),
+                "findings": [finding.id for finding in entry.result.findings],
+            }
+            for entry in self.entries
+        ]
+        slow = [{"node": finding.where, "what": finding.what, "todo": finding.todo} for finding in self.findings()]
+        unread = [{"file": finding.where, "given": finding.given} for finding in self.unread]
+        return {"result": self.outcome.value, "logs": logs, "slow": slow, "unread": unread}
 
-    def _by_kind(self) -> Mapping[str, list[Entry]]:
-        """Return entries that can be compared with each other, by the name of their kind."""
-        found: dict[tuple[object, ...], list[Entry]] = defaultdict(list)
-        for entry in self.entries:
-            found[entry.result.subject.kind].append(entry)
-        names = Counter(entries[0].kind for entries in found.values())
-        groups: dict[str, list[Entry]] = defaultdict(list)
-        for entries in found.values():
-            kind, detail = entries[0].kind, entries[0].detail
-            groups[kind if names[kind] == 1 else f"{kind}, {detail}"] += entries
-        return groups
 
-    def _by_nodes(self) -> Mapping[str, list[Entry]]:
-        """Return entries by their nodes, the slowest first."""
-        found: dict[str, list[Entry]] = defaultdict(list)
-        for entry in self.entries:
-            if entry.hosts:
-                found[entry.hosts].append(entry)
-        return dict(sorted(found.items(), key=lambda pair: statistics.median(entry.busbw for entry in pair[1])))
+def _slow_node(host: str, kind: Subject, runs: Sequence[tuple[Entry, float]], fast: set[str]) -> Finding:
+    partners = {other for entry, _ in runs for other in entry.result.run.hosts} - {host}
+    certain = partners <= fast
+    share = statistics.median(share for _, share in runs)
+    others = " while its partners were fast with others" if partners and certain else ""
+    return Finding(
+        id="nccl-slow-node",
+        level=Level.ERROR if certain else Level.WARNING,
+        at=host,
+        what=f"{host}: {share:.0%} of the median in each of its {len(runs)} runs of {kind}{others}",
+        todo=f"drain it (`./hpc nodes STACK drain {host} --reason nccl`) and check its NICs and GPUs"
+        if certain
+        else "run it with a node that was fast in another pair, to see which of the two is slow",
+    )
 
 
 def log_files(path: Path) -> list[Path]:
@@ -335,24 +294,3 @@ def _shares(entries: Sequence[Entry]) -> Iterator[tuple[Entry, float]]:
     for entry, curve in zip(entries, curves, strict=True):
         if ratios := [busbw / usual[size] for size, busbw in curve.items() if usual.get(size)]:
             yield entry, statistics.fmean(ratios)
-
-
-def _figures(entries: Sequence[Entry]) -> dict[str, float | int]:
-    values = [entry.busbw for entry in entries]
-    outcomes = [entry.result.outcome for entry in entries]
-    return {
-        "logs": len(entries),
-        "pass": outcomes.count(Outcome.PASS),
-        "fail": outcomes.count(Outcome.FAIL),
-        "median": statistics.median(values),
-        "least": min(values),
-        "most": max(values),
-    }
-
-
-def _summary(of: str, groups: Mapping[str, Sequence[Entry]]) -> Iterator[str]:
-    """Yield a table of figures with a line for each group."""
-    yield f"{'logs':>5}  {'pass':>5}  {'fail':>5}  {'median':>7}  {'least':>7}  {'most':>7}  GB/s of{of}"
-    for name, entries in groups.items():
-        logs, passed, failed, *busbw = _figures(entries).values()
-        yield f"{logs:5}  {passed:5}  {failed:5}  {'  '.join(f'{value:7.1f}' for value in busbw)}  {name}"

@@ -1,30 +1,17 @@
 """The result of a log of nccl-tests: pass, fail, or not compared, with the reasons and findings."""
 
 import difflib
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 from cluster.catalog import MACHINE_TYPES, fabrics
 from cluster.catalog.fabrics import Fabric, LineRate
-from cluster.catalog.machine_types import MachineType
 from cluster.catalog.nccl import REFERENCES, Minimum, Reference, reference, references_of
 from cluster.findings import Finding, Level
-from cluster.report.nccl_run import (
-    Measure,
-    NcclLog,
-    Quote,
-    Run,
-    count_ranks,
-    format_size,
-    possible_collectives,
-    shows_nics,
-    uses_all_nics,
-)
-from cluster.report.plot import Curve
+from cluster.report.nccl_run import NcclLog, Quote, Run, format_size, shows_nics, uses_all_nics
 
 LARGE = 256 * 2**20
 """Smallest size at which a transfer takes milliseconds, so that bandwidth matters and latency does not."""
@@ -41,41 +28,34 @@ _FLAT, _DROP, _SPREAD = 0.05, 0.05, 0.10
 _GROWS_FROM = 8 * 2**20
 """Size below which bandwidth may fall, as NCCL uses different protocols for small sizes."""
 _MOST_LINES = 5
-_ADVICE = {
-    "nccl-average-differs": "compare the log with the program's own output",
-    "nccl-average-failed": "correct the cause below, or NCCL_TESTS_MIN_BW where it is for another machine type",
-    "nccl-collective-assumed": "name it with `--collective` if it was another one",
-    "nccl-complaints": "read these lines in the log; the first one is the likeliest cause",
-    "nccl-drop": "run it again while no other job uses these nodes; if it falls again, compare pairs of nodes",
-    "nccl-fabric-inactive": "run again with `NCCL_DEBUG=INFO`: the line `Using network` names the network "
-    "that NCCL takes",
-    "nccl-nics-missing": "see which port is down on these nodes (`ibstat`, `ip link`), drain them and run it again",
-    "nccl-nics-unproven": "measure `all_gather`, or `all_reduce` with NCCL_ALGO=Ring and NCCL_DEBUG=INFO",
-    "nccl-mixed": "write each program's output to a file of its own (`srun --output=%t.log`), or label the lines "
-    "(`srun --label`). If one test was meant, build nccl-tests with `make MPI=1`",
-    "nccl-no-reference": "compare it with earlier runs: `--against FOLDER`",
-    "nccl-no-rows": "report the program's own output",
-    "nccl-nodes-differ": "name the right number with `--nodes`, or see why the job did not use all its nodes",
-    "nccl-one-slow": "measure pairs of nodes, which names the slow one: `./hpc nccl run STACK --pairs`",
-    "nccl-runs-by-task": "build nccl-tests with `make MPI=1`, and start it with `srun --mpi`: then only task 0 prints",
-    "nccl-several-runs": "nothing, if the others are warm-ups",
-    "nccl-small-only": "run sizes up to 8 GiB (`-b 8M -e 8G -f 2`) to measure the bandwidth",
-    "nccl-torn": "write the output of each program to a file of its own, and run the test again",
-    "nccl-truncated": "if the job still runs, wait for its end. Else see why it stopped: `sacct -j JOB -o "
-    "State,ExitCode`, and the errors in this log",
-    "nccl-unchecked": "run it once without `-c 0` to know that the results are right",
-    "nccl-unsteady": "run it again, with more iterations (`-n 200`) and no other job on these nodes",
-    "nccl-wrong-results": "drain the nodes, read the kernel's log for Xid and ECC errors (`dmesg | grep -i xid`), and "
-    "run `dcgmi diag -r 3` on each; run the test on pairs of nodes to see which one it is",
-}
-"""Advice for each finding."""
-_LEVELS = {
-    **dict.fromkeys(("collective-assumed", "no-reference", "several-runs", "small-only", "unchecked"), Level.INFO),
-    **dict.fromkeys(
-        ("average-differs", "complaints", "drop", "nics-unproven", "no-rows", "one-slow", "unsteady"), Level.WARNING
-    ),
-}
-"""Levels of findings that are usually no errors, by id without nccl-."""
+_FINDINGS = {
+    "nccl-average-differs": (Level.WARNING, "compare the log with the program's own output"),
+    "nccl-average-failed": (Level.ERROR, "correct NCCL_TESTS_MIN_BW where it is for another machine type"),
+    "nccl-complaints": (Level.WARNING, "read these lines in the log; the first one is the likeliest cause"),
+    "nccl-drop": (Level.WARNING, "run it again while no other job uses these nodes; then compare pairs of nodes"),
+    "nccl-fabric-inactive": (
+        Level.ERROR, "run again with `NCCL_DEBUG=INFO`: the line `Using network` names the network that NCCL takes"),
+    "nccl-nics-missing": (
+        Level.ERROR, "see which port is down on these nodes (`ibstat`, `ip link`), drain them and run it again"),
+    "nccl-nics-unproven": (
+        Level.WARNING, "measure `all_gather`, or `all_reduce` with NCCL_ALGO=Ring and NCCL_DEBUG=INFO"),
+    "nccl-no-reference": (Level.INFO, "compare it with earlier runs: `--against FOLDER`"),
+    "nccl-nodes-differ": (
+        Level.ERROR, "name the right number with `--nodes`, or build nccl-tests with `make MPI=1`"),
+    "nccl-one-slow": (
+        Level.WARNING, "measure pairs of nodes, which names the slow one: `./hpc nccl run STACK --pairs`"),
+    "nccl-several-runs": (Level.INFO, "nothing, if the others are warm-ups"),
+    "nccl-small-only": (Level.INFO, "run sizes up to 8 GiB (`-b 8M -e 8G -f 2`) to measure the bandwidth"),
+    "nccl-torn": (
+        Level.ERROR, "build nccl-tests with `make MPI=1`, or write each program's output to a file of its own"),
+    "nccl-truncated": (
+        Level.ERROR, "wait for the job's end, or see why it stopped: `sacct -j JOB -o State,ExitCode`, and this log"),
+    "nccl-unchecked": (Level.INFO, "run it once without `-c 0` to know that the results are right"),
+    "nccl-unsteady": (Level.WARNING, "run it again, with more iterations (`-n 200`) and no other job on these nodes"),
+    "nccl-wrong-results": (
+        Level.ERROR, "drain the nodes and run `dcgmi diag -r 3` on each; pairs of nodes show which one it is"),
+}  # fmt: skip
+"""Level and advice of each finding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,62 +69,38 @@ class ReportOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The circumstances of a run; empty or None if they are not known."""
+    """The circumstances of a run; empty or None if they are not known. Equal ones can be compared."""
 
+    collective: str
+    nodes: int | None
     machine_type: str
     gpu: str
     """Names of its GPUs."""
+    ranks: int | None
     types: str
     """Data types of its rows."""
-    nodes: int | None
-    ranks: int | None
-    collective: str
-    possible: tuple[str, ...]
-    """The possible collectives, several if the log does not name it."""
     network_only: bool
     """True if NVLink was not used."""
     shows_nics: bool
     """True if busbw between nodes is what their NICs carry."""
-    reference: Reference | None
-
-    @property
-    def machines(self) -> str:
-        """The machine type, else the GPUs."""
-        return self.machine_type or self.gpu
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """The facts that must be equal for two runs to be compared."""
-        return (
-            self.collective,
-            self.nodes,
-            self.ranks,
-            self.machine_type,
-            self.gpu,
-            self.types,
-            self.network_only,
-            self.shows_nics,
-        )
-
-    @property
-    def machine(self) -> MachineType | None:
-        return MACHINE_TYPES.get(self.machine_type)
-
-    @property
-    def fabric(self) -> Fabric:
-        """The network between GPUs of different nodes; fabrics.NONE on one node."""
-        return self.machine.family.fabric if self.machine and self.line_rate else fabrics.NONE
+    reference: Reference | None = field(compare=False)
 
     @property
     def line_rate(self) -> LineRate | None:
         """The rate of a node's NICs for GPUs, if it has some and the run is on several nodes."""
-        return self.machine.line_rate if self.machine and (self.nodes or 0) > 1 else None
+        machine = MACHINE_TYPES.get(self.machine_type)
+        return machine.line_rate if machine and (self.nodes or 0) > 1 else None
+
+    @property
+    def fabric(self) -> Fabric:
+        """The network between GPUs of different nodes; fabrics.NONE on one node."""
+        return MACHINE_TYPES[self.machine_type].family.fabric if self.line_rate else fabrics.NONE
 
     def __str__(self) -> str:
         nodes = "" if self.nodes is None else "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
         ranks = "" if self.ranks is None else f"{self.ranks} ranks"
         network = "without NVLink" if self.network_only else ""
-        return ", ".join(part for part in (self.collective, nodes, self.machines, ranks, network) if part)
+        return ", ".join(filter(None, (self.collective, nodes, self.machine_type or self.gpu, ranks, network)))
 
 
 class Outcome(str, Enum):
@@ -180,20 +136,18 @@ class NcclResult:
 def describe_run(run: Run, given: ReportOptions | None = None) -> Subject:
     """Return the circumstances of a run: by options, else by the line `# hpc:`, else by the output of nccl-tests."""
     given = given or ReportOptions()
-    possible = (given.collective,) if given.collective else possible_collectives(run)
-    collective = possible[0] if possible else ""
+    collective = given.collective or run.collective
     machine_type = given.machine_type or run.facts.get("machine_type", "")
     nodes = given.nodes or run.nodes
     forced = all(run.environment.get(name) == "1" for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"))
     network_only = forced or run.facts.get("over") == "fabric"
     return Subject(
+        collective=collective,
+        nodes=nodes,
         machine_type=machine_type,
         gpu=run.gpu,
+        ranks=run.ranks,
         types=run.types,
-        nodes=nodes,
-        ranks=count_ranks(run, collective),
-        collective=collective,
-        possible=possible,
         network_only=network_only,
         shows_nics=shows_nics(run, collective),
         reference=reference(machine_type, collective, nodes, network_only=network_only) if nodes else None,
@@ -206,21 +160,31 @@ def check(log: NcclLog, given: ReportOptions | None = None) -> NcclResult:
     subject = describe_run(run, given)
     where = f"{log.name}:{run.line}"
     reasons = tuple(_reasons(run, subject))
-    findings = (
-        *_log_findings(log, run, subject, where),
-        *_curve_findings(run, subject, where),
-        *_unknown(subject, where),
-    )
+    rows = [*_of_log(log, run), *_of_run(run, subject), *_of_curve(run, subject), *_unknown(subject)]
+    findings = tuple(row.finding(where) for row in rows)
     failed = any(finding.level is Level.ERROR for finding in findings) or any(reason.met is False for reason in reasons)
     passed = any(reason.met for reason in reasons)
     outcome = Outcome.FAIL if failed else Outcome.PASS if passed else Outcome.NONE
     return NcclResult(outcome, reasons, findings, run, subject)
 
 
+class _Row(NamedTuple):
+    """A finding, with a level or an advice other than those of its id."""
+
+    id: str
+    what: str
+    level: Level | None = None
+    todo: str = ""
+
+    def finding(self, where: str) -> Finding:
+        level, advice = _FINDINGS[self.id]
+        return Finding(id=self.id, level=self.level or level, at=where, what=self.what, todo=self.todo or advice)
+
+
 def _reasons(run: Run, subject: Subject) -> Iterator[NcclReason]:
     for minimum in subject.reference.minimums if subject.reference else ():
         what, busbw = _sizes_of(minimum), run.mean(minimum.sizes)
-        if missing := minimum.sizes - set(run.sizes):
+        if missing := minimum.sizes - set(run.curve()):
             which = (
                 "" if missing == minimum.sizes else f" at {', '.join(format_size(size) for size in sorted(missing))}"
             )
@@ -248,126 +212,89 @@ def _sizes_of(minimum: Minimum) -> str:
     return f"average of {format_size(minimum.low)} to {format_size(minimum.high)}"
 
 
-def _finding(name: str, where: str, what: str, *, todo: str = "", level: Level | None = None) -> Finding:
-    level = level or _LEVELS.get(name.removeprefix("nccl-"), Level.ERROR)
-    return Finding(id=name, level=level, at=where, what=what, todo=todo or _ADVICE[name])
-
-
-def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Iterator[Finding]:
-    """Yield findings about the log: cut short, two programs in one file, wrong results."""
-    yield from _other_runs(log, run, where)
-    if lines := [run.mixed for run in log.runs if run.mixed]:
-        what = "Rows of two programs stand among each other from this line on, so no row can be attributed"
-        yield _finding("nccl-mixed", f"{log.name}:{min(lines)}", what)
-    if run.torn:
-        what = f"Torn lines, which were left out: {_cited(run.torn)}"
-        yield _finding("nccl-torn", f"{log.name}:{run.torn[0].line}", what)
-    yield from _end(log, run, where)
-    if run.out_of_bounds or run.wrong:
-        sizes = dict.fromkeys(
-            format_size(row.size) for row in run.rows if any(measure.wrong for measure in row.measures)
+def _of_log(log: NcclLog, run: Run) -> Iterator[_Row]:
+    """Yield findings about the log: several runs, parts of rows, an end that is missing."""
+    if len(log.runs) > 1:
+        lines = ", ".join(str(other.line) for other in log.runs)
+        number = [other is run for other in log.runs].index(True) + 1
+        yield _Row(
+            "nccl-several-runs", f"{len(log.runs)} runs, which begin at lines {lines}. The result is about {number}"
         )
-        wrong = f"{run.wrong} wrong elements{' at ' if sizes else ''}{', '.join(sizes)}"
-        what = wrong if run.wrong else f"{run.out_of_bounds} values out of bounds"
-        what = f"Wrong results: {what}. Data was corrupted on the way or in a GPU's memory"
-        yield _finding("nccl-wrong-results", where, what)
+    if run.torn:
+        what = "Parts of rows, or rows of two programs among each other, so no row can be attributed"
+        yield _Row("nccl-torn", f"{what}: {_cited(run.torn)}")
+    if not log.runs[-1].rows:
+        line = log.runs[-1].line
+        yield _Row(
+            "nccl-truncated", f"The last run of the log, from line {line} on, has no row: it stopped before the first"
+        )
+    elif not run.complete:
+        last = run.rows[-1]
+        what = f"The footer is missing. The last row, of {format_size(last.size)}, begins at line {last.line}"
+        yield _Row("nccl-truncated", f"Truncated: {what}")
+    if run.complaints:
+        yield _Row("nccl-complaints", f"The log has warnings or errors: {_cited(run.complaints)}")
+
+
+def _cited(quotes: list[Quote]) -> str:
+    cited = (f"line {quote.line}: {quote.text}" + f" ({quote.times} times)" * (quote.times > 1) for quote in quotes)
+    more = f"; and {len(quotes) - _MOST_LINES} more" if len(quotes) > _MOST_LINES else ""
+    return "; ".join(list(cited)[:_MOST_LINES]) + more
+
+
+def _of_run(run: Run, subject: Subject) -> Iterator[_Row]:
+    """Yield findings about results, nodes and ports."""
+    if run.out_of_bounds or run.wrong:
+        sizes = dict.fromkeys(format_size(row.size) for row in run.rows if any(half.wrong for half in row.measures))
+        what = f"{run.wrong or run.out_of_bounds} wrong elements{' at ' if sizes else ''}{', '.join(sizes)}"
+        yield _Row("nccl-wrong-results", f"Wrong results: {what}. Data was corrupted on the way or in a GPU's memory")
     elif run.rows and not run.checked:
         what = "Results were not compared with what they should be (#wrong is N/A): the test ran with `-c 0`"
-        yield _finding("nccl-unchecked", where, what)
+        yield _Row("nccl-unchecked", what)
     if run.average_failed:
         what = f"nccl-tests itself says FAILED: the average, {run.average:.1f} GB/s, is less than 90 % of "
-        yield _finding("nccl-average-failed", where, f"{what}NCCL_TESTS_MIN_BW")
+        yield _Row("nccl-average-failed", f"{what}NCCL_TESTS_MIN_BW")
     hosts = len(run.hosts)
     if hosts and subject.nodes and hosts != subject.nodes:
         what = f"The ranks are on {hosts} nodes, and the run is compared as one of {subject.nodes}"
         # Fewer nodes are faster than the reference. More hosts may be containers with their own host names.
-        level = Level.ERROR if hosts < subject.nodes else Level.WARNING
-        yield _finding("nccl-nodes-differ", where, what, level=level)
-    rate = subject.line_rate
-    if rate and (few := {host: ports for host, ports in run.adapters.items() if ports < rate.nics}):
-        which = ", ".join(f"{ports} on {host}" for host, ports in sorted(few.items()))
-        what = f"NCCL found fewer active ports than the {rate.nics} of such a node: {which}"
-        yield _finding("nccl-nics-missing", where, what)
+        yield _Row("nccl-nodes-differ", what, Level.ERROR if hosts < subject.nodes else Level.WARNING)
+    nics = subject.line_rate.nics if subject.line_rate else 0
+    if few := [f"{ports} on {host}" for host, ports in sorted(run.adapters.items()) if ports < nics]:
+        what = f"NCCL found fewer active ports than the {nics} of such a node: {', '.join(few)}"
+        yield _Row("nccl-nics-missing", what)
     mean = run.mean()
     if run.average and mean and abs(run.average - mean) > 0.01 * max(run.average, mean) + 0.01:
         what = f"The footer's average is {run.average:.2f} GB/s, that of the rows {mean:.2f}: rows are missing"
-        yield _finding("nccl-average-differs", where, what)
-    if run.complaints:
-        more = f"; and {len(run.complaints) - _MOST_LINES} more" if len(run.complaints) > _MOST_LINES else ""
-        what = f"The log has warnings or errors: {_cited(run.complaints)}{more}"
-        yield _finding("nccl-complaints", where, what)
+        yield _Row("nccl-average-differs", what)
 
 
-def _other_runs(log: NcclLog, run: Run, where: str) -> Iterator[Finding]:
-    if len(log.runs) == 1:
-        return
-    tasks = {run.task for run in log.runs if run.task}
-    if len(tasks) > 1 and run.rows:
-        what = f"{len(log.runs)} runs by {len(tasks)} tasks: each task ran a test of its own"
-        yield _finding("nccl-runs-by-task", where, what)
-        return
-    lines = ", ".join(str(run.line) for run in log.runs)
-    number = [other is run for other in log.runs].index(True) + 1
-    what = f"{len(log.runs)} runs, which begin at lines {lines}. The result is about number {number}"
-    yield _finding("nccl-several-runs", where, what)
-
-
-def _end(log: NcclLog, run: Run, where: str) -> Iterator[Finding]:
-    if run is not log.runs[-1] and run.rows and not log.runs[-1].rows:
-        what = "The last run of the log ends before its first row. The result is about one before it"
-        todo = "see why it stopped, in the lines that follow, or report the one before in a file of its own"
-        yield _finding("nccl-truncated", f"{log.name}:{log.runs[-1].line}", what, todo=todo)
-    if run.complete:
-        if not run.rows:
-            what = "The log has the footer of a test and no row of its table: somebody has shortened it"
-            yield _finding("nccl-no-rows", where, what)
-        return
-    if not run.rows:
-        what = "The log ends before the first row: the program stopped while it connected its ranks"
-    else:
-        last = run.unfinished.line if run.unfinished else run.rows[-1].line
-        size = format_size(run.rows[-1].size)
-        what = f"Truncated: the footer is missing. The last row, of {size}, begins at line {last}"
-    yield _finding("nccl-truncated", where, what)
-
-
-def _cited(quotes: list[Quote]) -> str:
-    lines = (
-        (quote.line, quote.text, f" ({quote.times} times)" if quote.times > 1 else "") for quote in quotes[:_MOST_LINES]
-    )
-    return "; ".join(f"line {line}: {text}{times}" for line, text, times in lines)
-
-
-def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
+def _of_curve(run: Run, subject: Subject) -> Iterator[_Row]:
     """Yield findings about bandwidth by message size, compared with a reference or the line rate."""
     curve = run.curve()
-    if not curve:
-        return
-    if run.complete and (largest := max(curve)) < LARGE:
-        what = f"Small messages only: the largest is {format_size(largest)}, so this is about latency, not bandwidth"
-        yield _finding("nccl-small-only", where, what)
+    if run.complete and curve and (largest := max(curve)) < LARGE:
+        what = f"the largest is {format_size(largest)}, so this is about latency, not bandwidth"
+        yield _Row("nccl-small-only", f"Small messages only: {what}")
     if inactive := _inactive(run, subject, curve):
-        todo = f"{subject.fabric.inactive}; {_ADVICE['nccl-fabric-inactive']}"
-        yield _finding("nccl-fabric-inactive", where, f"{subject.fabric.short} not active: {inactive}", todo=todo)
+        todo = f"{subject.fabric.inactive}; {_FINDINGS['nccl-fabric-inactive'][1]}"
+        yield _Row("nccl-fabric-inactive", f"{subject.fabric.short} not active: {inactive}", None, todo)
     elif low := _plateau(subject, curve):
         what = f"{low}. A collective runs at the pace of its slowest member: one node slow, or one of its NICs, GPUs "
         # Without a reference curve this is a guess.
         level = Level.ERROR if subject.reference and subject.reference.busbw else Level.WARNING
-        yield _finding("nccl-one-slow", where, f"{what}or links. The log does not say which", level=level)
-    growing = [(size, busbw) for size, busbw in curve.items() if size >= _GROWS_FROM]
+        yield _Row("nccl-one-slow", f"{what}or links. The log does not say which", level)
     drops = [
         f"from {busbw:.1f} GB/s at {format_size(size)} to {following:.1f} at {format_size(larger)}"
-        for (size, busbw), (larger, following) in pairwise(growing)
-        if following < busbw * (1 - _DROP)
+        for (size, busbw), (larger, following) in pairwise(curve.items())
+        if size >= _GROWS_FROM and following < busbw * (1 - _DROP)
     ]
     if drops:
         what = f"Bandwidth falls with the size: {'; '.join(drops)}. It should grow, up to a plateau"
-        yield _finding("nccl-drop", where, what, level=Level.ERROR if subject.reference else None)
+        yield _Row("nccl-drop", what, Level.ERROR if subject.reference else Level.WARNING)
     apart = [format_size(row.size) for row in run.rows if row.size >= LARGE and row.spread > _SPREAD]
     if len(apart) >= 2:
         what = f"Out of place and in place differ by more than {_SPREAD:.0%} at {', '.join(apart)}: something else "
-        what += "used the network or a GPU was throttled for a part of the run"
-        yield _finding("nccl-unsteady", where, what)
+        yield _Row("nccl-unsteady", f"{what}used the network or a GPU was throttled for a part of the run")
 
 
 def _inactive(run: Run, subject: Subject, curve: dict[int, float]) -> str:
@@ -429,160 +356,26 @@ def _nics(share: float, subject: Subject) -> str:
     return f", which is about what {whole} of {nics} NICs carry"
 
 
-def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
-    """Yield findings about an assumed collective, about one that does not show the NICs, and a missing reference."""
-    if len(subject.possible) > 1:
-        what = f"The log does not name its collective; its columns fit {', '.join(subject.possible)}. It is reported "
-        yield _finding("nccl-collective-assumed", where, f"{what}as {subject.collective}")
-    if subject.line_rate and not subject.shows_nics:
-        what = f"{subject.collective or 'This collective'} does not show what the nodes' NICs carry: "
-        what += (
-            "NCCL adds in each node first, so a half of the NICs can reach the line rate"
-            if uses_all_nics(subject.collective)
-            else "each GPU sends for itself"
-        )
-        yield _finding("nccl-nics-unproven", where, what)
+def _unknown(subject: Subject) -> Iterator[_Row]:
+    """Yield findings about a collective that does not show the NICs, and a missing reference."""
+    if subject.line_rate and subject.collective and not subject.shows_nics:
+        why = "NCCL adds in each node first, so a half of the NICs can reach the line rate"
+        why = why if uses_all_nics(subject.collective) else "each GPU sends for itself"
+        yield _Row("nccl-nics-unproven", f"{subject.collective} does not show what the nodes' NICs carry: {why}")
     if subject.reference:
         return
-    named, todo = subject.machine_type, ""
-    if named and named not in MACHINE_TYPES and not references_of(named):
-        what = f"No reference: {named!r} is no machine type of the catalog"
-        if near := difflib.get_close_matches(
-            named, {*MACHINE_TYPES, *(row.machine_type for row in REFERENCES.values())}
-        ):
-            todo = f"write {' or '.join(near)} if that was meant"
-    elif not (named and subject.nodes):
-        unknown = [text for text, value in (("machine type", named), ("nodes", subject.nodes)) if not value]
-        what = f"No reference: the log does not say {' and '.join(unknown)}"
-        todo = "name them with `--machine-type` and `--nodes`; jobs of `./hpc nccl run` write both into their logs"
+    known = {"collective": subject.collective, "machine-type": subject.machine_type, "nodes": subject.nodes}
+    if missing := [name for name, value in known.items() if not value]:
+        what = f": the log does not say {' and '.join(name.replace('-', ' ') for name in missing)}"
+        todo = (
+            f"name it: {' '.join(f'--{name}' for name in missing)}; jobs of `./hpc nccl run` write it into their logs"
+        )
     else:
-        what = f"No reference for {subject.collective or 'this collective'} on {subject.nodes} x {named}"
-        if known := ", ".join(f"{row.collective} on {row.nodes}" for row in references_of(named)):
-            todo = f"run one that has one ({known})"
-    yield _finding("nccl-no-reference", where, what, todo=todo)
-
-
-# -- a result as text, as a document for programs, and as curves -------------------------------------------------------
-
-X_LABEL, Y_LABEL = "message size", "bus bandwidth (busbw), GB/s"
-_HEADING = ("size", "time us", "algbw", "busbw", "#wrong", "time us", "algbw", "busbw", "#wrong")
-_MARKS = {True: "met: ", False: "not met: ", None: ""}
-
-
-def report_lines(log: NcclLog, result: NcclResult, given: ReportOptions | None = None) -> list[str]:
-    """Return the report as text: a table for each run, the result with its reasons, and the findings."""
-    found: list[str] = []
-    for number, run in enumerate(log.runs, 1):
-        subject = result.subject if run is result.run else describe_run(run, given)
-        place = f"run {number} of {len(log.runs)}, " if len(log.runs) > 1 else ""
-        found += [f"{log.name}: {place}{subject or 'unknown'}", *table_of(run, subject), _footer(run), ""]
-    found.append(f"Result: {result.outcome.value}")
-    found += [f"  {_MARKS[reason.met]}{reason.text}" for reason in result.reasons]
-    for finding in result.findings:
-        found += ["", *finding_lines(finding)]
-    return found
-
-
-def table_of(run: Run, subject: Subject) -> list[str]:
-    """Return the table of a run: out of place, in place, and the share of the reference if there is one."""
-    reference = subject.reference.busbw if subject.reference else {}
-    heading = [*_HEADING, *(("reference", "share") if reference else ())]
-    rows = [heading]
-    for row in run.rows:
-        cells = [format_size(row.size), *_cells(row.out_of_place), *_cells(row.in_place)]
-        if reference:
-            expected, busbw = reference.get(row.size), row.measures[0].busbw
-            cells += [f"{expected:.1f}", f"{busbw / expected:.0%}"] if expected else ["", ""]
-        rows.append(cells)
-    widths = [max(len(cells[column]) for cells in rows) for column in range(len(heading))]
-    drawn = ["  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)) for cells in rows]
-    half = sum(widths[1:5]) + 6
-    above = f"{'':{widths[0]}}  {'out of place':^{half}}  {'in place':^{half}}".rstrip()
-    return [above, *(line.rstrip() for line in drawn)] if run.rows else ["no rows"]
-
-
-def finding_lines(finding: Finding) -> list[str]:
-    """Return a finding with its level, and what to do on a second line."""
-    level = "note" if finding.level is Level.INFO else finding.level.value
-    return [f"{level}: {finding.what}. [{finding.id}, {finding.where}]", f"  to do: {finding.todo}"]
-
-
-def report_curves(result: NcclResult, others: Iterable[Curve] = ()) -> tuple[list[Curve], dict[float, str]]:
-    """Return the curves of a run (out of place), of others and of the reference, and texts for their sizes."""
-    run, reference = result.run, result.subject.reference
-    curves = [Curve("this run", list(run.curve().items())), *others]
-    if reference and reference.busbw:
-        curves.append(Curve("reference", list(reference.busbw.items()), reference=True))
-    sizes = {x for curve in curves for x, _ in curve.points}
-    return curves, {size: format_size(int(size)) for size in sorted(sizes)}
-
-
-def report_document(log: NcclLog, result: NcclResult) -> dict[str, Any]:
-    """Return the report for JSON. Numbers that are not finite are null."""
-    subject, reference = result.subject, result.subject.reference
-    return {
-        "file": log.name,
-        "result": result.outcome.value,
-        "reasons": [{"text": reason.text, "met": reason.met, "source": reason.source} for reason in result.reasons],
-        "findings": [
-            {
-                "id": finding.id,
-                "level": finding.level.value,
-                "where": finding.where,
-                "what": finding.what,
-                "todo": finding.todo,
-            }
-            for finding in result.findings
-        ],
-        "machine_type": subject.machine_type,
-        "gpu": subject.gpu,
-        "nodes": subject.nodes,
-        "hosts": list(result.run.hosts),
-        "ranks": subject.ranks,
-        "collective": subject.collective,
-        "network_only": subject.network_only,
-        "reference": {str(size): busbw for size, busbw in reference.busbw.items()} if reference else None,
-        "last": next(number for number, run in enumerate(log.runs) if run is result.run),
-        "runs": [_document(run) for run in log.runs],
-    }
-
-
-def _document(run: Run) -> dict[str, Any]:
-    return {
-        "line": run.line,
-        "program": run.program,
-        "facts": dict(run.facts),
-        "complete": run.complete,
-        "average": _finite(run.average),
-        "out_of_bounds": run.out_of_bounds,
-        "rows": [
-            {
-                **{name: getattr(row, name) for name in ("size", "count", "type", "redop", "root")},
-                "out_of_place": _half(row.out_of_place),
-                "in_place": _half(row.in_place),
-            }
-            for row in run.rows
-        ],
-    }
-
-
-def _half(measure: Measure | None) -> dict[str, float | int | None] | None:
-    return {name: _finite(value) for name, value in measure._asdict().items()} if measure else None
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _cells(measure: Measure | None) -> Sequence[str]:
-    if measure is None:
-        return ("", "", "", "")
-    wrong = "N/A" if measure.wrong is None else str(measure.wrong)
-    return (f"{measure.time_us:.1f}", f"{measure.algbw:.2f}", f"{measure.busbw:.2f}", wrong)
-
-
-def _footer(run: Run) -> str:
-    if run.average is None:
-        return "no footer"
-    bounds = "" if run.out_of_bounds is None else f", {run.out_of_bounds} values out of bounds"
-    return f"average busbw of all rows: {run.average:g} GB/s{bounds}"
+        others = ", ".join(f"{row.collective} on {row.nodes}" for row in references_of(subject.machine_type))
+        names = {*MACHINE_TYPES, *(row.machine_type for row in REFERENCES.values())}
+        near = difflib.get_close_matches(subject.machine_type, names - {subject.machine_type})
+        todo = f"run one that has one ({others})" if others else ""
+        if subject.machine_type not in names and near:
+            todo = f"write {' or '.join(near)} if that was meant"
+        what = f" for {subject.collective} on {subject.nodes} x {subject.machine_type}"
+    yield _Row("nccl-no-reference", f"No reference{what}", None, todo)

@@ -14,18 +14,15 @@ from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
 from cluster.report.nccl_compare import Comparison, compare, log_files, read_dated_logs, read_folder
 from cluster.report.nccl_log import NotALogError, read_file, read_text
-from cluster.report.nccl_result import (
+from cluster.report.nccl_report import (
     X_LABEL,
     Y_LABEL,
-    NcclResult,
-    Outcome,
-    ReportOptions,
-    check,
     finding_lines,
     report_curves,
     report_document,
     report_lines,
 )
+from cluster.report.nccl_result import NcclResult, Outcome, ReportOptions, check
 from cluster.report.nccl_run import COLLECTIVES, NcclLog, collective_name
 
 _LOG_BYTES = 100_000_000
@@ -61,10 +58,10 @@ def report(
 ) -> None:
     """Show what an NCCL test measured, compare it with the reference of the machine type, and say what it means.
 
-    The log is the output of nccl-tests, of any collective and version, with other lines between. Jobs of `./hpc nccl
+    The log is the output of nccl-tests, of version 2.13 or newer, with other lines between. Jobs of `./hpc nccl
     run` write machine type, nodes and collective into their logs; of other logs name them, since references are kept by
-    them. The exit code is 0 if the result is `pass`, else 1. Of a folder, each log has
-    one line, and each node a summary.
+    them. The exit code is 0 if the result is `pass`, else 1. Of a folder, each log has one line, and nodes that were
+    slow with every partner are named.
     """
     if collective and (collective := collective_name(collective)) not in COLLECTIVES:
         raise CliError(

@@ -1,7 +1,6 @@
 """Logs as nccl-tests prints them, by version: written from the formats of its sources, with any values.
 
-Formats: src/common.cu of each version, src/util.cu from 2.17 on, and until 2.12 the functions print_header and
-print_line_header of each test.
+Formats: NVIDIA/nccl-tests, src/common.cu of v2.13.11 and src/util.cu of v2.19.6.
 """
 
 from collections.abc import Sequence
@@ -37,16 +36,6 @@ KINDS = {
     "scatter": Kind("none", 0, True, 1),
     "sendrecv": Kind("sum", -1, False, 0, in_place_checked=False),
 }
-OLD_COLUMNS = {
-    "all_reduce": ("redop",),
-    "reduce_scatter": ("redop",),
-    "reduce": ("redop", "root"),
-    "broadcast": ("root",),
-    "scatter": ("root",),
-    "gather": ("root",),
-    "alltoall": ("redop",),
-}
-"""Columns besides size, count and type until 2.12; the other tests have none. That of alltoall is left blank."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +63,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Format:
-    """How a version prints; `era` is one of old (until 2.12), middle (until 2.16) and new."""
+    """How a version prints; `era` is middle (2.13 to 2.16) or new."""
 
     name: str
     era: str = "middle"
@@ -94,8 +83,6 @@ class Format:
     def cell(self, cell: Cell) -> str:
         if self.era == "new":
             wrong = f"{'N/A':>5}" if cell.wrong is None else f"{cell.wrong:6g}"
-        elif self.era == "old":
-            wrong = f"{'N/A':>5}" if cell.wrong is None else f"{0.0:5.0e}"
         else:
             wrong = f"{'N/A':>5}" if cell.wrong is None else f"{cell.wrong:5g}"
         beside = "  " + f"{12.5:6.2f}" if self.copies else ""
@@ -104,28 +91,23 @@ class Format:
         text = f"  {self.time(cell.time)}  {self.bandwidth(cell.algbw)}  {self.bandwidth(cell.busbw)}"
         return f"{text}{beside}{gap}{wrong}{more}"
 
-    def before(self, line: Line, collective: str) -> str:
-        text = f"{line.size:12d}  {line.count:12d}  {line.type:>8}"
-        columns = OLD_COLUMNS.get(collective, ()) if self.era == "old" else ("redop", "root")
-        redop = "" if self.era == "old" and collective == "alltoall" else line.redop
-        text += f"  {redop:>6}" if "redop" in columns else ""
-        return text + (f"  {line.root:6d}" if "root" in columns else "")
+    def before(self, line: Line) -> str:
+        return f"{line.size:12d}  {line.count:12d}  {line.type:>8}  {line.redop:>6}  {line.root:6d}"
 
-    def row(self, line: Line, collective: str) -> str:
+    def row(self, line: Line) -> str:
         stamp = f"{'2026-11-22 09:00:00':>21}" if self.stamped else ""
-        return self.before(line, collective) + self.cell(line.out) + self.cell(line.inside) + stamp
+        return self.before(line) + self.cell(line.out) + self.cell(line.inside) + stamp
 
-    def heading(self, collective: str) -> list[str]:
-        columns = OLD_COLUMNS.get(collective, ()) if self.era == "old" else ("redop", "root")
+    def heading(self) -> list[str]:
         half = [
             "time",
             "algbw",
             "busbw",
             *(["copybw"] if self.copies else []),
-            "error" if self.era == "old" else "#wrong",
+            "#wrong",
         ]
         half += ["i_min", "i_max", "i_p99", "i_cv%"] if self.per_iteration else []
-        names = ["size", "count", "type", *columns, *half, *half, *(["timestamp"] if self.stamped else [])]
+        names = ["size", "count", "type", "redop", "root", *half, *half, *(["timestamp"] if self.stamped else [])]
         units = f"# {'(B)':>10}  {'(elements)':>12}"
         return [
             "#",
@@ -137,14 +119,11 @@ class Format:
     def beginning(self, collective: str, hosts: Sequence[str], per_host: int, *, check: bool) -> list[str]:
         lines = ["# nccl-tests version 2.19.6 nccl-headers=22807 nccl-library=22807"] if self.era == "new" else []
         lines += [f"# Collective test starting: {collective}_perf"] if self.era == "new" else []
-        aggregated = "" if self.era == "old" else " agg iters: 1"
-        graph = "" if self.era == "old" else " graph: 0"
         settings = "nThread 1 nGpus 1 minBytes 8388608 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 200"
-        lines += [f"# {settings}{aggregated} validation: {int(check)}{graph} ", "#", "# Using devices"]
-        group = "" if self.era == "old" else " Group  0"
+        lines += [f"# {settings} agg iters: 1 validation: {int(check)} graph: 0 ", "#", "# Using devices"]
         ranks = [(host, device) for host in hosts for device in range(per_host)]
         lines += [
-            f"#  Rank {rank:2d}{group} Pid {4000 + rank:6d} on {host:>10} device {device:2d} [0x{device:02x}] H100"
+            f"#  Rank {rank:2d} Group  0 Pid {4000 + rank:6d} on {host:>10} device {device:2d} [0x{device:02x}] H100"
             for rank, (host, device) in enumerate(ranks)
         ]
         return lines
@@ -156,14 +135,13 @@ class Format:
 
 
 FORMATS = (
-    Format("2.4", era="old"),
     Format("2.13"),
     Format("2.16 with copies", copies=True),
     Format("2.18", era="new"),
     Format("2.18 with timestamps", era="new", stamped=True),
     Format("2.19 per iteration", era="new", per_iteration=True),
 )
-PLAIN = FORMATS[1]
+PLAIN = FORMATS[0]
 
 
 def narrow(value: float, width: int) -> str:
@@ -218,8 +196,8 @@ def log(
         [
             *([f"# hpc: {facts}"] if facts else []),
             *form.beginning(collective, hosts, per_host, check=check),
-            *form.heading(collective),
-            *(form.row(line, collective) for line in lines),
+            *form.heading(),
+            *(form.row(line) for line in lines),
             *form.ending(collective, average, wrong),
         ]
     )

@@ -9,7 +9,7 @@ from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.nccl import REFERENCES
 from cluster.report.nccl_log import read_file, read_text
 from cluster.report.nccl_result import NcclResult, Outcome, ReportOptions, check
-from tests.cluster.report.nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
+from tests.cluster.report.nccl_logs import A3_MEGA, FORMATS, GIB, GUIDE, MIB, SIZES, log, measured
 
 A4 = "machine_type=a4-highgpu-8g nodes=2 collective=all_gather"
 
@@ -60,7 +60,8 @@ ONE_NIC = [min(busbw, 23.5) for busbw in GUIDE]
 ROW = next(row for row in log().split("\n") if row.startswith(f"{SIZES[9]:12d}"))
 CASES: dict[str, Callable[[], NcclResult]] = {
     "the guide's run": lambda: check(
-        read_file("tests/cluster/report/guide_nccl.log"), ReportOptions(machine_type="a3-megagpu-8g", nodes=2)
+        read_file("tests/cluster/report/guide_nccl.log"),
+        ReportOptions(machine_type="a3-megagpu-8g", nodes=2, collective="all_gather"),
     ),
     "91 % of it": lambda: result_of(scaled(0.91)),
     "89 % of it": lambda: result_of(scaled(0.89)),
@@ -131,7 +132,10 @@ CASES: dict[str, Callable[[], NcclResult]] = {
     "nodes that were given": lambda: edited(given=ReportOptions(nodes=4)),
     "fewer nodes than it is compared with": lambda: edited(lines=measured(busbw=scaled(2.0)), hosts=("a",)),
     "more nodes": lambda: edited(lines=measured(busbw=scaled(2.0)), hosts=tuple("abcd")),
-    "a machine type that is none": lambda: edited(facts="", given=ReportOptions(machine_type="a3-mega-8g", nodes=2)),
+    "a collective that nothing names": lambda: edited(facts="machine_type=a3-megagpu-8g nodes=2"),
+    "a machine type that is none": lambda: edited(
+        facts="", given=ReportOptions(machine_type="a3-mega-8g", nodes=2, collective="all_gather")
+    ),
 }
 
 
@@ -150,6 +154,17 @@ def shown(result: NcclResult) -> str:
 
 def test_results_of_curves(reviewed):
     reviewed("report/results", {case: shown(made()) for case, made in CASES.items()})
+
+
+@pytest.mark.parametrize("word", ["starting", "concluded"])
+def test_all_reduce_between_nodes_is_never_a_pass_nor_a_fail_whichever_line_names_it(word):
+    busbw = [322.0, 345.0, 356.0, 358.0, 359.0, 360.0, 360.0]
+    text = log("all_reduce", measured("all_reduce", busbw, first=256 * MIB), form=FORMATS[2])
+    other = {"starting": "concluded", "concluded": "starting"}[word]
+    text = "\n".join(line for line in text.split("\n") if f"Collective test {other}" not in line)
+    result = check(read_text(text, "x.log"), ReportOptions(machine_type=H100, nodes=2))
+    assert (result.outcome, result.subject.collective) == (Outcome.NONE, "all_reduce")
+    assert "nccl-nics-unproven" in ids(result)
 
 
 @pytest.mark.parametrize("nodes", [2, 4, 16])

@@ -11,7 +11,8 @@ import pytest
 
 from cluster.printable import printable
 from cluster.report.nccl_log import read_text
-from cluster.report.nccl_result import check, report_lines
+from cluster.report.nccl_report import report_lines
+from cluster.report.nccl_result import check
 from tests.cli.conftest import OUTPUTS, Hpc, Tool, patch_outputs
 from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, log, measured
 
