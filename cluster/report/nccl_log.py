@@ -26,7 +26,7 @@ _FACT = re.compile(r"([a-z_]+)=(\S+)")
 _PREFIX = re.compile(
     r"(?:\[pod/\S+\] ?)?(?:[0-9-]{10}T[0-9:.]+Z )?(?: *[0-9]{1,6}: ?|\[[0-9]+,[0-9]+\]<std(?:out|err)>: ?)?"
 )
-"""What `kubectl logs --prefix --timestamps`, `srun --label` and `mpirun --tag-output` (Open MPI) put before a line."""
+"""A line begins with this under `kubectl logs --prefix --timestamps`, `srun --label` and `mpirun --tag-output`."""
 _TYPES = "int8|uint8|char|int|int32|uint32|int64|uint64|half|float|double|bfloat16|f8e4m3|f8e5m2"
 """Names of data types (src/common.cu, test_typenames)."""
 _ROW = re.compile(rf"\s*([0-9]{{1,19}})\s+([0-9]{{1,19}})\s+({_TYPES})\s+([a-z]+\s+)?(-?[0-9]{{1,9}})(?=\s|$)(.*)")
