@@ -218,7 +218,8 @@ def _of_log(log: NcclLog, run: Run) -> Iterator[_Row]:
         lines = ", ".join(str(other.line) for other in log.runs)
         number = [other is run for other in log.runs].index(True) + 1
         yield _Row(
-            "nccl-several-runs", f"{len(log.runs)} runs, which begin at lines {lines}. The result is about {number}"
+            "nccl-several-runs",
+            f"{len(log.runs)} runs, which begin at lines {lines}. The result is about number {number}",
         )
     if run.torn:
         what = "Parts of rows, or rows of two programs among each other, so no row can be attributed"
@@ -230,7 +231,7 @@ def _of_log(log: NcclLog, run: Run) -> Iterator[_Row]:
         )
     elif not run.complete:
         last = run.rows[-1]
-        what = f"The footer is missing. The last row, of {format_size(last.size)}, begins at line {last.line}"
+        what = f"the footer is missing. The last row, of {format_size(last.size)}, begins at line {last.line}"
         yield _Row("nccl-truncated", f"Truncated: {what}")
     if run.complaints:
         yield _Row("nccl-complaints", f"The log has warnings or errors: {_cited(run.complaints)}")
