@@ -1,6 +1,8 @@
 """Commands inside the machines of this host, for what plays the world around them."""
 
+import signal
 import subprocess
+import time
 
 from components.local.host.machine import running
 from components.local.host.paths import MachinePaths
@@ -12,6 +14,9 @@ AS_ROOT = {
 """Environment of a login of root."""
 SECONDS = 1800.0
 """A script may take as long: with a load of 100, an `srun` of three nodes was seen to take more than 300 s."""
+_LOOK_SECONDS = 5.0
+"""A machine that ends stops all its processes before it kills them. nsenter(1) stops with its script then, and would
+never see its end: a signal lets it go on, so often."""
 
 
 def first_process(paths: MachinePaths) -> int:
@@ -32,10 +37,20 @@ def command(paths: MachinePaths, script: str) -> list[str]:
 def inside(paths: MachinePaths, script: str, *, check: bool = True) -> str:
     """Return what a shell script prints that root runs on a machine, in the machine's namespaces. Raises RuntimeError
     if it fails, with `check`, and if the machine does not run."""
-    done = subprocess.run(
+    limit = time.monotonic() + SECONDS
+    with subprocess.Popen(
         command(paths, script),
-        env=AS_ROOT, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    if check and done.returncode:
-        raise RuntimeError(f"{paths.root}: {script}\n{done.stdout}\n{done.stderr}")
-    return done.stdout.strip()
+        env=AS_ROOT, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        while True:
+            try:
+                out, err = process.communicate(timeout=_LOOK_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > limit:
+                    process.kill()
+                    raise
+                process.send_signal(signal.SIGCONT)
+    if check and process.returncode:
+        raise RuntimeError(f"{paths.root}: {script}\n{out}\n{err}")
+    return out.strip()
