@@ -71,8 +71,6 @@ class Machine:
     host_key: pulumi.Output[str]
     """Public half of its SSH host key, in the form of known_hosts: there is no trust on first use. Empty if the machine
     generates it and reports it in the cluster state."""
-    zone: pulumi.Output[str] | None = None
-    """Its zone, if that is not the stack's own."""
     ends: pulumi.Output[int] | None = None
     """The time when the platform deletes it, in seconds since 1970, 0 if it is not known; None if it stays."""
     access: MachineAccess | None = None

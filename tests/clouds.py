@@ -11,7 +11,8 @@ MANAGED = {"kind": "managed", "size_gib": 36000, "throughput": 500}
 
 
 def settings(**changes: Any) -> dict[str, Any]:
-    """Settings of a stack, with some keys of its cluster replaced."""
+    """Settings of a stack, with some keys of its cluster and its zone replaced."""
+    zone = changes.pop("zone", "us-central1-a")
     cluster = {
         "platform": "gcp",
         "name": "cloud",
@@ -19,7 +20,7 @@ def settings(**changes: Any) -> dict[str, Any]:
         "partitions": {"main": {"nodesets": [*changes.get("nodesets", {"cpu": {}})], "default": True}},
         **changes,
     }
-    return {"gcp:project": "my-project", "gcp:zone": "us-central1-a", "hpc:cluster": cluster}
+    return {"gcp:project": "my-project", "gcp:zone": zone, "hpc:cluster": cluster}
 
 
 def google(**changes: Any) -> ClusterConfig:

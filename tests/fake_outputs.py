@@ -46,8 +46,7 @@ FAKES: dict[str, Fake] = {
     "gcp:compute/resourcePolicy:ResourcePolicy": lambda i: {**i, "selfLink": "policies/placement"},
     "gcp:secretmanager/secretVersion:SecretVersion": lambda i: {**i, "name": f"{i['secret']}/versions/1"},
     "gcp:storage/bucketObject:BucketObject": lambda i: {**i, "outputName": i["name"]},
-    "gcp:compute/regionDisk:RegionDisk": lambda i: {**i, "diskId": "4242"},
-    "pulumi-python:dynamic/gcp:Controller": lambda i: {**i, "boot_id": f"instance-{i['name']}", "zone": i["zones"][0]},
+    "gcp:compute/regionDisk:RegionDisk": lambda i: {**i, "selfLink": f"disks/{i['name']}"},
     "gcp:compute/disk:Disk": lambda i: {**i, "selfLink": f"disks/{i['name']}"},
     "gcp:filestore/instance:Instance": lambda i: {
         **i,

@@ -130,17 +130,6 @@ def actions(observation: ClusterObservation, now: float) -> Table:
     return _with_heading(("AGO", "ACTION", "NODES", "STATE BEFORE", "WHY"), rows)
 
 
-def failover(observation: ClusterObservation, now: float) -> Table:
-    """Return the state of the process that starts the controller in its other zone."""
-    watch = observation.controller.part("failover")
-    if not watch or watch["why"]:
-        return []
-    state = "armed" if watch["armed"] else "not armed" if watch["mode"] == "act" else watch["mode"]
-    last_action = watch["journal"][0] if watch["journal"] else "-"
-    row = (state, ago(now - watch["time"]), cut(watch["said"], 80), cut(last_action, 80))
-    return [("FAILOVER", "LAST LOOK", "WHAT IT SAW", "WHAT IT DID LAST"), row]
-
-
 def alerts(observation: ClusterObservation) -> Table:
     """Return the firing alerts of Prometheus; of an alert that fires for many machines, the oldest."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)
@@ -259,7 +248,6 @@ def tables(observation: ClusterObservation, now: float) -> dict[str, Table]:
         "partitions": partitions(observation),
         "queue": queue(observation),
         "actions": actions(observation, now),
-        "failover": failover(observation, now),
         "alerts": alerts(observation),
         "daemons": daemons(observation, now),
         "storage": storage(observation),

@@ -30,6 +30,14 @@ class Disk(Section):
     nodes with GPUs."""
 
 
+class StateDisk(Disk):
+    """The controller's disk for what outlives its machine."""
+
+    replica_zone: ZoneName | None = None
+    """On gcp: another zone of the region, e.g. us-central1-b, that has a copy of the disk. An edit of gcp:zone can then
+    move the cluster there. Decided when the cluster is created."""
+
+
 class Controller(Section):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
 
@@ -37,20 +45,11 @@ class Controller(Section):
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
     disk: Disk = Field(default_factory=Disk.model_construct)
     """On gcp and nebius: its boot disk."""
-    state_disk: Disk = Field(default_factory=Disk.model_construct)
+    state_disk: StateDisk = Field(default_factory=StateDisk.model_construct)
     """On gcp: the disk for Slurm's state, the accounting database, /opt/apps and, where nothing else is mounted there,
     /home. It outlives the machine."""
     capacity: BasicCapacity | None = None
     """On gcp: how the cloud is asked for it."""
-    failover: Flag = False
-    """On gcp: whether its disks are in two zones, and a small machine in the other one brings it back there when it
-    does not come back by itself. Decided when the cluster is created. On local: its machine is started again."""
-    failover_zone: ZoneName | None = None
-    """On gcp: the other zone, of the same region, e.g. us-central1-b."""
-    failover_mode: Annotated[
-        Literal["act", "advise"], NoEffect("the machine that watches the controller reads it within seconds")
-    ] = "act"
-    """`advise` has that machine say what it would do, and do nothing."""
 
 
 class OnController(Section):

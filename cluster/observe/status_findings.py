@@ -21,7 +21,6 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     machines.cluster_state,
     machines.not_set_up,
     daemons.reconcile,
-    daemons.failover,
     nodes.drained,
     nodes.held,
     nodes.missing,

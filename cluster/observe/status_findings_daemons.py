@@ -224,29 +224,6 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else "no answer"
 
 
-WATCH_LATE = 120
-"""Seconds without a pass after which the watch has stopped. A pass comes every few seconds, and may wait for Compute
-Engine."""
-
-
-def failover(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Yield the watch of a controller in two zones if it does not answer or has stopped."""
-    found = cluster.controller.part("failover")
-    if not found:
-        return
-    late = cluster.controller.time - found.get("time", 0)
-    if found["why"] or late > WATCH_LATE:
-        why = found["why"] or f"its last pass was {late / 60:.0f} min ago"
-        yield ClusterFinding(
-            id="failover-watch",
-            where=(cluster.controller.name,),
-            what=f"nothing watches the controller, which would not come back in its other zone: {why}",
-            todo=f"./hpc up {cluster.stack}",
-            note=f"After ./hpc refresh {cluster.stack} it starts what watches, or creates it again. The serial console "
-            "of that machine has the reason.",
-        )
-
-
 _YOUNG = "slurmctld has run for"
 """Prefix of the reason why the loop waits after slurmctld's start: nodes have to register first."""
 

@@ -106,10 +106,6 @@ def _none(_: ClusterConfig) -> Sequence[Any]:
     return ()
 
 
-def _no_watch(_: ClusterConfig) -> str:
-    return ""
-
-
 def later(path: str) -> Callable[..., Any]:
     """Return a function that imports the module of `MODULE:NAME` when it is called, and calls or returns that object:
     every command reads the fields of all platforms, but the rules of one."""
@@ -179,8 +175,6 @@ class Platform:
     """Dashboards (cluster.monitoring.dashboards) with the panels that it has metrics for."""
     ops_agent: tuple[str, str] = ("", "")
     """Unit and configuration file of the platform's agent for metrics (`monitoring.ops_agent`)."""
-    watch: Callable[[ClusterConfig], str] = _no_watch
-    """Returns the address of the process that watches the controller (`controller.failover`), for its requests."""
     on_this_host: bool = False
     """True if its machines run on this host: they are created as root."""
     credentials: Credentials | None = None

@@ -233,11 +233,10 @@ class Access:
         public: pulumi.Input[str] | None,
         instance_id: pulumi.Output[str],
         name: str,
-        zone: pulumi.Output[str] | None = None,
         host_key: pulumi.Input[str],
     ) -> MachineAccess:
         """Return the connection to a machine. `address` is its private address, `name` the instance's name, `public`
-        its public address if it has one, `zone` its zone if that is not the stack's.
+        its public address if it has one.
 
         Machines may come in any order: the jump host is looked up when all are known.
         """
@@ -253,22 +252,22 @@ class Access:
             return access(host=public)
         if self._config.login.public:
             return access(host=address, proxy=lambda: self._jump_host()[1], via=self._via_jump_host)
-        project, machine_zone = self._place.project, zone or self._place.zone
-        cluster = f"{project}/{self._place.zone}/{self._config.name}"
+        project, zone = self._place.project, self._place.zone
+        cluster = f"{project}/{zone}/{self._config.name}"
         login = spec.index + 1
         index = {"controller": 0, "monitoring": iap.LAST}.get(spec.roles[0], login + (login >= iap.LAST))
         port = iap.port(cluster, index)
 
-        async def tunnel(values: list[str]) -> str:
-            await open_tunnel(iap.Instance(name=name, project=project, zone=values[1]), port)
+        async def tunnel(_: str) -> str:
+            await open_tunnel(iap.Instance(name=name, project=project, zone=zone), port)
             return _LOOPBACK
 
         # Host and port are the same in every run: another connection would run every command again.
         dry_run = pulumi.runtime.is_dry_run()
         return access(
-            host=_LOOPBACK if dry_run else pulumi.Output.all(instance_id, machine_zone).apply(tunnel),
+            host=_LOOPBACK if dry_run else instance_id.apply(tunnel),
             port=port,
-            via=lambda: {"iap": {"instance": name, "project": project, "zone": machine_zone}},
+            via=lambda: {"iap": {"instance": name, "project": project, "zone": zone}},
         )
 
     def _jump_host(self) -> tuple[str, Proxy]:

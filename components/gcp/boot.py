@@ -14,7 +14,7 @@ import pulumi_tls as tls
 from pulumi_gcp import secretmanager, storage
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.names import labels, place, search_domains
+from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec, controller_name, machines
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
@@ -163,8 +163,6 @@ def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> 
         )
         if node
         else None,
-        # Left out where there are none, so that machines of other stacks are not changed.
-        **({"domains": domains} if (domains := search_domains(config)) else {}),
         "files": {
             "/root/.ssh/authorized_keys": {
                 "content": pulumi.Output.all(*keys).apply(lambda keys: "".join(key.strip() + "\n" for key in keys)),

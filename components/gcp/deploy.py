@@ -296,7 +296,6 @@ def _with_access(access: Access, machine: Machine, public: Mapping[str, pulumi.O
         public=public.get(name),
         instance_id=machine.instance_id,
         name=name,
-        zone=machine.zone,
         host_key=machine.host_key,
     )
     return replace(machine, access=machine_access)

@@ -12,8 +12,6 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp.image import bake_script, bakes, installs
 from cluster.platforms.gcp.names import account_id, place
 from cluster.platforms.gcp.permissions import (
-    failover_condition,
-    failover_permissions,
     reconcile_condition,
     reconcile_permissions,
     repair_permissions,
@@ -31,8 +29,8 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """Access scopes of every machine. Roles limit what a machine may do; a narrower scope would only take away from them
 (cloud.google.com/compute/docs/access/service-accounts#scopes_best_practice)."""
 
-BUILDER, WATCH = "builder", "watch"
-NO_MEMBERS = (BUILDER, WATCH)
+BUILDER = "builder"
+NO_MEMBERS = (BUILDER,)
 """Roles of machines that are no members of the cluster: they may read none of its secrets, files and buckets."""
 SETUP, INSTALL = "setup.json", "install.sh"
 """Names of the stored files: the set-up, and the installation of machines without a baked image."""
@@ -63,8 +61,6 @@ class Identity(pulumi.ComponentResource):
             self._grants["controller"] += self._reconcile_grants()
         if repaired_nodesets(config):
             self._grants["controller"] += self._repair_grants()
-        if config.controller.failover:
-            self._grants[WATCH] += self._failover_grants()
         members = {role: account.member for role, account in self._accounts.items() if role not in NO_MEMBERS}
         child = pulumi.ResourceOptions(parent=self)
         self._secrets = Secrets(f"{name}-secrets", config, keys, members, after, opts=child)
@@ -127,19 +123,6 @@ class Identity(pulumi.ComponentResource):
                 f"{nodeset}-static": (f"the nodeset {nodeset}", reconcile_condition(config, nodeset))
                 for nodeset in repaired_nodesets(config)
             },
-        )
-
-    def _failover_grants(self) -> list[pulumi.Resource]:
-        """Allow the machine that watches the controller to create it in its other zone."""
-        config = self._config
-        return self._grant_custom_role(
-            "failover",
-            WATCH,
-            acts_as="controller",
-            title=f"Failover of the controller of {config.name}",
-            description="What the machine that watches the controller needs to create it in its other zone",
-            permissions=failover_permissions(config),
-            conditions={"controller": ("the controller", failover_condition(config))},
         )
 
     def _grant_custom_role(
@@ -214,7 +197,7 @@ def roles(config: ClusterConfig) -> list[str]:
     machine_roles = list(dict.fromkeys(spec.roles[0] for spec in machines(config)))
     if elastic_nodesets(config) and "node" not in machine_roles:
         machine_roles.append("node")
-    return [*machine_roles, *([WATCH] if config.controller.failover else []), *([BUILDER] if bakes(config) else [])]
+    return [*machine_roles, *([BUILDER] if bakes(config) else [])]
 
 
 def _files(config: ClusterConfig) -> dict[str, tuple[bytes, str]]:

@@ -1,4 +1,4 @@
-"""Calls for the instances that this program itself creates or deletes: nodes of flex start, a controller in two zones,
+"""Calls for the instances that this program itself creates or deletes: nodes of flex start,
 and elastic nodes when their nodeset is deleted. It is imported only where Google is called."""
 
 import copy
@@ -256,61 +256,6 @@ def _require_own(compute: FlexCompute, instance: compute_v1.Instance) -> None:
 
 def _mark(instance: compute_v1.Instance) -> str:
     return next((item.value for item in instance.metadata.items if item.key == TEMPLATE_KEY), "")
-
-
-class ControllerCompute(FlexCompute):
-    """The calls for the controller in one of its zones."""
-
-    ADVICE: ClassVar[Mapping[tuple[str, ...], str]] = {
-        ("in use", "inuse"): (
-            "another instance has its disks or its address: delete it (its disks stay), then run again. "
-            "`gcloud compute instances list --project {bake.project} --filter name={name}`"
-        ),
-        ("resource_pool_exhausted", "stockout"): "run again to retry, or choose another `controller.machine_type`",
-        ("autherror", "authentication credentials"): LOG_IN,
-        ("forbidden", "permission"): (
-            "who runs this needs roles/compute.admin in {bake.project}, and roles/iam.serviceAccountUser on the "
-            "controller's service account"
-        ),
-    }
-
-    def __init__(self, props: Mapping[str, Any], zone: str) -> None:
-        """Raises GoogleCloudError where there are no credentials."""
-        super().__init__({**props, "zone": zone})
-        self.zone = zone
-        self._body: str = props["body"]
-
-    def insert(self) -> compute_v1.Operation | None:
-        """Ask for the machine on its disks, without waiting. Returns None if an instance of its name exists already.
-
-        The disks are not taken from another instance: an instance that has them is the controller.
-        """
-        body = json.loads(self._body.replace("{zone}", self.zone))
-        for disk in body["disks"]:
-            del disk["forceAttach"]
-        instance: Any = compute_v1.Instance.from_json(json.dumps(body))
-        instance.labels, instance.metadata = self._labels, self._metadata()
-        return self._insert(instance)
-
-
-def controller(props: Mapping[str, Any]) -> ControllerCompute:
-    """Return the calls for the zone in which the controller is; where there is none, for its first zone.
-
-    Raises GoogleCloudError where there are two.
-    """
-    zones = controllers(props)
-    existing = [compute for compute in zones if compute.node() is not None]
-    if len(existing) > 1:
-        raise cloud_error(
-            f"there are machines called {props['name']} in {' and '.join(compute.zone for compute in existing)}",
-            "delete the one that does not have the controller's disks (Compute Engine shows them), then run again",
-        )
-    return (existing or zones)[0]
-
-
-def controllers(props: Mapping[str, Any]) -> list[ControllerCompute]:
-    """Return the calls for each zone in which the controller may be."""
-    return [ControllerCompute(props, zone) for zone in props["zones"]]
 
 
 class ElasticCompute(_InstanceCompute):

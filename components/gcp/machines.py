@@ -13,13 +13,12 @@ from cluster.config import ClusterConfig
 from cluster.config.capacity import BasicCapacity
 from cluster.impact.upgrade import TEMPLATE
 from cluster.platforms.gcp.capacity import RESERVATION_KEY, Scheduling, machine_scheduling, node_scheduling
-from cluster.platforms.gcp.disks import WATCH_DISK, WATCH_GB, WATCH_TYPE, boot_disk, state_disk
-from cluster.platforms.gcp.image import recipe, secure_boot
-from cluster.platforms.gcp.names import WATCH_PORT, elastic_labels, labels, place, watch_name
+from cluster.platforms.gcp.disks import boot_disk, state_disk, state_zones
+from cluster.platforms.gcp.image import secure_boot
+from cluster.platforms.gcp.names import elastic_labels, labels, place
 from cluster.roster import MachineSpec, elastic_machine, machines
-from components.gcp.boot import FIXED, STATE_DEVICE, program
-from components.gcp.failover import FailoverController, whole_body
-from components.gcp.identity import SCOPES, WATCH, Identity
+from components.gcp.boot import STATE_DEVICE
+from components.gcp.identity import SCOPES, Identity
 from components.gcp.network import Network
 from components.gcp.nodes import FLEX_NODE, ElasticInstances, flex_nodes
 from components.machine import Machine
@@ -190,137 +189,31 @@ class Controller(pulumi.ComponentResource):
         super().__init__("hpc:gcp:Controller", name, {}, opts)
         config = args.config
         self.public = public_address(args, spec, parent=self)
-        if config.controller.failover:
-            self.machine = self._in_two_zones(args, spec, after)
-            self.register_outputs({"address": self.machine.address, "state_disk": f"{spec.name}-state"})
-            return
         disk_type, size = state_disk(config)
+        zones = state_zones(config)
+        given: dict[str, Any] = {
+            "name": f"{spec.name}-state",
+            "type": disk_type,
+            "size": size,
+            "labels": labels(config, "controller"),
+            "opts": pulumi.ResourceOptions(
+                parent=self, depends_on=list(args.after), protect=config.deletion_protection
+            ),
+        }
         # A resource of its own: it outlives the machine, and no change of the machine affects it.
-        disk = compute.Disk(
-            f"{spec.name}-state",
-            name=f"{spec.name}-state",
-            type=disk_type,
-            size=size,
-            zone=place(config).zone,
-            labels=labels(config, "controller"),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after), protect=config.deletion_protection),
-        )
-        attached = [compute.InstanceAttachedDiskArgs(source=disk.id, device_name=STATE_DEVICE)]
+        disk: compute.Disk | compute.RegionDisk
+        if len(zones) == 1:
+            disk = compute.Disk(f"{spec.name}-state", zone=zones[0], **given)
+        else:
+            disk = compute.RegionDisk(f"{spec.name}-state", region=place(config).region, replica_zones=zones, **given)
+        # A machine in a zone that failed may have it still. Only disks in two zones can be attached by force
+        # (compute.v1 discovery document 20261106, AttachedDisk.forceAttach).
+        force = True if len(zones) > 1 else None
+        attached = [compute.InstanceAttachedDiskArgs(source=disk.id, device_name=STATE_DEVICE, force_attach=force)]
         self.machine = ssh_machine(
             args, spec, config.controller.capacity, public=self.public, attached=attached, after=after, parent=self
         )
         self.register_outputs({"address": self.machine.address, "state_disk": disk.name})
-
-    def _in_two_zones(self, args: MachineArgs, spec: MachineSpec, after: Sequence[pulumi.Resource]) -> Machine:
-        """Create the machine on regional disks, and the machine in the other zone that brings it back there."""
-        config, where, address = args.config, place(args.config), args.network.addresses[spec.name]
-        zones, own_labels = [where.zone, config.controller.failover_zone or ""], labels(config, "controller")
-
-        def disk(part: str, kind: tuple[str, int], *, protect: bool = False, **more: Any) -> compute.RegionDisk:  # noqa: ANN401
-            opts = pulumi.ResourceOptions(parent=self, depends_on=list(args.after), protect=protect)
-            return compute.RegionDisk(
-                f"{spec.name}-{part}",
-                type=kind[0],
-                size=kind[1],
-                region=where.region,
-                replica_zones=zones,
-                labels=own_labels,
-                opts=opts,
-                **more,
-            )
-
-        # No name: for another image a second disk is created beside the old one, and the machine then moves to it.
-        boot = disk("boot", boot_disk(config, spec), image=args.image)
-        kept = disk("state", state_disk(config), protect=config.deletion_protection, name=f"{spec.name}-state")
-        scheduling = machine_scheduling(config.controller.capacity, migrates=spec.gpu is None)
-        nic: dict[str, Any] = {"subnetwork": args.network.system, "networkIP": address, "nicType": NIC_TYPE}
-        if self.public is not None:
-            public = {"type": "ONE_TO_ONE_NAT", "name": "External NAT", "natIP": self.public, "networkTier": TIER}
-            nic["accessConfigs"] = [public]
-        secure = secure_boot(config, spec)
-        body = pulumi.Output.json_dumps(
-            {
-                "name": spec.name,
-                "machineType": f"zones/{{zone}}/machineTypes/{spec.machine_type.name}",
-                "disks": [
-                    {"boot": True, "autoDelete": False, "source": boot.id, "forceAttach": True},
-                    {"autoDelete": False, "source": kept.id, "deviceName": STATE_DEVICE, "forceAttach": True},
-                ],
-                "networkInterfaces": [nic],
-                "serviceAccounts": [{"email": args.identity.email("controller"), "scopes": list(SCOPES)}],
-                "scheduling": {
-                    "provisioningModel": scheduling.model,
-                    "preemptible": scheduling.model == "SPOT",
-                    "onHostMaintenance": scheduling.on_host_maintenance,
-                    "automaticRestart": scheduling.automatic_restart,
-                    **({"instanceTerminationAction": scheduling.end} if scheduling.end else {}),
-                },
-                "shieldedInstanceConfig": {
-                    "enableSecureBoot": secure, "enableVtpm": True, "enableIntegrityMonitoring": True
-                },
-                "tags": {"items": args.tags(spec)},
-            },
-            sort_keys=True,
-        )  # fmt: skip
-        metadata = pulumi.Output.from_input(dict(args.metadata(spec)))
-        inputs = {"project": where.project, "zones": zones, "cluster": config.name, "endpoint": endpoint()}
-        controller = FailoverController(
-            spec.name,
-            {**inputs, "body": body, "labels": own_labels, "metadata": metadata},
-            pulumi.ResourceOptions(
-                parent=self, depends_on=[*args.dependencies(spec), *after], delete_before_replace=True
-            ),
-        )
-        whole = pulumi.Output.all(body, metadata).apply(lambda values: whole_body(values[0], own_labels, values[1]))
-        self._watch(args, {**inputs, "name": spec.name, "address": address, "body": whole}, zones[1], controller)
-        return Machine(
-            spec=spec,
-            address=address,
-            # The boot disk identifies the machine, since a move keeps it. Dependents also wait for the instance.
-            instance_id=pulumi.Output.all(boot.disk_id, controller.boot_id).apply(lambda ids: ids[0]),
-            boot_id=pulumi.Output.concat(boot.disk_id, f"/{spec.machine_type.name}"),
-            resource=controller,
-            host_key=args.identity.host_key(spec.name).public_key_openssh,
-            zone=controller.zone,
-        )
-
-    def _watch(
-        self, args: MachineArgs, settings: Mapping[str, pulumi.Input[Any]], zone: str, controller: pulumi.Resource
-    ) -> None:
-        """Create the machine that watches the controller. Nobody can log in to it, and it is no cluster member."""
-        config, name = args.config, watch_name(args.config)
-        settings = {**settings, "mode": config.controller.failover_mode, "port": WATCH_PORT}
-        keys = ("enable-oslogin", "block-project-ssh-keys", "enable-guest-attributes", "serial-port-logging-enable")
-        compute.Instance(
-            name,
-            name=name,
-            machine_type=WATCH_TYPE,
-            zone=zone,
-            boot_disk=compute.InstanceBootDiskArgs(
-                initialize_params=compute.InstanceBootDiskInitializeParamsArgs(
-                    image=recipe(config).image, type=WATCH_DISK, size=WATCH_GB, labels=labels(config, "watch")
-                )
-            ),
-            network_interfaces=[compute.InstanceNetworkInterfaceArgs(subnetwork=args.network.system)],
-            service_account=compute.InstanceServiceAccountArgs(email=args.identity.email(WATCH), scopes=list(SCOPES)),
-            shielded_instance_config=compute.InstanceShieldedInstanceConfigArgs(
-                enable_secure_boot=True, enable_vtpm=True, enable_integrity_monitoring=True
-            ),
-            metadata={
-                **{key: FIXED[key] for key in keys},
-                "startup-script": program("failover.py"),
-                "hpc-watch": pulumi.Output.json_dumps(settings, sort_keys=True),
-            },
-            labels=labels(config, "watch"),
-            tags=[args.network.tag],
-            desired_status="RUNNING",
-            # It is created after its grants and after the controller, and deleted before both.
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=[args.network.ready, *args.identity.ready(WATCH), *args.after, controller],
-                delete_before_replace=True,
-            ),
-        )
 
 
 class Monitoring(pulumi.ComponentResource):

@@ -6,7 +6,7 @@ Google's client takes seconds to import, and a preview does not need it. So the 
 
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
@@ -20,43 +20,6 @@ def instances_api() -> ModuleType:
     from components.gcp import instances
 
     return instances
-
-
-class InstanceProvider(ResourceProvider):
-    """The base of the providers of instances that this program itself creates.
-
-    The id is of the instance's place and name, so an interrupted creation is taken over by the next run.
-    """
-
-    ID: ClassVar[str]
-    REPLACES: ClassVar[tuple[str, ...]]
-    """Inputs whose change replaces the resource."""
-    IN_PLACE: ClassVar[tuple[str, ...]]
-    """Inputs whose change is an update."""
-    STABLE: ClassVar[tuple[str, ...]]
-    """Outputs that an update keeps if it does not recreate the instance."""
-
-    def start(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Create the instance if it is not there, wait until it runs, and return the outputs."""
-        raise NotImplementedError
-
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        return CreateResult(self.ID.format(**props), self.start(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Compare inputs alone: only a refresh asks Google. Only a controller has the input `body`."""
-        replaces = changed(_olds, _news, self.REPLACES)
-        recreates = replaces or changed(_olds, _news, ("body",))
-        return DiffResult(
-            changes=bool(replaces or changed(_olds, _news, self.IN_PLACE)),
-            replaces=replaces,
-            stables=[] if recreates else list(self.STABLE),
-            delete_before_replace=True,
-        )
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Set metadata and labels in place; create the instance again if it is gone or has another body."""
-        return UpdateResult(self.start(_news))
 
 
 NODE_ID = "projects/{project}/zones/{zone}/instances/{name}"
@@ -102,15 +65,34 @@ class FlexQueueProvider(ActionProvider):
             return ReadResult("" if instances_api().missing_nodes(props) else id_, given(props))
 
 
-class FlexNodeProvider(InstanceProvider):
-    """Another template is another machine. A node that Google deleted at the end of its run time is requested again."""
+class FlexNodeProvider(ResourceProvider):
+    """Another template is another machine. A node that Google deleted at the end of its run time is requested again.
 
-    ID = NODE_ID
+    The id is of the machine's place and name, so an interrupted creation is taken over by the next run.
+    """
+
     REPLACES = ("project", "zone", "name", "cluster", "template")
     IN_PLACE = ("labels", "metadata")
     STABLE = ("instance_id", "address", "ends")
 
-    def start(self, props: dict[str, Any]) -> dict[str, Any]:
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        return CreateResult(NODE_ID.format(**props), self._start(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Compare inputs alone: only a refresh asks Google."""
+        replaces = changed(_olds, _news, self.REPLACES)
+        return DiffResult(
+            changes=bool(replaces or changed(_olds, _news, self.IN_PLACE)),
+            replaces=replaces,
+            stables=[] if replaces else list(self.STABLE),
+            delete_before_replace=True,
+        )
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Set metadata and labels in place; request the machine again if it is gone."""
+        return UpdateResult(self._start(_news))
+
+    def _start(self, props: dict[str, Any]) -> dict[str, Any]:
         """Ask for the machine and wait, or go on waiting for what an interrupted run asked for."""
         with without_traceback(GoogleCloudError):
             return _node_outputs(props, instances_api().start(instances_api().FlexCompute(props), report))

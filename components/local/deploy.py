@@ -41,12 +41,8 @@ LONGEST_FOLDER = 50
 """Longest name of a shared folder, without the digest that some have: 63 characters are allowed."""
 STATE_FOLDER = "hpc--state"
 """The folder for the controller's state disk. No shared folder can have this name, see `folder_name`."""
-_PROJECT, _ZONE, _OTHER_ZONE = "rehearsal", "local-a", "local-b"
-"""The place of elastic nodes in requests for them; a controller with `failover` has two."""
-CONTROLLER = "/controller"
-"""Key of the controller's design among those of nodesets, of which none has such a name."""
-_PACE = {"poll": 0.5, "misses": 3, "silence": 3, "hang": 20, "boot": 0, "rest": 60, "wait": 30, "retry": 2}
-"""Times of scripts/gcp/failover.py for local machines, which boot in seconds."""
+_PROJECT, _ZONE = "rehearsal", "local-a"
+"""The place of elastic nodes in requests for them."""
 _GPU_EXPORTER = Path(__file__).parents[2] / "lab/slurm/dcgm_exporter.py"
 _GPU_EXPORTER_UNIT = """\
 [Unit]
@@ -186,9 +182,8 @@ class LocalPlatform(pulumi.ComponentResource):
             for spec in machines(config)
         )
         self.ready, self.elastic = (), None
-        failover = config.controller.failover
         repaired = repaired_nodesets(config)
-        if elastic or failover or repaired:
+        if elastic or repaired:
             token = random.RandomPassword(f"{name}-cloud-token", length=40, special=False, opts=child).result
             designs = {
                 nodeset: ({**common, "devices": devices(spec), "orderly": False}, boot(spec))
@@ -198,15 +193,11 @@ class LocalPlatform(pulumi.ComponentResource):
                     or next(machine for machine in machines(config) if machine.nodeset == nodeset)
                 )
             }
-            if failover:
-                spec = machines(config)[0]
-                own = {"devices": devices(spec), "orderly": True, "address": addresses.of[spec.name]}
-                designs[CONTROLLER] = {**common, **own}, boot(spec)
             # After the controller: no node may get a newer slurmd before it has a new slurmctld.
             controller = pulumi.ResourceOptions(depends_on=[self.machines[0].resource])
             opts = pulumi.ResourceOptions.merge(after, controller)
             self.ready = (Cloud(f"{name}-cloud", _cloud(config, place, token, key), designs, opts),)
-            self.elastic = _elastic(config, token) if elastic or repaired else None
+            self.elastic = _elastic(config, token)
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
 
 
@@ -232,25 +223,8 @@ def _cloud(
     nodesets = (*elastic, *repaired_nodesets(config))
     static = {node: name for name in nodesets for node in static_names(config, name)}
     labels = {"hpc-cluster": config.name, "hpc-part": "node"}
-    watch: dict[str, Any] = {}
-    if config.controller.failover:
-        name = controller_name(config)
-        body = {"name": name, "labels": {"hpc-cluster": config.name, "hpc-part": "controller"}}
-        watch = {
-            "project": _PROJECT,
-            "zones": [_ZONE, _OTHER_ZONE],
-            "name": name,
-            "cluster": config.name,
-            "endpoint": f"http://{addresses.gateway}:{CLOUD_PORT}",
-            "token": token,
-            "address": addresses.of[name],
-            "mode": config.controller.failover_mode,
-            "body": body,
-            "pace": _PACE,
-        }
     return {
         **place,
-        "watch": watch,
         "state": state,
         "gateway": addresses.gateway,
         "port": CLOUD_PORT,

@@ -20,7 +20,6 @@ from cluster.config.partitions import Partition
 from cluster.config.validators import minutes
 from cluster.jobs.script import render_environment
 from cluster.people import NORMAL, default_account, unix_groups
-from cluster.platforms import registry
 from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
 from cluster.slurm import paths, power_saving
 from cluster.slurm.files import render, render_slurmdbd
@@ -219,8 +218,6 @@ def configure(
             payload["state"] = cast("StateDisk", dict(state))
         if exports:
             payload["exports"] = cast("Exports", dict(exports))
-        if config.controller.failover:
-            payload["watch"] = registry.get(config.platform).watch(config)
         if elastic or any(section.spare for section in config.nodesets.values()):
             payload["reconcile"] = reconcile(config, elastic)
     return as_lines(payload)

@@ -3,8 +3,7 @@
 It speaks Compute Engine's protocol as the reconcile loop uses it. An instance is a machine of the design that its
 template names, and its status is that of the machine. Operations take seconds, continue without requests, and are
 continued by the next process: the state is one file, written after each change. It does not imitate disks, networks,
-permissions and quotas, nor the metadata server on the machines. A controller with `failover` is an instance too. Its
-machine stays when the instance is deleted, as its disks do, and the program that creates it again runs here.
+permissions and quotas, nor the metadata server on the machines.
 
 Faults are set while the stand-in runs, under /lab/ with the same token: see `Faults`, and `FaultClient` in
 fault_day.py.
@@ -12,7 +11,6 @@ fault_day.py.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import random
@@ -55,7 +53,6 @@ exit 15
 PLACE = "/etc/hpc/place"
 """File with the name of the host, as scripts/gcp/start.py writes it."""
 _JOIN_UNIT = "/etc/systemd/system/multi-user.target.wants/hpc-node.service"
-_SCRIPTS = Path(__file__).parents[2] / "scripts"
 _TICK_SECONDS = 0.1
 _MINIMUM_MISSED = {"code": "VM_MIN_COUNT_NOT_REACHED", "message": "Requested minimum count of VMs was not reached."}
 
@@ -169,10 +166,6 @@ class HostCompute(InstanceGroups, GoogleHttp):
         self.faults = Faults()
         self.groups = {}
         self.next = 1
-        self.away = False
-        """True if a request deleted the controller, which is an instance with `failover`."""
-        self.watch: Any = None
-        """The program that watches the controller, if the stack has one."""
         self._load()
 
     # -- state -------------------------------------------------------------------------------------------------------
@@ -183,7 +176,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
             self.instances = {row["name"]: Instance(**row) for row in state["instances"]}
             self.operations = {row["name"]: Operation(**row) for row in state["operations"]}
             self.by_request, self.next = state["requests"], state["next"]
-            self.faults, self.away = Faults(**state["faults"]), state.get("away", False)
+            self.faults = Faults(**state["faults"])
             self.groups = state.get("groups", {})
         self._read_design()
 
@@ -197,7 +190,6 @@ class HostCompute(InstanceGroups, GoogleHttp):
             "requests": self.by_request,
             "next": self.next,
             "faults": asdict(self.faults),
-            "away": self.away,
             "groups": self.groups,
         }
         write_atomically(self._paths.state, json.dumps(state), mode=0o600)
@@ -211,7 +203,6 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     def serve(self) -> None:
         """Act on operations until `end` is called or the folder is gone, then finish with machines in progress."""
-        threading.Thread(target=self._run_watch, daemon=True).start()
         # Not `wait`: it holds the lock that `end` needs, which a signal handler calls on this thread.
         while not self._ended.is_set() and self._paths.lock.exists():
             self.tick()
@@ -221,23 +212,6 @@ class HostCompute(InstanceGroups, GoogleHttp):
     def end(self) -> None:
         """Make `serve` return."""
         self._ended.set()
-
-    def _run_watch(self) -> None:
-        """Run the program of the machine that watches the controller, as long as the stack has one."""
-        sys.path[:0] = [str(_SCRIPTS / "gcp"), str(_SCRIPTS / "node")]
-        failover = importlib.import_module("failover")
-
-        def settings() -> dict[str, Any]:
-            # Requests read the design too, but this program's own may be the only ones.
-            with self._lock:
-                self._read_design()
-                return dict(self.design.get("watch") or {})
-
-        while not settings():
-            if self._ended.wait(1):
-                return
-        self.watch = failover.Watch(settings, self._paths.folder / "watch.json")
-        self.watch.run()
 
     def tick(self) -> None:
         """Start operations and preemptions that are due."""
@@ -305,8 +279,6 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     def _machine(self, instance: Instance) -> machine.Design:
         """Return the design of an instance's machine."""
-        if instance.name == self._controller:
-            return machine.design({**self.design["machines"]["/controller"], "name": instance.name})
         # The template may be deleted, since the stack has another image.
         template = self.design["templates"].get(instance.template)
         nodeset = template["nodeset"] if template else instance.labels["hpc-nodeset"]
@@ -328,10 +300,6 @@ class HostCompute(InstanceGroups, GoogleHttp):
         if not self._set_status(instance, "STAGING", "PROVISIONING", "STAGING"):
             return
         design = self._machine(instance)
-        if instance.name == self._controller:
-            machine.update(design)
-            self._set_status(instance, "RUNNING", "STAGING")
-            return
         # An earlier process may have been killed after the start of the machine.
         with suppress(FileNotFoundError):
             text = Path(f"{design.paths.upper}{INSTANCE}").read_text()
@@ -347,13 +315,6 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     def _remove(self, instance: Instance) -> None:
         bare = self._bare(instance)
-        if instance.name == self._controller:
-            # Its files are on disks that stay.
-            machine.stop(bare)
-            with self._lock:
-                self.away = True
-            self._forget(instance)
-            return
         files = machine.files_of(bare.paths)
         # A node that has become static has another machine of this name.
         if files is None or INSTANCE in files:
@@ -398,8 +359,6 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     def answer(self, call: Call) -> Answer:
         """Handle a request, and return the answer for the client."""
-        if call.path == "/watch" and self.watch:
-            return 200, self.watch.status()
         try:
             answer = self._answer_authenticated(call)
         except RefusalError as refusal:
@@ -421,15 +380,11 @@ class HostCompute(InstanceGroups, GoogleHttp):
         with suppress(FileNotFoundError, ValueError):
             self.design = json.loads(self._paths.design.read_text())
         static = dict(self.design["static"])
-        if self._controller and not self.away:
-            static[self._controller] = ""
         for name in [name for name, row in self.instances.items() if not row.template and name not in static]:
             del self.instances[name]
         for name, nodeset in static.items():
             if name not in self.instances:
                 labels = {**self.design["labels"], "hpc-nodeset": nodeset, "hpc-node": name}
-                if name == self._controller:
-                    labels = dict(self.design["watch"]["body"]["labels"])
                 self._add(self.design["place"], name, "", labels)
 
     def handle(self, call: Call) -> Answer:
@@ -470,15 +425,9 @@ class HostCompute(InstanceGroups, GoogleHttp):
             ("GET", "/lab/requests", lambda _: {"requests": list(self.requests)}),
         ]
 
-    @property
-    def _controller(self) -> str:
-        """Name of the controller if it is an instance, else empty."""
-        return str((self.design.get("watch") or {}).get("name", ""))
-
     def _instance(self, zone: str, name: str) -> Instance:
         instance = self.instances.get(name)
-        lost = instance and name == self._controller and machine.files_of(self._bare(instance).paths) is None
-        if instance is None or instance.zone != zone or lost:
+        if instance is None or instance.zone != zone:
             raise not_found(f"{zone}/instances/{name}")
         return instance
 
@@ -506,12 +455,10 @@ class HostCompute(InstanceGroups, GoogleHttp):
             metadata = {"metadata": {"items": [{"key": "created-by", "value": path}]}}
             until = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime(instance.ends))
             status["scheduling"] = {"terminationTimestamp": until}
-        # `up` may have recreated the controller's machine.
-        facts = machine.facts(self._bare(instance)) if instance.name == self._controller else None
         return {
             **self._properties(instance),
             **metadata,
-            "id": f"{instance.id}-{facts.instance_id}" if facts else instance.id,
+            "id": instance.id,
             "name": instance.name,
             "zone": GOOGLE + instance.zone,
             "selfLink": f"{GOOGLE}{instance.zone}/instances/{instance.name}",
@@ -547,13 +494,6 @@ class HostCompute(InstanceGroups, GoogleHttp):
         return {"items": [self._instance_json(instance) for instance in page], **token}
 
     def _insert(self, call: Call, zone: str) -> dict[str, Any]:
-        if call.body.get("name") == self._controller != "":
-            if self._controller in self.instances:
-                raise RefusalError(409, "alreadyExists", f"another instance has the address of {self._controller}")
-            self.away = False
-            self._add(zone, self._controller, "", call.body["labels"])
-            self.instances[self._controller].status = "PROVISIONING"
-            return self._begin("insert", zone, [self._controller], self.faults.insert_seconds, call).to_json()
         template = self._template(call.query.get("sourceInstanceTemplate", ""))
         name = call.body["name"]
         self._refuse_taken(zone, [name])
@@ -643,7 +583,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     def _delete(self, call: Call, zone: str, name: str) -> dict[str, Any]:
         instance = self._instance(zone, name)
-        if not instance.template and name != self._controller:
+        if not instance.template:
             raise RefusalError(403, "forbidden", f"{name} is a static node, which the stack deletes")
         if any(row.kind == "delete" and name in row.targets and not row.done for row in self.operations.values()):
             raise not_ready(f"{zone}/instances/{name}")

@@ -49,11 +49,6 @@ RESOLVED_TEXT = """\
 [Resolve]
 Cache=no-negative
 """
-DOMAINS_TEXT = """\
-# The controller may be in another zone, where names have another ending.
-DNS=169.254.169.254
-Domains={}
-"""
 INSTALL_UNIT = """\
 [Unit]
 Description=Install what the cluster needs, once
@@ -135,7 +130,7 @@ def configure(machine: Machine, *, once: bool) -> None:
         raise BootError(f"the machine's metadata lacks {error}: it was not made by the stack") from None
     except ValueError as error:
         raise BootError(f"the machine's metadata attribute hpc-boot is no JSON ({error}): run `up`") from None
-    configure_resolver(machine, boot.get("domains") or [])
+    configure_resolver(machine)
     machine.write(LIB / "refresh", script, 0o755)
     cloud = Cloud(boot.get("endpoints") or {})
     to_install = bool(boot["install"]) and not installed()
@@ -178,12 +173,11 @@ def protect_metadata_server(machine: Machine, *, again: bool) -> None:
             print_line(result.stderr.strip())
 
 
-def configure_resolver(machine: Machine, domains: list[str]) -> None:
-    """Make systemd-resolved, if it is installed, cache no missing names, and search for names in these domains too."""
+def configure_resolver(machine: Machine) -> None:
+    """Make systemd-resolved, if it is installed, cache no missing names."""
     before = len(machine.changed)
     if RESOLVER.exists():
-        more = DOMAINS_TEXT.format(" ".join(domains)) if domains else ""
-        machine.write(RESOLVED, RESOLVED_TEXT + more)
+        machine.write(RESOLVED, RESOLVED_TEXT)
     if len(machine.changed) > before:
         call("systemctl", "try-restart", "systemd-resolved")
 

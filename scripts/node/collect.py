@@ -204,8 +204,6 @@ def parts(own_roles: list[str]) -> dict[str, Part]:
         found["reconcile"] = service.status
         if topology.REFUSED.exists():
             found["topology"] = topology.refused
-        if watch := (phase_state.last_input("configure") or {}).get("watch"):
-            found["failover"] = lambda: _failover(watch)
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}
@@ -217,17 +215,6 @@ def parts(own_roles: list[str]) -> dict[str, Part]:
         "keys": user_keys,
         **{f"disks {path}": (lambda path=path: mounts.shared_usage(path)) for path in mounts.shared_targets()},
     }
-
-
-def _failover(url: str) -> dict[str, Any]:
-    """Return the status of the machine that fails the controller over, or `why` it can't be read."""
-    from urllib.request import ProxyHandler, build_opener  # slow to import, and other machines do not need it
-
-    try:
-        with build_opener(ProxyHandler({})).open(url, timeout=CONNECT_SECONDS) as response:
-            return {"why": "", **json.load(response)}
-    except (OSError, ValueError) as error:
-        return {"why": str(error)}
 
 
 def _json(path: str | Path) -> dict[str, Any]:

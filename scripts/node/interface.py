@@ -202,7 +202,6 @@ class _Containers(_Controller, total=False):
     containers: str  # `containers.data` of the stack, if that is not the default
     reconcile: Reconcile  # absent if no node is elastic or spare
     topology: Topology  # absent without topology.conf
-    watch: str  # the URL of the machine that fails the controller over to its other zone; absent without one
     monitoring: Monitoring  # on the controller and on Prometheus' own machine; absent without metrics
     node_exporter: str  # arguments of node_exporter; absent without metrics
     gpu_exporter: GpuExporter  # absent without metrics or GPUs
@@ -431,7 +430,6 @@ class Observation(TypedDict, total=False):
     controller: Reached
     scripts: dict[str, str]
     reconcile: dict[str, Any]  # on the controller: mode, why, brakes, cooling, alerts, jobs, actions; empty without it
-    failover: dict[str, Any]  # on the controller: time, mode, armed, said, journal, why; absent without failover
     alerts: list[dict[str, str]]  # firing alerts, on the machine with Prometheus
     jobs: list[str]  # jobs with a process on a node
     slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database

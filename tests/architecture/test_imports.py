@@ -123,7 +123,7 @@ def test_heavy_packages_are_loaded_only_when_used() -> None:
         "import cli.app",
         "import cluster.report.plot",
         "from tests.harness import deploy; deploy('dev', preview=True)",
-        "import components.gcp.baked_image, components.gcp.failover, components.gcp.nodes",
+        "import components.gcp.baked_image, components.gcp.nodes",
         "import components.nebius.resource, components.nebius.api.kinds",
     )
     clouds = {"pulumi_gcp", "pulumi_kubernetes", "google.cloud", "google.auth", "requests", "nebius"}

@@ -15,6 +15,7 @@ from tests.harness import FLEX, Recording, Registered, deploy
 
 INSTANCE, NODE = "gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
 TEMPLATE, DISK = "gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/disk:Disk"
+REGIONAL = "gcp:compute/regionDisk:RegionDisk"
 POLICY, ADDRESS = "gcp:compute/resourcePolicy:ResourcePolicy", "gcp:compute/address:Address"
 NOBLE = {"base": "ubuntu-2404"}
 C2 = {"machine_type": "c2-standard-8", "count": 1}
@@ -73,6 +74,21 @@ def template(**nodeset: Any) -> dict[str, Any]:
 
 
 class TestStateDisk:
+    def test_a_swap_of_zones_keeps_the_state_disk_and_recreates_every_machine(self):
+        def moved(zone: str, other: str) -> Recording:
+            disk = {"machine_type": "n2-standard-8", "state_disk": {"replica_zone": other}}
+            return made(controller=disk, zone=zone)
+
+        before, after = moved("us-central1-a", "us-central1-b"), moved("us-central1-b", "us-central1-a")
+        (disk,) = before.all(REGIONAL)
+        assert disk.inputs["replicaZones"] == ["us-central1-a", "us-central1-b"]
+        assert not before.all(DISK)
+        assert inputs(before)[disk.urn] == inputs(after)[disk.urn]
+        zones = [{each.inputs["zone"] for each in found.all(INSTANCE) + found.all(NODE)} for found in (before, after)]
+        assert zones == [{"us-central1-a"}, {"us-central1-b"}]
+        (attached,) = after.one("cloud-controller").inputs["attachedDisks"]
+        assert attached["forceAttach"]
+
     def test_recreating_the_controller_does_not_affect_the_state_disk(self):
         before = made()
         after = made(

@@ -102,7 +102,6 @@ _FORKS.set_forkserver_preload(
         "google.cloud.compute_v1",
         "google.auth.credentials",
         "components.gcp.baked_image",
-        "components.gcp.failover",
         "components.gcp.instances",
     ]
 )

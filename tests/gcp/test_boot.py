@@ -197,11 +197,11 @@ class TestNames:
         monkeypatch.setattr(start, "RESOLVER", tmp_path / "resolvectl")
         monkeypatch.setattr(start, "RESOLVED", tmp_path / "resolved.conf.d" / "hpc.conf")
         monkeypatch.setattr(start, "call", lambda *command: called.append(command))
-        start.configure_resolver(start.Machine(), [])
+        start.configure_resolver(start.Machine())
         assert (called, start.RESOLVED.exists()) == ([], False)
         start.RESOLVER.touch()
         for _ in range(2):
-            start.configure_resolver(start.Machine(), [])
+            start.configure_resolver(start.Machine())
         assert called == [("systemctl", "try-restart", "systemd-resolved")]
         assert "[Resolve]\nCache=no-negative\n" in start.RESOLVED.read_text()
 

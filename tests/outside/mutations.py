@@ -68,11 +68,6 @@ MUTATIONS: Mapping[str, Mutation] = {
     "google-group-permissions": Mutation(
         "cluster/platforms/gcp/permissions.py", '"compute.instanceGroups.delete"', '"compute.instanceGroups.remove"'
     ),
-    "gcp-failover-permissions": Mutation(
-        "cluster/platforms/gcp/permissions.py",
-        '        "compute.disks.use",\n        "compute.instances.create",',
-        '        "compute.disks.use",',
-    ),
     "google-services-and-roles": Mutation(
         "cluster/platforms/gcp/permissions.py", '"compute.resourcePolicies.use"', '"compute.resourcePolicies.take"'
     ),

@@ -311,10 +311,10 @@ def _disk_errors(config: ClusterConfig) -> Iterator[Finding]:
                 allowed=f"{size - SYSTEM_GB} at most: {dotted(at)} has {size} GB, {SYSTEM_GB} of them for the system",
                 todo=f"lower it, or write a larger {dotted((*at, 'size_gb'))}",
             )
-    yield from disks.find_failover_errors(config, place(config).zone)
     name, size = disks.state_disk(config)
     kind = MACHINE_TYPES[config.controller.machine_type]
     if kind.platform == "gcp":
+        yield from disks.find_replica_errors(config)
         yield from find_type_errors(("controller", "state_disk"), DISK_TYPES[name], kind)
         yield from find_size_errors(("controller", "state_disk"), DISK_TYPES[name], size)
 

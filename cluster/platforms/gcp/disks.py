@@ -7,6 +7,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.controller import Disk
 from cluster.config.storage import Targets
 from cluster.findings import Finding, Location, listing
+from cluster.platforms.gcp.names import place
 from cluster.roster import MachineSpec, monitoring_machine
 
 BOOT_TYPES = {"controller": "pd-ssd", "login": "pd-balanced", "monitoring": "pd-balanced", "node": "pd-ssd"}
@@ -16,8 +17,6 @@ NEWER = "hyperdisk-balanced"
 REGIONAL, REGIONAL_FAMILIES = ("pd-standard", "pd-balanced", "pd-ssd"), ("e2", "n1", "n2")
 """Disk types of the catalog that can be in two zones, and families whose machines take such disks
 (cloud.google.com/compute/docs/disks/about-regional-persistent-disk)."""
-WATCH_TYPE, WATCH_DISK, WATCH_GB = "e2-micro", "pd-standard", 10
-"""The machine that watches the controller of a stack with `failover`, and its disk."""
 BOOT_GB = 200
 STATE_GB = 100
 
@@ -62,52 +61,43 @@ def find_type_errors(at: Location, row: DiskType, kind: MachineType, *, boot: bo
         )
 
 
-def find_failover_errors(config: ClusterConfig, zone: str) -> Iterator[Finding]:
-    """Yield settings that a controller in two zones can't have; `zone` is the stack's."""
-    controller, region = config.controller, zone.rpartition("-")[0]
-    other = controller.failover_zone
-    if not controller.failover:
-        if other is not None:
-            yield Finding(
-                id="failover-zone-unused",
-                at=("controller", "failover_zone"),
-                given=other,
-                allowed="the other zone of a controller that has `failover: true`",
-                todo="remove it, or write `failover: true`",
-            )
+def state_zones(config: ClusterConfig) -> list[str]:
+    """Return the zones that the controller's state disk is in, sorted: an edit that swaps them keeps the disk."""
+    return sorted({place(config).zone, config.controller.state_disk.replica_zone or place(config).zone})
+
+
+def find_replica_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield settings that a state disk in two zones can't have."""
+    other, zone = config.controller.state_disk.replica_zone, place(config).zone
+    if other is None:
         return
-    if other is None or other == zone or other.rpartition("-")[0] != region:
+    at, region = ("controller", "state_disk"), place(config).region
+    if other == zone or other.rpartition("-")[0] != region:
         yield Finding(
-            id="failover-zone",
-            at=("controller", "failover_zone"),
-            given=other or "nothing",
-            allowed=f"another zone of {region} than gcp:zone, {zone}: disks are in two zones of one region",
+            id="replica-zone",
+            at=(*at, "replica_zone"),
+            given=other,
+            allowed=f"another zone of {region} than gcp:zone, {zone}: a disk can be in two zones of one region",
             todo=f"write one: `gcloud compute zones list --filter region={region}`",
-            missing=None if other else "failover_zone",
         )
-    kind = MACHINE_TYPES[controller.machine_type]
-    if kind.platform == "gcp" and kind.family.name not in REGIONAL_FAMILIES:
+    kind, (name, size) = MACHINE_TYPES[config.controller.machine_type], state_disk(config)
+    if kind.family.name not in REGIONAL_FAMILIES:
         yield Finding(
-            id="failover-machine-type",
+            id="replica-machine-type",
             at=("controller", "machine_type"),
-            given=f"{kind.name}, with `failover: true`",
+            given=f"{kind.name}, with `state_disk.replica_zone`",
             allowed=f"a machine of {listing(REGIONAL_FAMILIES)}: only these take disks that are in two zones",
             todo="write e.g. n2-standard-8",
         )
-        return
-    for key, (name, size) in (
-        ("disk", boot(controller.disk, "controller", kind)),
-        ("state_disk", state_disk(config)),
-    ):
-        least = 200 if name == "pd-standard" else 10
-        if name not in REGIONAL or size < least:
-            yield Finding(
-                id="failover-disk",
-                at=("controller", key, "type" if name not in REGIONAL else "size_gb"),
-                given=f"{name} of {size} GB, with `failover: true`",
-                allowed=f"{listing(REGIONAL)}, in two zones; pd-standard of at least 200 GB",
-                todo="take one of these, e.g. pd-balanced",
-            )
+    least = 200 if name == "pd-standard" else 10
+    if name not in REGIONAL or size < least:
+        yield Finding(
+            id="replica-disk",
+            at=(*at, "type" if name not in REGIONAL else "size_gb"),
+            given=f"{name} of {size} GB, with `replica_zone`",
+            allowed=f"{listing(REGIONAL)}, in two zones; pd-standard of at least 200 GB",
+            todo="take one of these, e.g. pd-balanced",
+        )
 
 
 def find_size_errors(at: Location, row: DiskType, size: int) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from cluster.platforms.gcp import disks
 from cluster.platforms.gcp.capacity import machine_scheduling, node_scheduling
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, servers
 from cluster.platforms.gcp.image import bakes, boots_from, parts
+from cluster.platforms.gcp.names import place
 
 RECORDS_STAY = (
     "Slurm's state, job records, /opt/apps and home folders are on its state disk and stay; jobs on other machines run "
@@ -43,6 +44,23 @@ def node_type(edit: Edit) -> Impact:
 @rule(Effect.REPLACE)
 def controller_type(edit: Edit) -> Impact:
     return recreate_controller(edit, RECORDS_STAY, "the controller is stopped, and started as the other type")
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def zone(edit: Edit) -> Impact:
+    """Return the impact of a swap of the two zones of the state disk; any other edit of them is refused."""
+    zones = disks.state_zones(edit.after)
+    if len(zones) == 1 or zones != disks.state_zones(edit.before):
+        return Refuse(
+            "the state disk would be another one, and Slurm's state, job records and home folders are on the one that "
+            "there is: put it back. With `controller.state_disk.replica_zone`, that zone and gcp:zone can be swapped"
+        )
+    lustre, filestore = edit.before.storage.lustre, edit.before.storage.filestore
+    if (lustre and lustre.existing is None) or (filestore and filestore.tier != "REGIONAL"):
+        return Refuse("Lustre, and a Filestore that is not REGIONAL, are in one zone with every file: put it back")
+    return Replace(
+        f"{ALL_RECREATED} in {place(edit.after).zone}: jobs end, and are requeued from Slurm's state. {RECORDS_STAY}"
+    )
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
@@ -358,12 +376,9 @@ bucket = or_image(bucket_mount)
 
 RULES: Mapping[str, Rule] = {name: value for name, value in vars().items() if isinstance(value, Rule)}
 """Rules of ByRule at fields that only Google Cloud has."""
-_NEW_DISKS = Refuse(
-    "its state disk would be another one, and Slurm's state, job records and home folders are on the one that there "
-    "is: put it back, or make another cluster"
-)
 TABLE: Mapping[str, Impact | Rule] = {
     "gcp": Refuse("everything that the stack created is there, with its data"),
+    "gcp.zone": zone,
     "image": image_system,
     "image.base": image_base,
     "monitoring": image_system,
@@ -373,8 +388,7 @@ TABLE: Mapping[str, Impact | Rule] = {
     "controller.disk": role_machine,
     "controller.disk.size_gb": boot_size,
     "controller.capacity": role_machine,
-    "controller.failover": _NEW_DISKS,
-    "controller.failover_zone": _NEW_DISKS,
+    "controller.state_disk.replica_zone": zone,
     "controller.state_disk.type": Refuse("Slurm's state, job records and home folders are on it: put it back"),
     "controller.state_disk.size_gb": state_disk,
     "login.machine_type": login_type,

@@ -42,7 +42,6 @@ ACCOUNTS: Mapping[str, str] = {
     "monitoring": "mon",
     "node": "node",
     "builder": "bake",
-    "watch": "watch",
     "lustre": "lustre",
 }
 """Ending of each role's service account. Its id may have 30 characters, of which a cluster's name takes up to 20."""
@@ -56,31 +55,10 @@ def place(config: ClusterConfig) -> GoogleCloud:
     return section
 
 
-def search_domains(config: ClusterConfig) -> list[str]:
-    """Return the DNS search domains of machines whose controller may be in another zone; else none
-    (cloud.google.com/compute/docs/internal-dns: NAME.ZONE.c.PROJECT.internal)."""
-    other = config.controller.failover_zone
-    zones = (place(config).zone, other) if config.controller.failover and other else ()
-    return [f"{zone}.c.{place(config).project}.internal" for zone in zones]
-
-
-def watch_name(config: ClusterConfig) -> str:
-    """Return the name of the machine that watches the controller."""
-    return f"{config.name}-watch"
-
-
-WATCH_PORT = 8775
-"""The port at which the controller reads the status of that machine."""
-
-
-def watch_url(config: ClusterConfig) -> str:
-    return f"http://{watch_name(config)}:{WATCH_PORT}/"
-
-
 def labels(config: ClusterConfig, part: str) -> dict[str, str]:
     """Return the labels of a resource, by which bills and consoles distinguish clusters and their parts.
 
-    `part` is controller, login, monitoring, node, lustre, storage, image, network or watch.
+    `part` is controller, login, monitoring, node, lustre, storage, image or network.
     """
     return {"hpc-cluster": config.name, "hpc-part": part, "managed-by": "pulumi"}
 

@@ -15,7 +15,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 from cluster.platforms.gcp.image import secure_boot
-from cluster.roster import controller_name, elastic_machines, host_name, machines
+from cluster.roster import elastic_machines, host_name, machines
 from cluster.slurm.power_saving import elastic_nodesets, repaired_nodesets
 
 TUNNEL = "roles/iap.tunnelResourceAccessor"
@@ -44,7 +44,7 @@ def roles(config: ClusterConfig) -> tuple[str, ...]:
         needed.add(NETWORKS)
     if not config.login.public:
         needed.add(TUNNEL)
-    if elastic_nodesets(config) or repaired_nodesets(config) or config.controller.failover:
+    if elastic_nodesets(config) or repaired_nodesets(config):
         needed.add(CUSTOM_ROLES)
     return tuple(sorted(needed))
 
@@ -126,26 +126,6 @@ _MAINTAIN = "instances.performMaintenance"
 BINDINGS = 20
 """Largest number of conditions under which a policy binds one role to one account (cloud.google.com/iam/quotas). A
 condition has at most 12 logical operators."""
-FAILOVER: Mapping[str, tuple[str, ...]] = {
-    "instances.delete": ("compute.instances.delete",),
-    "instances.get": ("compute.instances.get",),
-    "instances.insert": (
-        "compute.addresses.useInternal",
-        "compute.disks.use",
-        "compute.instances.create",
-        "compute.instances.setLabels",
-        "compute.instances.setMetadata",
-        "compute.instances.setServiceAccount",
-        "compute.instances.setTags",
-        "compute.subnetworks.use",
-    ),
-    "zoneOperations.get": ("compute.zoneOperations.get",),
-    "zoneOperations.list": ("compute.zoneOperations.list",),
-}
-"""Methods of Compute Engine that the controller's watch machine calls (scripts/gcp/failover.py), and the permissions
-that each requires. To act as the controller's service account is a role on that account."""
-PUBLIC = ("compute.addresses.use", "compute.subnetworks.useExternalIp")
-"""Permissions to create a machine with a public address."""
 PLACED = "compute.resourcePolicies.use"
 """Permission to create machines in a placement."""
 
@@ -180,18 +160,6 @@ def reconcile_condition(config: ClusterConfig, nodeset: str) -> str:
     (cloud.google.com/iam/docs/configuring-resource-based-access)."""
     prefix = host_name(config, nodeset, 0).removesuffix("0")
     return _only(Instance=f".startsWith('{prefix}')", Disk=f".startsWith('{prefix}')")
-
-
-def failover_permissions(config: ClusterConfig) -> list[str]:
-    """Return the permissions of the custom role of the machine that watches the controller, sorted."""
-    public = PUBLIC if config.login.public and config.login.on == "controller" else ()
-    return sorted({*public, *(permission for permissions in FAILOVER.values() for permission in permissions)})
-
-
-def failover_condition(config: ClusterConfig) -> str:
-    """Return the condition of that role: only the controller's instance, and only its two disks."""
-    name = controller_name(config)
-    return _only(Instance=f" == '{name}'", Disk=f".startsWith('{name}-')")
 
 
 def _only(*, Instance: str, Disk: str) -> str:  # noqa: N803 - Compute Engine's names of types

@@ -99,7 +99,6 @@ PLATFORM = Platform(
     machine_types=MACHINE_TYPES,
     images=BASE_IMAGES,
     ops_agent=("google-cloud-ops-agent", "/etc/google-cloud-ops-agent/config.yaml"),
-    watch=later("cluster.platforms.gcp.names:watch_url"),
     limit=Limit(machines=GOOGLE_INSTANCES, of="a network of Google Cloud"),
     sections={"gcp": "cluster.platforms.gcp.names:GoogleCloud"},
     provider=Provider(
@@ -111,7 +110,7 @@ PLATFORM = Platform(
         Web: frozenset({"cidrs"}),
         Storage: frozenset({"lustre", "filestore", "nfs", "buckets"}),
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "packages", "builder"}),
-        Controller: frozenset({"disk", "state_disk", "capacity", "failover", "failover_zone", "failover_mode"}),
+        Controller: frozenset({"disk", "state_disk", "capacity"}),
         Login: frozenset({"disk", "capacity", "public", *ON_MACHINES[Login]}),
         Monitoring: frozenset({"ops_agent", "machine", "web"}),
         MonitoringMachine: frozenset({"disk"}),

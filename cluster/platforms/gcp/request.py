@@ -8,7 +8,7 @@ from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
 from cluster.config.capacity import BasicCapacity, Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, fabric_of, plan, reserved, table
-from cluster.platforms.gcp.disks import WATCH_DISK, WATCH_GB, WATCH_TYPE, boot_disk, state_disk
+from cluster.platforms.gcp.disks import boot_disk, state_disk, state_zones
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
 from cluster.platforms.gcp.image import bakes
 from cluster.platforms.gcp.permissions import policies, roles
@@ -120,13 +120,8 @@ def disks(config: ClusterConfig) -> Mapping[str, int]:
     """Return GB of disks by their type, with local SSDs, which are part of machines. Elastic nodes are left out."""
     sizes = _disks_of(config, machines(config))
     kind, size = state_disk(config)
-    sizes[kind] += size
-    if config.controller.failover:
-        boot_kind, boot_size = boot_disk(config, machines(config)[0])
-        # These disks are in two zones, and are paid for in both.
-        sizes[kind] += size
-        sizes[boot_kind] += boot_size
-        sizes[WATCH_DISK] += WATCH_GB
+    # A disk that is in two zones is paid for in both.
+    sizes[kind] += size * len(state_zones(config))
     for server in servers(config):
         for disk in server.disks:
             sizes[disk.targets.type] += disk.targets.size_gb
@@ -173,8 +168,6 @@ def networks(config: ClusterConfig) -> Mapping[str, int]:
 def describe_request(config: ClusterConfig) -> list[str]:
     """Return lines for the end of a preview: machines, networks, disks, file systems, roles, addresses."""
     lines = [request.line for request in (*machine_requests(config), builder_request(config)) if request]
-    if config.controller.failover:
-        lines.append(f"1 x {WATCH_TYPE} in {config.controller.failover_zone}, on demand: watches the controller")
     lines += _describe_elastic(config)
     lines += [
         f"{section.spare} of the {section.most} nodes of {name} take no jobs until another is out of service: spares "

@@ -100,8 +100,3 @@ def plan(config: ClusterConfig) -> AddressPlan:
             address = starts[machine.nodeset or ""] + machine.index
         of[machine.name] = str(address)
     return AddressPlan(gateway=str(first + 1), prefix=network.prefixlen, of=of)
-
-
-def watch_url(config: ClusterConfig) -> str:
-    """Return the address of the process that watches a controller, for that controller's requests."""
-    return f"http://{plan(config).gateway}:{CLOUD_PORT}/watch"

@@ -105,7 +105,6 @@ IMPACTS: Mapping[str, Impact | Rule] = {
     "monitoring": _monitoring,
     "image.presents_as": _presents_as,
     "controller.machine_type": _controller,
-    "controller.failover": NoEffect("a process of this host begins or ends to watch the controller's machine"),
     "login.machine_type": _login,
     "monitoring.machine.machine_type": NoEffect(_SAME_SHAPE.format("that of Prometheus runs")),
     "nodesets.*.machine_type": _node,

@@ -2,7 +2,7 @@
 
 from cluster.catalog.bounds import BRIDGE_PORTS
 from cluster.config.cluster import ClusterConfig
-from cluster.config.controller import Controller, Login
+from cluster.config.controller import Login
 from cluster.config.image import Image
 from cluster.config.monitoring import Monitoring
 from cluster.config.nodesets import Nodeset
@@ -30,7 +30,6 @@ PLATFORM = Platform(
         ClusterConfig: frozenset({"containers", "host_names", "monitoring"}),
         Image: frozenset({"packages", "presents_as"}),
         Storage: frozenset({"shared", "read_only"}),
-        Controller: frozenset({"failover", "failover_mode"}),
         Login: ON_MACHINES[Login],
         Monitoring: frozenset({"machine", "web"}),
         Nodeset: frozenset({"addresses", "capacity", *ON_MACHINES[Nodeset]}),
@@ -42,7 +41,6 @@ PLATFORM = Platform(
     checks=later("cluster.platforms.local.checks:find_errors"),
     keep=keep,
     impacts=later("cluster.platforms.local.impact:IMPACTS"),
-    watch=later("cluster.platforms.local.address_plan:watch_url"),
     on_this_host=True,
     machine_images={"pulumi-python:dynamic/local:Machine": ("image", "os_release")},
     deploy="components.local.deploy",

@@ -227,8 +227,7 @@ def rehearsed(
         "network": {"cidr": cidr},
         "storage": {"shared": shared(config), **({"read_only": read_only} if read_only else {})},
         "image": {"base": BASE, **presents},
-        "controller": _only(given.get("controller") or {}, "failover", "failover_mode")
-        | {"machine_type": config.controller.machine_type},
+        "controller": {"machine_type": config.controller.machine_type},
         "login": _only(given.get("login") or {}, "on", "count", "machine_type"),
         "nodesets": _nodesets(config, given["nodesets"], counts, blocks(cidr, counts), elastic=elastic),
         "partitions": {name: _partition(config, name, row, counts) for name, row in given["partitions"].items()},
@@ -288,8 +287,6 @@ def stood_in(
         for name, row in config.nodesets.items()
         if row.elastic
     ]
-    if config.controller.failover:
-        lines.append("failover: the controller's machine starts again on this host, in the zones of a stand-in")
     if config.slurm.rxdm:
         lines.append(
             f"rxdm: {STAND_INS['file']} stands for docker, gcloud, curl, modprobe and nvidia-smi, which it calls"

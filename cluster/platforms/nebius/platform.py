@@ -61,8 +61,6 @@ PLATFORM = Platform(
         "machine": "remove it: metrics are collected and kept in pods on nodes of nebius.system",
         "web": "remove it: ./hpc dashboard STACK, or kubectl port-forward, leads to VictoriaMetrics and Grafana",
         "spare": "remove it, and write one node more as count: Soperator holds no node back",
-        "failover": "remove it: Kubernetes starts the controller's pod again on another node of its group, with its "
-        "volume; node groups are in one zone",
     },
     capabilities=frozenset(
         {
