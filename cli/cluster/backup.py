@@ -1,4 +1,4 @@
-"""Fetches a backup of the accounting database, restores one on the controller, and rebuilds lost job records."""
+"""Fetches a backup of the accounting database, and restores one on the controller."""
 
 import gzip
 import hashlib
@@ -108,7 +108,6 @@ UPLOADED = "/var/lib/hpc/accounting"
 """The folder that the controller takes backups from; see scripts/node/accounting/backup.py."""
 _UNKNOWN_PHASE = 2
 _CHUNK = 1 << 20
-_REBUILD_SECONDS = 600
 
 
 def default_name(cluster: str) -> str:
@@ -195,23 +194,6 @@ def restore_backup(cluster: Cluster, file: Path, backup: Backup, request: str) -
     if codes[controller.name]:
         text = _failure(cluster, codes[controller.name], "\n".join(errors))
         raise CliError(f"{text}\nThe same command may be run again at any time: {command}")
-
-
-def rebuild(cluster: Cluster, *, insert: bool) -> list[str]:
-    """List, or with `insert` add, the records of ended jobs that the database lacks. Returns the controller's output.
-
-    Raises CliError: it does not answer, or records wait in slurmctld.
-    """
-    done = remote.capture(
-        cluster.controller,
-        cluster.admin_key,
-        payload.phase_command("rebuild"),
-        stdin=json.dumps({"insert": insert}),
-        seconds=_REBUILD_SECONDS,
-    )
-    if done.code:
-        raise CliError(_failure(cluster, done.code, done.err))
-    return done.out.splitlines()
 
 
 def _upload(cluster: Cluster, content: IO[bytes], target: str) -> None:

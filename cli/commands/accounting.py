@@ -1,6 +1,5 @@
-"""`./hpc accounting backup`, `restore` and `rebuild`."""
+"""`./hpc accounting backup` and `restore`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -93,24 +92,3 @@ def restore(
     request = restore_request(uploaded_name(header), header.sha256, stack_config.from_outputs(stack, cluster.outputs))
     restore_backup(cluster, file, header, request)
     console.note(f"Try: ./hpc usage {stack}")
-
-
-def rebuild(stack: options.Stack, *, yes: options.Yes = False) -> None:
-    """Write the records of ended jobs that a killed slurmctld took with it, from what it noted at their end.
-
-    Shows them first. Jobs go on, records that are there stay as they are, and each new one says in its system comment
-    that it was rebuilt. It has no steps. Jobs of the last 27 days count. Safe to repeat, also after it was cut off.
-    """
-    cluster = connect(stack, Capability.BACKUP)
-    from cli.cluster.backup import rebuild as rebuild_records
-
-    missing = rebuild_records(cluster, insert=False)
-    if not missing:
-        console.note(f"No ended job of cluster {cluster.name} lacks its record.")
-        return
-    console.table([("JOB", "USER", "ACCOUNT", "PARTITION", "STATE", "START", "END"), *map(json.loads, missing)])
-    what = f"{len(missing)} record{'s' * (len(missing) > 1)}"
-    if not yes:
-        console.confirm(f"Write {what} into the accounting of cluster {cluster.name}?", doing=f"writing {what}")
-    for line in rebuild_records(cluster, insert=True):
-        console.line(line)

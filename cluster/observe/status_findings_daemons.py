@@ -1,6 +1,7 @@
 """Findings about daemons: not running, not answering, restarting; the reconcile loop; jobs that slurmctld lost."""
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -66,37 +67,6 @@ def last_words(lines: Sequence[str]) -> str:
     )
 
 
-_RECORDS = {
-    "runaway": (
-        "still running in the accounting, and slurmctld does not know {}",
-        "./hpc ssh {} controller -- sacctmgr show runawayjobs",
-        "It offers to end them in the database.",
-    ),
-    "unrecorded": (
-        "ended, and the accounting does not have {}",
-        "./hpc accounting rebuild {}",
-        "It shows them, and writes their records, without steps, from what slurmctld noted at their end.",
-    ),
-}
-
-
-def records(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Yield jobs whose end is missing in the accounting, as slurmctld was killed before it sent the record."""
-    found = cluster.controller.part("records")
-    if not found or (cluster.slurm("statistics") or {}).get("waiting"):
-        return  # a record that waits in slurmctld is not lost
-    for kind, (what, todo, note) in _RECORDS.items():
-        if jobs := found[kind]:
-            many = len(jobs) > 1
-            yield ClusterFinding(
-                id=f"jobs-{kind}",
-                where=(cluster.controller.name,),
-                what=f"{len(jobs)} job{'s' * many} {what.format('them' if many else 'it')}: {list_jobs(jobs)}",
-                todo=todo.format(cluster.stack),
-                note=note,
-            )
-
-
 def prometheus(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
     """Yield Prometheus, where the stack has it, if it does not answer: nobody gets an alert then."""
     machine = cluster.monitoring
@@ -111,36 +81,25 @@ def prometheus(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
         )
 
 
-def lost_jobs(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Yield jobs of the last day that slurmctld had accepted but not saved when it was killed."""
-    lost = cluster.controller.part("lost") or []
-    todo = f"./hpc ssh {cluster.stack} controller -- journalctl -u hpc-lost-jobs"
-    if not_submitted := [job for job in lost if "again" not in job]:
-        yield ClusterFinding(
-            id="jobs-lost",
-            where=(cluster.controller.name,),
-            what=f"slurmctld was killed and lost {_lost(not_submitted)}. "
-            f"Not submitted again: {not_submitted[0]['why']}",
-            todo=todo,
-            note="It has the reason for each. Their users start them again. This is shown for a day.",
-            since=not_submitted[0]["time"],
-        )
-    if submitted := [job for job in lost if "again" in job]:
-        numbers = list_jobs([str(job["again"]) for job in submitted])
-        yield ClusterFinding(
-            id="jobs-submitted-again",
-            where=(cluster.controller.name,),
-            what=f"slurmctld was killed and lost {_lost(submitted)}. Submitted again as {numbers}",
-            todo=todo,
-            note="It has all of them. Nothing is to be done. This is shown for a day.",
-            since=submitted[0]["time"],
-        )
+KILL_SHOWN_SECONDS = 86400
 
 
-def _lost(jobs: Sequence[Mapping[str, Any]]) -> str:
-    """Return a number of jobs with their users: `2 jobs: 7 of alice, 8`."""
-    names = [str(job["job"]) + (f" of {job['user']}" if job.get("user") else "") for job in jobs]
-    return f"{len(jobs)} job{'s' * (len(jobs) > 1)}: {list_jobs(names)}"
+def killed(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Yield a kill of slurmctld, or a loss of power, within the last day: jobs may be unknown to it since."""
+    when = cluster.controller.part("killed")
+    if when is None or cluster.controller.time - when > KILL_SHOWN_SECONDS:
+        return
+    start = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(when))
+    yield ClusterFinding(
+        id="slurmctld-killed",
+        where=(cluster.controller.name,),
+        what=f"slurmctld was killed before its start at {start}. Jobs "
+        "that it acknowledged in the last seconds before may be missing, and records of jobs that ended then",
+        todo=f"./hpc ssh {cluster.stack} controller -- sacctmgr show runawayjobs",
+        note="It shows jobs that run in the accounting only, and offers to end them there. Users submit missing jobs "
+        "again. This is shown for a day.",
+        since=when,
+    )
 
 
 def list_jobs(names: Sequence[str]) -> str:

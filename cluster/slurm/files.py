@@ -23,8 +23,7 @@ def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) ->
     """
     lua = config.slurm.job_submit_lua
     return {
-        paths.JOB_SUBMIT: f'dofile("{paths.SUBMISSIONS}")\n',
-        **({} if lua is None else {paths.SITE_RULES: lua.rstrip("\n") + "\n"}),
+        **({} if lua is None else {paths.JOB_SUBMIT: lua.rstrip("\n") + "\n"}),
         "slurm.conf": render_conf(config, addresses),
         "gres.conf": render_gres(config),
         "cgroup.conf": render_cgroup(config),

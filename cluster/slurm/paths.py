@@ -13,12 +13,9 @@ KEPT = (STATE, ARCHIVE, "/var/lib/mysql")
 on."""
 MAIL = "/usr/local/sbin/hpc-mail"
 """Sends a job's mail with /usr/bin/mail; scripts/node/slurm/slurmctld.py puts it on the controller."""
-SUBMISSIONS = f"{CONFIG}/submissions.lua"
-"""Records a job's request in its environment; scripts/node/slurm/slurmctld.py puts it on the controller."""
-JOB_SUBMIT, SITE_RULES = "job_submit.lua", "job_submit_site.lua"
-"""The file that slurmctld reads, beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua), and the stack's
-own rules, which that one runs."""
-CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT, SITE_RULES}
+JOB_SUBMIT = "job_submit.lua"
+"""The file that slurmctld reads, beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua)."""
+CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT}
 """Files that slurmctld does not serve to other machines."""
 REBOOT = "/usr/sbin/reboot"
 """The program of Debian's and Ubuntu's systemd-sysv, without arguments: for a job that asks for a reboot, slurmd runs

@@ -278,10 +278,8 @@ def _preemption(config: ClusterConfig) -> Group:
 def _submission(config: ClusterConfig) -> Group:
     return Group(
         title="Submission",
-        why="job_submit.lua, beside this file, is asked about every job that is submitted or changed. It notes what a "
-        "batch job asks for in the job's environment, so that one that a killed slurmctld forgot is submitted again."
-        + (" Then the stack's own rules follow." if config.slurm.job_submit_lua is not None else ""),
-        settings={"JobSubmitPlugins": "lua"},
+        why="job_submit.lua, beside this file, is asked about every job that is submitted or changed.",
+        settings={"JobSubmitPlugins": "lua" if config.slurm.job_submit_lua is not None else None},
     )
 
 
@@ -381,8 +379,7 @@ def _accounting(config: ClusterConfig) -> Group:
         title="Accounting",
         why="Through slurmdbd, which alone has the database's password, so AccountingStorageUser and -Pass are left "
         "out. Its host is the controller's name and not localhost: sacct and sacctmgr on login machines read this file "
-        "too. jobcomp.lua, which the set-up puts beside this file, notes each job that ended, for records that never "
-        f"reach the database. {measured}",
+        f"too. {measured}",
         settings={
             "AccountingStorageType": "accounting_storage/slurmdbd",
             "AccountingStorageHost": controller_name(config),
@@ -392,7 +389,6 @@ def _accounting(config: ClusterConfig) -> Group:
             "AccountingStoreFlags": "job_comment",
             "JobAcctGatherType": f"jobacct_gather/{gather}",
             "JobAcctGatherFrequency": 30,
-            "JobCompType": "jobcomp/lua",
         },
     )
 

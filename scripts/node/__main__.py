@@ -14,12 +14,10 @@
     python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm undoes it
     python3 FOLDER backup      < JSON   controller: print a backup of the accounting database, for `restore`
     python3 FOLDER restore     < JSON   controller: replace the accounting database by an uploaded backup
-    python3 FOLDER rebuild     < JSON   controller: rebuild records of ended jobs that the database does not have
     python3 FOLDER host-keys            controller: print the SSH host keys that machines reported, as JSON
     python3 FOLDER health-results       controller: print the last health check of every node, as JSON
     python3 FOLDER health-history < T   controller: print the history of health checks since T (seconds since the epoch)
-    python3 FOLDER keep-submissions     controller: record submissions that slurmctld may have lost, before it starts
-    python3 FOLDER lost-jobs            controller: submit them again, and end jobs that ended while slurmctld was down
+    python3 FOLDER lost-jobs            controller: end jobs that ended while slurmctld was down
     python3 FOLDER jobs                 node: print the numbers of the jobs that have a process here
     python3 FOLDER look                 any machine: print its state as JSON; changes nothing
 
@@ -93,7 +91,6 @@ PHASES: dict[str, Callable[[dict[str, Any]], object]] = {
     "settle": restore_last_success,  # every version calls it by this name
     "backup": lambda _: lazy("accounting.backup", "send")(),
     "restore": lazy("accounting.backup", "restore"),
-    "rebuild": lazy("accounting.records", "rebuild"),
     "prologs": lazy("jobs.prologs", "stage"),
     "rxdm": lazy("jobs.rxdm", "converge"),
     # These need no input from the stack, because the machine has records of what was made.
@@ -109,21 +106,8 @@ READ_PHASES: dict[str, Callable[[], None]] = {
     "health-history": lazy("health.outcome", "show_history"),
     "jobs": lambda: print(*sorted(lazy("jobs.lost_jobs", "jobs_with_processes")()), "."),
 }
-
-
-def recover_lost_jobs() -> None:
-    """Submit jobs again that a killed slurmctld has lost, and end jobs that ended while it was down."""
-    try:
-        lazy("jobs.lost_submissions", "submit_again")()
-    finally:
-        lazy("jobs.lost_jobs", "end_missing_jobs")()
-
-
-# Phases that units of systemd run before and after each start of slurmctld.
-SYSTEMD_PHASES: dict[str, Callable[[], None]] = {
-    "keep-submissions": lazy("jobs.lost_submissions", "keep"),
-    "lost-jobs": recover_lost_jobs,
-}
+# Phases that units of systemd run after each start of slurmctld.
+SYSTEMD_PHASES: dict[str, Callable[[], None]] = {"lost-jobs": lazy("jobs.lost_jobs", "end_missing_jobs")}
 UNDO_PHASES = {"no-prologs": "prologs", "no-rxdm": "rxdm", "no-ends": "ends"}
 
 

@@ -196,10 +196,10 @@ def parts(own_roles: list[str]) -> dict[str, Part]:
     if not controls:
         found["controller"] = _controller
     else:
-        from accounting import accounts, records
-        from jobs import lost_submissions, prologs
+        from accounting import accounts
+        from jobs import prologs
         from reconcile import service
-        from slurm import scheduler, topology
+        from slurm import scheduler, slurmctld, topology
 
         found["reconcile"] = service.status
         if topology.REFUSED.exists():
@@ -207,8 +207,7 @@ def parts(own_roles: list[str]) -> dict[str, Part]:
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}
-        found["records"] = records.observe_records
-        found["lost"] = lost_submissions.observe
+        found["killed"] = slurmctld.killed
     # Last those on shared file systems, which may hang.
     return found | {
         "cluster_state": lambda: _cluster_state(controls=controls),

@@ -28,7 +28,7 @@ def run_daemons(payload: dict[str, Any]) -> None:
     files |= topology.files(payload.get("topology"))
     slurmctld.refuse_other_name(payload["cluster"])
     if slurmctld.JOB_SUBMIT in files:
-        slurmctld.check_job_submit(files.get(slurmctld.SITE_RULES, ""))
+        slurmctld.check_job_submit(files[slurmctld.JOB_SUBMIT])
     release = payload.get("release")
     acts = payload.get("reconcile", {}).get("mode") == "act"
     upgrade.check_nodes(release, seconds=payload["drain_seconds"] if acts else 0)

@@ -1,10 +1,8 @@
 """Faults as they happen to machines, how each is taken back, and what Slurm says meanwhile."""
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from components.local.host.machine import bare, running
 from components.local.host.process import Process
@@ -24,49 +22,11 @@ mkdir -p /run/systemd/system/munge.service.d
     /run/systemd/system/munge.service.d/clock.conf
 systemctl daemon-reload; systemctl restart munge
 """
-NOTES = "/var/lib/hpc/controller/lost_jobs.jsonl"
-"""What `status` has of jobs that slurmctld lost."""
+KILLED = "/var/lib/hpc/controller/slurmctld-killed"
+"""When slurmctld was killed, for `status`."""
 JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
 """What the reconcile loop did."""
 _CLOCK_BACK = "rm -f /run/systemd/system/munge.service.d/clock.conf; systemctl daemon-reload; systemctl restart munge"
-
-
-_LATE = "/etc/systemd/system/slurmdbd.service.d/late.conf"
-LATE_SLURMDBD = rf"""
-start=$(systemctl cat slurmdbd | sed -n 's/^ExecStart=//p' | tail -n 1)
-printf '[Service]\nExecStart=\nExecStart=/bin/sh -c "sleep 5; exec %s"\n' "$start" >{_LATE}
-"""
-"""From the next boot on slurmdbd answers five seconds late."""
-PROMPT_SLURMDBD = f"rm {_LATE}; systemctl daemon-reload"
-
-FORGET = rf"""
-cat >/tmp/asks.sh <<'SCRIPT'
-#!/bin/sh
-#SBATCH --nodes=1
-echo "$LINES / $*" >/home/alice/asks.said
-SCRIPT
-declare -A at
-submit() {{
-    local name=$1
-    shift
-    at[$name]=$(cd /tmp && runuser -u alice -- sbatch --parsable --output=/dev/null "$@")
-}}
-mkdir /var/spool/slurmctld/job_state.new
-export LINES=$'a\nb'
-submit ended -w frail-cpu-2 --wrap 'echo ran >>/home/alice/ended.said'
-submit asks --begin=now+1hour --time=7 --comment=mine --nodes=2 --job-name=asks /tmp/asks.sh 'one word' two
-submit array --dependency=afterok:${{at[asks]}} --array=1-3 --wrap true
-submit runs -w frail-cpu-0 --wrap '{WAITS}'
-submit held --hold --wrap true
-(cd /tmp; runuser -u alice -- salloc --begin=now+1hour true >/tmp/salloc.said 2>&1 </dev/null &)
-until at[salloc]=$(grep -o '[0-9]*$' /tmp/salloc.said | head -1); [ "${{at[salloc]}}" ]; do sleep 0.1; done
-until squeue -h -t R -o %A | grep -qx ${{at[runs]}}; do sleep 0.1; done
-until grep -q '"job_id":'${{at[ended]}}, /var/log/slurm/job_completions.log; do sleep 0.1; done
-systemctl kill --kill-whom=main --signal=KILL slurmctld
-rmdir /var/spool/slurmctld/job_state.new
-for name in ${{!at[@]}}; do echo $name ${{at[$name]}}; done
-"""
-"""Jobs that slurmctld answers, and can't write before it is killed; prints their names and numbers. (bash)"""
 
 
 def crash(cluster: Cluster, machine: str) -> None:
@@ -86,12 +46,6 @@ def answers(cluster: Cluster) -> bool:
         ).endswith("yes")
     except (RuntimeError, IndexError):
         return False
-
-
-def lost(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    """What the set-up noted of each job that slurmctld lost, by its number."""
-    lines = cluster.inside("controller", f"cat {NOTES} 2>/dev/null; true").splitlines()
-    return {str(row["job"]): row for row in map(json.loads, lines)}
 
 
 def states(cluster: Cluster) -> dict[str, str]:

@@ -109,7 +109,7 @@ def test_an_edit_takes_effect_beside_a_running_job(edited: Cluster, long: str, o
 def test_lua_changes_jobs_and_broken_lua_never_goes_live(edited: Cluster, long: str):
     assert "Comment=seen" in edited.run("srun", "sh", "-c", "scontrol show job $SLURM_JOB_ID", user="alice")
     kept = edited.copy()
-    for wrong, told in (("end", "job_submit_site.lua:13: "), ("error('at start')", "The edit did not take effect")):
+    for wrong, told in (("end", "job_submit.lua:13: "), ("error('at start')", "The edit did not take effect")):
         edited.edit(lambda c, wrong=wrong: c["slurm"].update(job_submit_lua=LUA + wrong + "\n"))
         failed = edited.hpc("up", check=False)
         assert failed.returncode == 1
@@ -117,14 +117,14 @@ def test_lua_changes_jobs_and_broken_lua_never_goes_live(edited: Cluster, long: 
         assert "not by this name" in edited.inside("controller", FORBIDDEN)
     edited.revert(kept)
     edited.up()
-    edited.inside("controller", "echo '-- by hand' >>/etc/slurm/job_submit_site.lua")
+    edited.inside("controller", "echo '-- by hand' >>/etc/slurm/job_submit.lua")
     # A machine that does not answer in time on a busy host is named in its place.
-    changed = "job_submit_site.lua, line 13"
+    changed = "job_submit.lua, line 13"
     eventually(lambda: changed in edited.call("drift", edited.name).stdout, what="the manual change")
     edited.edit(lambda c: c["slurm"].pop("job_submit_lua"))
     edited.up()
     assert "Submitted batch job" in edited.inside("controller", FORBIDDEN)
-    gone = edited.inside("controller", "ls /etc/slurm/job_submit_site.lua 2>&1; true")
+    gone = edited.inside("controller", "ls /etc/slurm/job_submit.lua 2>&1; true")
     assert gone.endswith("No such file or directory")
     assert edited.state(long) == "RUNNING"
 

@@ -70,7 +70,7 @@ def differences(
     An elastic nodeset that is static in the rehearsal is compared as a static one (see `stood_in`).
     """
     there, here = render(comparable(production, local), addresses or None), render(local, plan(local).of)
-    # job_submit.lua and the stack's own rules in Lua are the same.
+    # The stack's rules in Lua are the same.
     files = [file for file in here if file.endswith(".conf")]
     return [row for file in files for row in _file_differences(file, lines(there[file]), lines(here[file]), local)]
 

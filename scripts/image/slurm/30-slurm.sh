@@ -41,7 +41,7 @@ hold "${names[@]}"
 # The default of `srun --mpi`: left out without a word where the build found no libpmix.
 compgen -G '/usr/lib/*/slurm/mpi_pmix*.so' >/dev/null || die "Slurm was built without PMIx"
 compgen -G '/usr/lib/*/slurm/auth_jwt.so' >/dev/null || die "Slurm was built without JSON Web Tokens"
-compgen -G '/usr/lib/*/slurm/jobcomp_lua.so' >/dev/null || die "Slurm was built without Lua"
+compgen -G '/usr/lib/*/slurm/job_submit_lua.so' >/dev/null || die "Slurm was built without Lua"
 
 # Accounting, and mail about jobs that stays on the cluster; which machine runs them, its set-up says.
 debconf-set-selections <<'END'

@@ -19,7 +19,7 @@ PROGRAM = f"/usr/bin/python3 {Path(__file__).parents[1]}"
 SERVICE = f"""\
 # Written by the cluster's set-up. Each start of slurmctld starts it, by itself too (hpc.conf beside that unit).
 [Unit]
-Description=Submit jobs again that slurmctld forgot, end those that ended while it was away
+Description=End jobs that ended while slurmctld was away
 After=slurmctld.service
 PartOf=slurmctld.service
 

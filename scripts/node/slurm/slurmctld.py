@@ -45,8 +45,9 @@ MAIL = "/usr/local/sbin/hpc-mail"  # MailProg of slurm.conf
 APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
 HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compared with the stack's `config_hash`
 LOG = Path("/var/log/slurm/slurmctld.log")
-COMPLETIONS = Path(__file__).with_name("jobcomp.lua")  # plugins/jobcomp/lua reads it beside slurm.conf
-SUBMISSIONS = COMPLETIONS.with_name("submissions.lua")  # the beginning of job_submit.lua
+# On the state disk: exists while slurmctld runs, or after a run that did not end by itself.
+RUNNING = Path("/var/lib/hpc/controller/slurmctld-running")
+KILLED = RUNNING.with_name("slurmctld-killed")  # changed at the first start after a kill or a loss of power
 MAX_RESTARTS = 3  # by systemd: a daemon that ends at once so often always does
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
 # The user slurm, as whom root of any machine can act, can let slurmctld run programs (strigger(1)). They must not read
@@ -61,7 +62,11 @@ InaccessiblePaths=-{ETC / "slurmdbd.conf"} -/var/spool/slurmdbd -/var/lib/mysql 
 # programs, which run as the same user, access to slurmdbd's memory and files (ptrace(2), access mode checking). The
 # daemon must not start as root, as Debian 12's does, since it would lose the capability.
 GUARDED = "User=slurm\nGroup=slurm\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
-KEEP = f"{lost_jobs.PROGRAM} keep-submissions"  # it reads files that slurm wrote with no more rights than slurm
+# SERVICE_RESULT: systemd.exec(5). `exit-code` is an end by itself too, as at a slurm.conf with a mistake.
+NOTE_KILLS = f"""\
+ExecStartPre=-+/bin/sh -c 'test ! -e {RUNNING} || touch {KILLED}; touch {RUNNING}'
+ExecStopPost=-+/bin/sh -c 'case $$SERVICE_RESULT in success|exit-code) rm -f {RUNNING};; esac'
+"""
 DROP_INS = {
     # systemd restarts a killed daemon, however often. After a reboot, a daemon starts after those that it connects to.
     unit: (
@@ -81,7 +86,7 @@ DROP_INS = {
             "slurmctld",
             "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service",
             # Not by ExecStartPost, after which Debian 12's unit would wait for a pid file elsewhere.
-            f"{CONFINED}ExecStartPre=-+{KEEP}\n[Unit]\nWants={lost_jobs.UNIT}.service\n",
+            f"{CONFINED}{NOTE_KILLS}[Unit]\nWants={lost_jobs.UNIT}.service\n",
         ),
     )
 }
@@ -94,13 +99,20 @@ def prepare() -> None:
     write_unit(f"/etc/systemd/system/{lost_jobs.UNIT}.service", lost_jobs.SERVICE)
     slurmd.keep_logs()
     write(MAIL, Path(__file__).with_name("mail.sh").read_text(), mode=0o755)
-    for path in (COMPLETIONS, SUBMISSIONS):
-        write(ETC / path.name, path.read_text())
+    folder(RUNNING.parent)
     folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here
     # Distributions differ in the folder of the daemons' files. Here it is /etc/slurm, as in Slurm's documentation.
     for old in ("/etc/slurm-llnl", "/usr/local/etc/slurm"):
         if Path(old).is_dir() and not Path(old).is_symlink() and not any(Path(old).iterdir()):
             link(old, str(ETC))
+
+
+def killed() -> float | None:
+    """Return when slurmctld was first started after its last kill or loss of power; None if there was none."""
+    try:
+        return KILLED.stat().st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def applied() -> dict[str, str]:
@@ -216,7 +228,7 @@ def _start_slurmctld() -> None:
     Newer releases notify systemd when they are up, so that systemd reports one that ends as a failed start.
     """
     try:
-        service("slurmctld", settings=DROP_INS["slurmctld"] + SUBMISSIONS.read_text())
+        service("slurmctld", settings=DROP_INS["slurmctld"])
     except SetupError as error:
         raise SetupError(f"slurmctld ends as soon as it has started:\n{_last_errors() or error}") from None
 
@@ -377,13 +389,13 @@ def remove_slurmrestd() -> None:
         run("userdel", SLURMRESTD_USER)
 
 
-JOB_SUBMIT, SITE_RULES = "job_submit.lua", "job_submit_site.lua"
+JOB_SUBMIT = "job_submit.lua"
 # Of Debian's and Ubuntu's packages, and of SchedMD's own.
 LUA_PLUGINS = ("usr/lib/*/slurm-wlm/job_submit_lua.so", "usr/lib/*/slurm/job_submit_lua.so")
 
 
-def check_job_submit(site_rules: str, root: Path = Path("/")) -> None:
-    """Raise SetupError, with the line, if the site's rules are not valid Lua, and if slurmctld has no Lua plugin here.
+def check_job_submit(rules: str, root: Path = Path("/")) -> None:
+    """Raise SetupError, with the line, if the stack's rules are not valid Lua, and if slurmctld has no Lua plugin here.
 
     Errors of a valid script are reported by slurmctld at its start.
     """
@@ -397,7 +409,7 @@ def check_job_submit(site_rules: str, root: Path = Path("/")) -> None:
         with contextlib.suppress(OSError):
             library = library or ctypes.CDLL(name.decode())
     # If there is no library, slurmctld reports that it can't load the plugin.
-    if library is not None and (message := _lua_error(library, site_rules.encode())):
+    if library is not None and (message := _lua_error(library, rules.encode())):
         raise SetupError(
             f"slurm.job_submit_lua: {message}\nNothing was changed. Correct it in the stack file, and run `up`"
         )
@@ -407,7 +419,7 @@ def _lua_error(library: ctypes.CDLL, text: bytes) -> str:
     library.luaL_newstate.restype = ctypes.c_void_p
     library.lua_tolstring.restype = ctypes.c_char_p
     state = ctypes.c_void_p(library.luaL_newstate())
-    arguments = (state, text, ctypes.c_size_t(len(text)), f"={SITE_RULES}".encode())
+    arguments = (state, text, ctypes.c_size_t(len(text)), f"={JOB_SUBMIT}".encode())
     try:
         # Lua 5.1 has luaL_loadbuffer. Since 5.2 that is a macro for luaL_loadbufferx, whose last argument `t` allows
         # text.

@@ -11,7 +11,6 @@ from cli.cluster.backup import FIRST, LAST
 from tests.cli.conftest import Hpc, Tool
 
 pytestmark = pytest.mark.usefixtures("up")
-ROW = ["7", "alice", "research", "cpu", "FAILED", "2026-11-21T05:43:58", "2026-11-21T05:44:58"]
 
 
 def write_backup(path: Path, **header: object) -> Path:
@@ -78,25 +77,3 @@ def test_restore_refuses_a_file_that_is_no_backup(hpc: Hpc, tmp_path: Path):
     (tmp_path / "x").write_text("hello")
     assert "no backup of ours" in hpc("accounting", "restore", "dev", str(tmp_path / "x"), "--yes").err
     assert "can't be read" in hpc("accounting", "restore", "dev", str(tmp_path / "y"), "--yes").err
-
-
-@pytest.mark.parametrize(
-    ("ssh", "code", "message"),
-    [
-        ("true", 0, "No ended job of cluster dev lacks its record."),
-        ("exit 2", 1, "older than this program. Bring it up to date: ./hpc up dev"),
-        ("echo 'rebuild: slurmctld has 3 records' >&2; exit 1", 1, "dev-controller: rebuild: slurmctld has 3"),
-    ],
-)
-def test_rebuild_prints_the_controllers_answer(hpc: Hpc, tool: Tool, ssh: str, code: int, message: str):
-    tool("ssh", f"cat >/dev/null; {ssh}")
-    ended = hpc("accounting", "rebuild", "dev", "--yes")
-    assert (ended.code, message in ended.err) == (code, True), ended.err
-
-
-def test_rebuild_lists_the_records_and_writes_them_with_yes(hpc: Hpc, tool: Tool):
-    tool("ssh", f"if grep -q true; then echo 'wrote 1'; else echo '{json.dumps(ROW)}'; fi")
-    ended = hpc("accounting", "rebuild", "dev")
-    assert (ended.code, ended.out.splitlines()[1].split()) == (1, ROW)
-    assert "writing 1 record without a terminal needs --yes" in ended.err
-    assert hpc("accounting", "rebuild", "dev", "--yes").out.splitlines()[-1] == "wrote 1"

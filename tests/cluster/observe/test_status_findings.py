@@ -106,7 +106,6 @@ RETRIED = {"state": "activating", "sub": "auto-restart", "restarts": 9, "journal
 NO_STATE = {"error": "/opt/apps/adm/hpc is empty"}
 NO_CAPACITY = "hpc: no capacity for gpu as spot until 12:10"
 NO_ANSWER = said("cpu-0", "DOWN*+NOT_RESPONDING", "Not responding")
-UNRECORDED = {"runaway": ["5"], "unrecorded": [f"{n}" for n in range(6)]}
 FAULTS: dict[str, tuple[Change, ...]] = {
     "a controller that does not answer": (lambda seen: without(seen, "controller"),),
     "a login machine that does not answer": (lambda seen: without(seen, "login-0"),),
@@ -228,21 +227,8 @@ FAULTS: dict[str, tuple[Change, ...]] = {
         stopped("cpu-0", "slurmd"),
         part("cpu-0", "cluster_state", "report", state="failed", message="no mount"),
     ),
-    "jobs that a killed slurmctld lost": (
-        part(
-            "controller",
-            lost=[
-                {"time": 5, "job": 7, "user": "alice", "again": 9},
-                {"time": 6, "job": 8, "why": "a job of srun or salloc"},
-                *({"time": 7, "job": number, "user": "bob", "again": number} for number in range(10, 16)),
-            ],
-        ),
-    ),
-    "jobs that ended without a record": (part("controller", records=UNRECORDED),),
-    "records that may be on their way": (
-        part("controller", records=UNRECORDED),
-        part("controller", "slurm", "statistics", waiting=3),
-    ),
+    "a slurmctld that was killed": (part("controller", killed=NOW - 3600),),
+    "one that was killed two days ago": (part("controller", killed=NOW - 2 * 86400),),
     "parts that nobody could read": tuple(
         part(machine, **{name: {"error": "no answer within 4 s"}})
         for machine in ("controller", "login-0", "cpu-0", "cpu-1")

@@ -95,13 +95,11 @@ def test_reserved_memory_is_not_in_def_mem_per_cpu():
 
 def test_job_submit_lua_is_a_file_of_its_own():
     lua = "-- slurm_job_submit\n\n-- slurm_job_modify"
-    files = render(cluster(slurm={"job_submit_lua": lua}))
-    assert files["job_submit_site.lua"] == lua + "\n"
-    without = render(cluster())
-    assert "job_submit_site.lua" not in without
-    for each in (files, without):
-        assert each["job_submit.lua"] == 'dofile("/etc/slurm/submissions.lua")\n'
-        assert "JobSubmitPlugins=lua\n" in each["slurm.conf"]
+    files, without = render(cluster(slurm={"job_submit_lua": lua})), render(cluster())
+    assert files["job_submit.lua"] == lua + "\n"
+    assert "JobSubmitPlugins=lua\n" in files["slurm.conf"]
+    assert "job_submit.lua" not in without
+    assert "JobSubmitPlugins" not in without["slurm.conf"]
 
 
 class TestCpusOfGpus:

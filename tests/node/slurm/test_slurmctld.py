@@ -1,8 +1,9 @@
-"""The controller's daemons: the files that slurmctld runs with, slurmrestd, job_submit.lua, jobcomp.lua and mail."""
+"""The controller's daemons: the files that slurmctld runs with, slurmrestd, job_submit.lua and mail."""
 
 import ctypes.util
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -128,6 +129,43 @@ def test_stack_files_may_not_name_programs_in_folders_that_the_unit_does_not_exe
     assert set(NOT_EXECUTED) == folders - {"/etc/slurm/slurmdbd.conf"}
 
 
+class TestKills:
+    """The unit runs these commands around slurmctld; `killed` has the first start after a run that did not end."""
+
+    @pytest.fixture
+    def unit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """Run the unit's line of that name, as systemd does, with the result of the service."""
+        monkeypatch.setattr(slurmctld, "KILLED", tmp_path / "slurmctld-killed")
+        lines = slurmctld.DROP_INS["slurmctld"].replace(str(slurmctld.RUNNING.parent), str(tmp_path)).splitlines()
+
+        def run(name: str, result: str = "success") -> None:
+            commands = [
+                line.partition("=")[2] for line in lines if line.startswith(f"{name}=") and "slurmctld-" in line
+            ]
+            for command in commands:
+                words = shlex.split(command.removeprefix("-+").replace("$$", "$"))
+                subprocess.run(words, env={**os.environ, "SERVICE_RESULT": result}, check=True)
+            assert commands
+
+        return run
+
+    @pytest.mark.parametrize(
+        ("result", "killed"),
+        [("success", False), ("exit-code", False), ("signal", True), ("timeout", True), ("oom-kill", True)],
+    )
+    def test_a_kill_is_noted_at_the_next_start(self, unit, result: str, *, killed: bool):
+        unit("ExecStartPre")
+        assert slurmctld.killed() is None
+        unit("ExecStopPost", result)
+        unit("ExecStartPre")
+        assert (slurmctld.killed() is not None) is killed
+
+    def test_so_is_a_loss_of_power_after_which_no_unit_was_stopped(self, unit):
+        unit("ExecStartPre")
+        unit("ExecStartPre")
+        assert slurmctld.killed()
+
+
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A machine with slurmrestd, a delivered key and running daemons; the commands to systemd, in order."""
@@ -220,7 +258,7 @@ def test_without_a_lua_library_rules_are_not_checked(tmp_path: Path):
 def test_a_syntax_error_has_its_line(tmp_path: Path, library: str):
     root = with_plugin(tmp_path, library)
     slurmctld.check_job_submit(GOOD, root)
-    with pytest.raises(SetupError, match=r"slurm.job_submit_lua: job_submit_site.lua:2: "):
+    with pytest.raises(SetupError, match=r"slurm.job_submit_lua: job_submit.lua:2: "):
         slurmctld.check_job_submit(GOOD.replace("return slurm", "retur slurm"), root)
 
 

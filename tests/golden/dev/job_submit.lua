@@ -1,1 +1,0 @@
-dofile("/etc/slurm/submissions.lua")
