@@ -20,7 +20,6 @@ MACHINES = {
     "pulumi-python:dynamic/local:Machine",
     "gcp:compute/instance:Instance",
     "gcp:compute/instanceFromTemplate:InstanceFromTemplate",
-    "pulumi-python:dynamic/gcp:Controller",
     FLEX,
 }
 """Types of resources that stand for a machine."""

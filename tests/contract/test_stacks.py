@@ -41,7 +41,6 @@ TOKENS: dict[str, set[str]] = {
         "pulumi-python:dynamic/gcp:FlexQueue",
         "pulumi-python:dynamic/gcp:FlexRequest",
         "pulumi-python:dynamic/gcp:BakedImage",
-        "pulumi-python:dynamic/gcp:Controller",
     },
 }
 DATA = {
