@@ -24,8 +24,8 @@ _EXPECTED = {
     "engine.errors": "EngineError",
     "cluster.findings": "ConfigError",
     "components.local.host.paths": "HostError",
+    "components.local.rehearsal": "RehearsalError",
     "components.nebius.api.client": "NebiusError",
-    "components.rehearsal": "RehearsalError",
     "components.state_bucket": "StateBucketError",
 }
 _DISK = {

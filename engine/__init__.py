@@ -10,14 +10,12 @@ from engine import events
 from engine.core.scope import Scope
 from engine.errors import DamagedStateError, EngineError, NotRunnableError, PassphraseError
 from engine.events import ProgramError, Result, UpdateError
-from engine.project import KubernetesTools
 from engine.state.lock import StackLockedError
 from engine.workspace import Stack, Workspace
 
 __all__ = [
     "DamagedStateError",
     "EngineError",
-    "KubernetesTools",
     "NotRunnableError",
     "PassphraseError",
     "ProgramError",

@@ -110,11 +110,3 @@ def _decrypt(value: Value, crypter: Crypter) -> tuple[Value, bool]:
         items = [_decrypt(v, crypter) for v in value]
         return [v for v, _ in items], any(is_secret for _, is_secret in items)
     return value, False
-
-
-@dataclass(frozen=True)
-class KubernetesTools:
-    """The programs that the Kubernetes provider runs: kubectl 1.25 or newer, Helm 3.14 or newer."""
-
-    kubectl: Path
-    helm: Path

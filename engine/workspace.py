@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.core.scope import Scope
 from engine.errors import EngineError
 from engine.events import Event, Kind, Result
-from engine.project import KubernetesTools, Project, salt_of
+from engine.project import Project, salt_of
 from engine.state import crypter
 from engine.state.crypter import Passphrase
 from engine.state.stored_stack import StoredStack
@@ -20,13 +20,9 @@ WHOLE_STACK = Scope()
 class Workspace:
     """A folder with a Pulumi.yaml, and the backend that keeps its stacks."""
 
-    def __init__(
-        self, root: Path, *, backend: str | None = None, passphrase: Passphrase | None = None,
-        kubernetes: KubernetesTools | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, root: Path, *, backend: str | None = None, passphrase: Passphrase | None = None) -> None:
         """`backend` is file://DIR; default: PULUMI_BACKEND_URL. `passphrase` is called when a secret is first needed;
-        default: PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE. Without `kubernetes`, resources on
-        Kubernetes clusters can only be previewed. Raises EngineError."""
+        default: PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE. Raises EngineError."""
         url = backend or os.environ.get("PULUMI_BACKEND_URL", "")
         if not url.startswith("file://"):
             given = f"{url!r}" if url else "none"
@@ -34,7 +30,6 @@ class Workspace:
         self.project = Project.read(root.resolve())
         self.folder = Path(url.removeprefix("file://")).expanduser().resolve() / ".pulumi"
         self.passphrase = passphrase or crypter.from_environment
-        self.kubernetes = kubernetes
 
     def stack(self, name: str, config_file: Path | None = None, *, message: str = "") -> "Stack":
         """Return a stack, which need not exist yet; `message` goes into the history of its runs. Raises EngineError
@@ -54,7 +49,7 @@ class Stack(StoredStack):
 
     def __init__(self, workspace: Workspace, name: str, config_file: Path, message: str = "") -> None:
         super().__init__(workspace.project, name, config_file, workspace.folder, workspace.passphrase)
-        self._kubernetes, self._message = workspace.kubernetes, message
+        self._message = message
         self._runnable = False
 
     def preview(
@@ -94,7 +89,7 @@ class Stack(StoredStack):
 
         operation = Operation(
             stack=self, kind=kind, on_event=on_event, parallel=parallel, scope=scope, dry=dry, refresh=refresh,
-            message=self._message, kubernetes=self._kubernetes,
+            message=self._message,
         )  # fmt: skip
         if kind == "preview":
             result = operation.run(state)

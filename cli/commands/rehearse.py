@@ -3,7 +3,6 @@
 import tempfile
 import time
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +10,11 @@ import yaml
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster import user_config
 from cli.errors import CliError
-from cli.operation import drain_recovery, operation
+from cli.operation import operation
 from cli.operation.run_options import RunOptions
 from cli.stack import project, rehearsals, stack_config, stackfile, state_dir
-from cluster.platforms import registry
-from components.local.host.paths import HostError
-from components.rehearsal import Rehearsal, Request
+from components.local.rehearsal import Rehearsal, Request
 
 _EMBEDDED = options.EngineName.EMBEDDED
 
@@ -66,7 +62,7 @@ def rehearse(
     """Bring up a cloud stack's own Slurm cluster on this machine.
 
     The same host names, partitions, users, accounts, limits, prologs and mount points, with production's slurm.conf but
-    for lines that are listed. A stack on Nebius runs as it is, against stand-ins for the cloud and for Soperator.
+    for lines that are listed. Of a stack on Nebius it shows Slurm's side only, not Kubernetes and Soperator.
     No account, credential or network is needed. The rehearsal of `a3mega` is the stack
     `a3mega-rehearsal` for all other commands. Run it again after an edit of the stack file: it takes the edit over as
     `up` does.
@@ -97,12 +93,8 @@ def rehearse(
         real_prolog=real_prolog,
         elastic=elastic,
         faults=faults,
-        folder=rehearsals.own_folder(name),
     )
-    platform = registry.get(config.platform)
-    if not platform.rehearsal:
-        raise CliError(f"stack {stack} is on {platform.title}, which has no rehearsal on this machine.")
-    rehearsal: Rehearsal = import_module(platform.rehearsal).rehearse(config, request)
+    rehearsal = Rehearsal(config, request)
     differences = [{key: row[key] for key in row if key != "counted"} for row in rehearsal.differences]
     stood_in = list(rehearsal.stood_in)
     report = {"of": file.stack, "file": str(file.path), "differences": differences, "stood_in": stood_in}
@@ -114,12 +106,11 @@ def rehearse(
             stack_file = Path(folder) / f"Pulumi.{name}.yaml"
             stack_file.write_text(_stack_file(file.path, rehearsal), encoding="utf-8")
             raise Exit(operation.run("preview", name, replace(run_options, config_file=stack_file)))
-    rehearsal.start(console.note)
     state_dir.write_file(rehearsals.file(name), _stack_file(file.path, rehearsal))
     code = operation.run("up", name, replace(run_options, yes=True))
     if code == 0 and not json:
         console.line(f"     ./hpc run {name} -- sinfo")
-        console.line(f"     ./hpc ssh {name}{rehearsal.ssh}")
+        console.line(f"     ./hpc ssh {name} controller")
         console.line(f"     ./hpc status {name}")
         options_given = [
             f" --nodes {nodes}" if nodes else "",
@@ -161,33 +152,13 @@ def _print_differences(stack: str, rehearsal: Rehearsal) -> None:
 
 
 def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, parallel: int | None, yes: bool) -> int:
-    has_state, stand_ins = name in project.workspace(name).stacks(), rehearsals.own(name)
-    if not has_state and not rehearsals.file(name).exists() and not stand_ins:
+    if name not in project.workspace(name).stacks() and not rehearsals.file(name).exists():
         if not config_file:
             project.require_file(stack)  # its error lists the stacks
         operation.show_nothing_to_do("destroy", name, json=json)
         return 0
-    lost = False
-    if stand_ins and has_state:
-        try:
-            stand_ins.resume(rehearsals.own_folder(name), console.note)
-        except HostError as error:
-            # After a power failure, for example. All resources of the stack are in the stand-ins.
-            console.note(f"What stands in can't be started again, and is removed with all that is on it: {error}")
-            lost = True
-    if (has_state and not lost) or not stand_ins:
-        code = operation.run("destroy", name, RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
-        if code:
-            return code
-    if stand_ins:
-        stand_ins.remove(rehearsals.own_folder(name), console.note)
-    rehearsals.remove(name)
-    state = project.workspace(name).stack(name)
-    if lost:
-        state.edit(lambda _rows: [])
-        drain_recovery.end(name)
-        user_config.Files(name).remove()
-        if json:
-            operation.show_nothing_to_do("destroy", name, json=json)
-    state.forget()
-    return 0
+    code = operation.run("destroy", name, RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
+    if code == 0:
+        rehearsals.remove(name)
+        project.workspace(name).stack(name).forget()
+    return code

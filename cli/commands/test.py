@@ -40,26 +40,19 @@ PULUMI = "tests/pulumi_cli"
 """Tests with the Pulumi CLI, which the first of them builds unless one is on PATH or cached. They run after the lane
 `pulumi`, whose cluster is in its hands too."""
 PODS = "tests/nebius"
-"""Tests with Kubernetes' API servers and charts, which wait about half of their time."""
+"""Tests of clusters of pods, against recorded answers of Kubernetes' API."""
 ENGINE = "tests/engine"
 """Tests of the embedded engine. They run in the process of PODS, and before those: a fork beside their threads could
 deadlock."""
 STACKS = (f"{PODS}/api", f"{PODS}/state", "tests/cluster", "tests/components", "tests/contract", "tests/node")
 """Tests of stack files and what is made of them, Nebius's API, and the set-up of machines: about half the work of all
-tests without machines and without Kubernetes."""
+tests without machines."""
 SLOW = "tests/slow.txt"
 """A list of the folders, files and tests that a fast run leaves out, by measured cost: nine tenths of the time."""
 OUTSIDE = "tests/outside"
 """Checks against artifacts of others, in files `check_NAME.py`. Each runs only by its name, with its artifact."""
 NAMES = ("format", "lint", "shell", "schema", "types", "tests")
 _SHELLS = (b"sh", b"bash", b"dash")
-_BUILD_FIRST = """
-setpriv --pdeathsig KILL nice -n 5 "$0" -c "from lab.kubernetes import binaries; binaries.ensure(print)" &
-exec "$0" "$@"
-"""
-"""A script that builds etcd, kube-apiserver and Helm, unless PATH or the cache has them, while it runs tests that need
-none of them: this takes nine minutes of a processor. Tests that need one wait for its lock; they are last in their
-process. The build ends with pytest."""
 _PYTEST = (sys.executable, "-m", "pytest")
 PLACE = Path("/var/tmp/hpc-tests")  # noqa: S108 - root's own folder in it, made on use
 """Machines of tests: a folder for each process. Not pytest's own: the next run finds what a killed one left."""
@@ -99,9 +92,9 @@ def linters(only: Sequence[str], *, fast: bool = False) -> Commands:
 def tests(arguments: Sequence[str], *, fast: bool) -> Commands:
     """Return the commands of pytest, with the user's arguments last, so that they override others.
 
-    A fast run leaves out whole clusters and SLOW. A run without arguments has eight processes for whole clusters and
-    one for pods, which wait about half of their time, and beside them two of lower priority for all other tests. They
-    are not workers of pytest-xdist: these get no Ctrl-C, so that machines would stay.
+    A fast run leaves out whole clusters and SLOW. A run without arguments has eight processes for whole clusters, which
+    wait about half of their time, and beside them three for all other tests, two of these of lower priority. They are
+    not workers of pytest-xdist: these get no Ctrl-C, so that machines would stay.
     """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
     pytest = [*_PYTEST, f"--color={'yes' if colour else 'no'}"]
@@ -119,7 +112,7 @@ def tests(arguments: Sequence[str], *, fast: bool) -> Commands:
     return {
         "clusters": [*pytest, CLUSTERS, *ignored],
         **{name: [*pytest, *lane, *after.get(name, ())] for name, lane in files.items()},
-        "pods": ["sh", "-c", _BUILD_FIRST, *pytest, ENGINE, PODS, *(f"--ignore={s}" for s in STACKS if PODS in s)],
+        "engine": [*pytest, ENGINE, PODS, *(f"--ignore={folder}" for folder in STACKS if PODS in folder)],
         "stacks": [*low_priority, *pytest, *STACKS],
         "tests": [
             *low_priority,

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import console, options
+from cli import options
 from cli.operation.run_options import Kind, RunOptions, run_options
-from cli.stack import project, pulumi_program, rehearsals, stackfile
+from cli.stack import project, pulumi_program, stackfile
 
 
 @run_options("yes", "unprotect", "confirm", "message")
@@ -49,12 +49,7 @@ def destroy(
             stackfile.read(project.ROOT, stack, chosen.config_file), yes=chosen.yes, json=chosen.json
         )
         return
-    try:
-        _run("destroy", stack, chosen)
-    finally:
-        if (rehearsals.own_folder(stack) / "module").exists():
-            rehearsed = rehearsals.of(rehearsals.file(stack))
-            console.note(f"What stands in for the cloud still runs. To end it: ./hpc rehearse {rehearsed} --destroy")
+    _run("destroy", stack, chosen)
 
 
 @run_options("unprotect", "confirm", "target_dependents", "exclude_dependents", "replace", "refresh", "diff")

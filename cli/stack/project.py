@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cli import ROOT
 from cli.errors import CliError
-from cli.stack import rehearsals, stackfile, state_dir
-from engine import KubernetesTools, Stack, Workspace
+from cli.stack import stackfile, state_dir
+from engine import Stack, Workspace
 from engine.project import Project
 from engine.state.crypter import Crypter
 
@@ -29,9 +29,7 @@ def workspace(stack: str | None = None, *, as_new: bool = False) -> Workspace:
                 f"or, to keep this stack's state on this machine, set PULUMI_BACKEND_URL={state_dir.own()}"
             )
         url = state_dir.own()
-    programs = rehearsals.programs(stack) if stack else {}
-    tools = KubernetesTools(kubectl=programs["kubectl"], helm=programs["helm"]) if programs else None
-    return Workspace(ROOT, backend=url, passphrase=state_dir.passphrase, kubernetes=tools)
+    return Workspace(ROOT, backend=url, passphrase=state_dir.passphrase)
 
 
 def name() -> str:

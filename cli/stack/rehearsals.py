@@ -1,12 +1,7 @@
 """The stack files of rehearsals, which `./hpc rehearse` writes under `$HPC_HOME/rehearsals`."""
 
-import json
-import os
 import re
-import shutil
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 from cli.errors import CliError
 from cli.stack import state_dir
@@ -36,32 +31,6 @@ def checked(stack: str) -> str:
 def file(rehearsal: str) -> Path:
     """Return the path of a rehearsal's stack file, which may not exist."""
     return folder() / f"Pulumi.{checked(rehearsal)}.yaml"
-
-
-def own_folder(rehearsal: str) -> Path:
-    """Return the folder of a rehearsal's other files, which may not exist."""
-    return folder() / checked(rehearsal)
-
-
-def own(rehearsal: str) -> ModuleType | None:
-    """Return the module that created that folder and can remove its content; None if there is none."""
-    try:
-        return import_module((own_folder(rehearsal) / "module").read_text().strip())
-    except FileNotFoundError:
-        return None
-
-
-def programs(rehearsal: str) -> dict[str, Path]:
-    """Return the programs for a rehearsal's own Kubernetes, by name, and put their folder first on this process's PATH.
-    Empty for every other stack."""
-    try:
-        tools = json.loads((own_folder(rehearsal) / "tools.json").read_text())
-    except FileNotFoundError:
-        return {}
-    paths = {name: Path(path) for name, path in tools.items()}
-    if shutil.which("kubectl") != str(paths["kubectl"]):
-        os.environ["PATH"] = f"{paths['kubectl'].parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return paths
 
 
 def of(path: Path) -> str | None:

@@ -194,9 +194,6 @@ class Platform:
     state_bucket: tuple[str, str] | None = None
     """The kind of its buckets for state, as in `./hpc backend init KIND`, and the module whose BACKEND (see
     components/state_bucket.py) creates them."""
-    rehearsal: str = ""
-    """Module with `rehearse(config, request)`, which returns the rehearsal of a stack (see components/rehearsal.py);
-    empty without Capability.REHEARSE."""
 
     def section(self, key: str) -> type[Section]:
         """Return the class of a section that only this platform has."""

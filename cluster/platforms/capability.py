@@ -25,5 +25,3 @@ class Capability(str, Enum):
     """Compare machines with the last `up`."""
     LOGS = "logs"
     USAGE = "usage"
-    REHEARSE = "rehearse"
-    """Be brought up on local machines."""

@@ -1,10 +1,11 @@
-"""The rehearsal of a stack whose cluster has machines: the same machines on this host."""
+"""The rehearsal of a cloud stack: its Slurm cluster on machines of this host."""
 
 import ipaddress
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from cluster.config import ClusterConfig
@@ -15,20 +16,37 @@ from cluster.platforms.local.rehearsal import COUNT, candidates, differences, re
 from components.local.host import cloud
 from components.local.host.network import taken_by
 from components.local.host.paths import HostError, host_root
-from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 
 
-def rehearse(config: ClusterConfig, request: Request) -> Rehearsal:
-    """Return the rehearsal of a stack."""
-    return MachinesRehearsal(config, request)
+class RehearsalError(Exception):
+    """The stack can't be rehearsed as asked; the text says why and what to do."""
 
 
-class MachinesRehearsal(Rehearsal):
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The arguments of the command."""
+
+    stack: str
+    file: Path
+    """The stack's file."""
+    nodes: int | None = None
+    """Nodes of each nodeset."""
+    cidr: str | None = None
+    """Network of the machines."""
+    kept: str | None = None
+    """The network that the rehearsal has from the last time."""
+    real_prolog: bool = False
+    elastic: bool = False
+    """Keep elastic nodesets so."""
+    faults: bool = False
+    """Faults are going to be played."""
+
+
+class Rehearsal:
     """A local stack with the machines of a cloud stack."""
 
-    ssh = " controller"
-
     def __init__(self, config: ClusterConfig, request: Request) -> None:
+        """Raises RehearsalError and HostError."""
         rxdm = config.slurm.rxdm
         if request.real_prolog and rxdm and not rxdm.file:
             raise RehearsalError(
@@ -53,17 +71,17 @@ class MachinesRehearsal(Rehearsal):
             }
             for difference in differences(config, local)
         ]
+        """Differences of Slurm's files, a row each: `text`, and `counted` for what follows from the number of nodes."""
         self.stood_in = stood_in(config, nodes=request.nodes, real_prolog=request.real_prolog, elastic=request.elastic)
+        """Other differences from production."""
 
     def settings(self) -> Mapping[str, Any]:
+        """Return what the rehearsal's stack file has under `config`."""
         return {"hpc:cluster": self._section}
 
     def play_faults(self) -> int:
         """Run the program of the stand-in that plays a day of faults, on this terminal."""
         return cloud.play_faults(host_root(), self._section["name"])
-
-    def start(self, report: Report) -> None:
-        """Do nothing: `up` starts everything."""
 
 
 def _section(config: ClusterConfig, request: Request) -> dict[str, Any]:

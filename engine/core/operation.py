@@ -16,7 +16,7 @@ from engine.core.run import DaemonExecutor, Run, StateChange, StepError, error_t
 from engine.core.scope import Scope, ScopeFilter, deletable
 from engine.errors import EngineError, NotRunnableError, RunInterruptedError
 from engine.events import Event, Finished, Kind, ProgramError, Result, Started, StepDone, StepStarted
-from engine.project import KubernetesTools, salt_of
+from engine.project import salt_of
 from engine.providers import Foreign, Providers
 from engine.providers.base import Context, Provider
 from engine.state.resource import Resource, now
@@ -37,7 +37,6 @@ class Operation:
     dry: bool
     refresh: bool
     message: str
-    kubernetes: KubernetesTools | None
 
     def run(self, state: State) -> Result:
         """Run the operation on the stack's state. Raises DamagedStateError, PassphraseError, NotRunnableError,
@@ -52,7 +51,7 @@ class Operation:
         run = Run(
             kind=self.kind, project=project, stack=stack.name, state=state, on_event=self.on_event,
             config=project.config(stack.config_file, stack.passphrase), parallel=self.parallel, dry=self.dry,
-            scope=self.scope, kubernetes=self.kubernetes,
+            scope=self.scope,
         )  # fmt: skip
         run.emit(Started(self.kind, stack.name, project.name))
         problem: EngineError | None = None
@@ -87,7 +86,7 @@ class Operation:
     def require_embedded(self, state: State, *, previewed: bool) -> None:
         """Raise NotRunnableError, before the first step, if the provider of a resource is not embedded."""
         types = state.managed_types
-        providers = Providers(self.stack.project.root, {}, self.stack.project.name, self.kubernetes)
+        providers = Providers(self.stack.project.root, {}, self.stack.project.name)
         foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))
         if foreign:
             raise NotRunnableError(foreign, self.stack.name, self.kind)

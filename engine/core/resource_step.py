@@ -18,7 +18,7 @@ from engine.core.diff import Diff, differences, keep_old, mark_replacing
 from engine.core.run import Run, StateChange, StepError, error_text, with_outputs
 from engine.errors import EngineError
 from engine.events import Change
-from engine.providers.base import Context, Provider, UnfinishedStepError
+from engine.providers.base import Context, Provider
 from engine.state.resource import Resource, now
 from engine.values import Props, Value, from_struct, from_value, plain
 
@@ -398,8 +398,6 @@ def undo_creation(run: Run, interrupted: Resource) -> None:
     def work(provider: Provider, ctx: Context) -> StateChange:
         try:
             provider.abandon(ctx, plain(interrupted.inputs), ids)
-        except UnfinishedStepError:
-            raise
         except Exception as error:  # noqa: BLE001 - providers are other people's code
             ctx.log("warning", f"its interrupted creation could not be finished ({error_text(error)}): forgotten")
         return lambda: None

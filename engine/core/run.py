@@ -17,9 +17,9 @@ from engine import values
 from engine.core.scope import Scope
 from engine.errors import EngineError, NotRunnableError, RunInterruptedError
 from engine.events import Change, Event, Kind, Log, Planned, Result, StepDone, StepFailed, StepStarted
-from engine.project import KubernetesTools, Project, StackConfig
+from engine.project import Project, StackConfig
 from engine.providers import Providers
-from engine.providers.base import Context, Provider, UnfinishedStepError
+from engine.providers.base import Context, Provider
 from engine.state.resource import Resource
 from engine.state.state import State
 from engine.values import Props, Value
@@ -50,10 +50,9 @@ class Run:
     parallel: int | None
     dry: bool
     scope: Scope = field(default_factory=Scope)
-    kubernetes: KubernetesTools | None = None
 
     def __post_init__(self) -> None:
-        self.providers = Providers(self.project.root, dict(self.config.values), self.project.name, self.kubernetes)
+        self.providers = Providers(self.project.root, dict(self.config.values), self.project.name)
         self.lock = threading.RLock()
         self.failed: set[str] = set()
         self.foreign: set[str] = set()
@@ -135,8 +134,7 @@ class Run:
             try:
                 change = work(provider, self.context(resource, op))
             except Exception as error:
-                if not isinstance(error, UnfinishedStepError):
-                    self.state.end_step(pending, resource)
+                self.state.end_step(pending, resource)
                 self.fail(resource, op, error_text(error))
                 raise StepError(str(error)) from error
             self.state.end_step(pending, resource, change, saved=not trivial)
@@ -149,11 +147,7 @@ class Run:
         def log(severity: str, message: str, *, ephemeral: bool = False) -> None:
             self.log(severity, self._masked(message, resource), resource.urn, ephemeral=ephemeral)
 
-        def settings() -> Props:
-            urn = resource.provider.rsplit("::", 1)[0]
-            return values.plain(next((r.inputs for r in self.state.resources() if r.urn == urn), {}))
-
-        return Context(resource.urn, resource.type, resource.name, log, timeout, lambda: self._stopping, settings)
+        return Context(resource.urn, resource.type, resource.name, log, timeout, lambda: self._stopping)
 
     def _masked(self, message: str, resource: Resource) -> str:
         return values.mask(message, self.providers.of(resource.type).hidden(resource.inputs))
@@ -225,13 +219,9 @@ def _discard_closed_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
-INPUTS = "__inputs"
-"""Output in which providers of Kubernetes repeat the inputs."""
-
-
 def with_outputs(new: Resource, id_: str, outputs: Props, inputs: Props) -> Resource:
     """Return the resource with the id and outputs that its provider returned, and its secrets marked again."""
-    outputs = values.keep_secrets(outputs, {**inputs, INPUTS: inputs})
+    outputs = values.keep_secrets(outputs, inputs)
     outputs |= {k: values.secret(outputs[k]) for k in new.additional_secret_outputs if k in outputs}
     return replace(new, id=id_, inputs=inputs, outputs=outputs)
 

@@ -1,33 +1,12 @@
 """The base classes of providers, and the provider of types that are not embedded."""
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.core.diff import Diff, differences
 from engine.errors import EngineError
 from engine.values import Props
-
-
-class UnfinishedStepError(EngineError):
-    """A creation failed and left something behind. It stays pending in the state, as after a kill: the next run resumes
-    it or undoes it."""
-
-
-@contextmanager
-def unfinished(is_left: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Raise errors of this block as UnfinishedStepError, unless it is certain that the step left nothing behind."""
-    try:
-        yield
-    except EngineError as error:
-        try:
-            may_be_left = is_left()
-        except EngineError:
-            may_be_left = True
-        if may_be_left:
-            raise UnfinishedStepError(str(error)) from None
-        raise
 
 
 class InputCheckError(EngineError):
@@ -38,8 +17,7 @@ class InputCheckError(EngineError):
 class Context:
     """The resource of a step, and what its provider may use of the run. `timeout` is in seconds (customTimeouts), None
     for no limit. `log(severity, message, ephemeral=False)` shows a line beside the resource. `stopped()` returns
-    whether the user has asked to stop, so that a step that only waits can end. `settings()` returns the inputs of the
-    resource's own provider resource (`pulumi:providers:...`)."""
+    whether the user has asked to stop, so that a step that only waits can end."""
 
     urn: str
     type: str
@@ -47,15 +25,14 @@ class Context:
     log: Callable[..., None]
     timeout: float | None = None
     stopped: Callable[[], bool] = lambda: False
-    settings: Callable[[], Props] = dict
 
 
 class Provider:
     """Creates, updates and deletes resources of some types. Arguments and results are plain values.
 
     A run may be killed at any moment and must be resumable. So `create` takes over what an interrupted `create` with
-    the same inputs left, `delete` succeeds if the resource does not exist, and a `create` that raises anything but
-    UnfinishedStepError must leave nothing behind. A preview calls only `check` and `diff`.
+    the same inputs left, `delete` succeeds if the resource does not exist, and a `create` that raises must leave
+    nothing behind. A preview calls only `check` and `diff`.
     """
 
     readable = False
@@ -123,22 +100,6 @@ def changed_inputs(olds: Props, news: Props) -> tuple[str, ...]:
 
 class Foreign(Provider):
     """A provider that is not embedded: its resources are previewed with unknown outputs, and never created."""
-
-
-class Previewed(Foreign):
-    """A provider that can't run here, and only checks and compares inputs in previews."""
-
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
-
-    def check(self, ctx: Context, olds: Props, news: Props) -> Props:
-        try:
-            return self._provider.check(ctx, olds, news)
-        except InputCheckError:  # the Pulumi CLI may support inputs that this engine does not
-            return news
-
-    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:
-        return self._provider.diff(ctx, id_, olds, outputs, news)
 
 
 FRAMEWORKS = {("command", "1.2.1"): "1.2.0"}

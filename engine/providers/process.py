@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,6 @@ from engine.values import Props
 
 # Each is in a session of its own: a Ctrl-C in the terminal must not reach a step that is to be finished.
 _running: set[subprocess.Popen[bytes]] = set()
-_POLL_SECONDS = 0.2
-"""Time between two calls of `stopped`."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,9 @@ def run(
     cwd: Path | None = None,
     timeout: float | None = None,
     on_line: Callable[[str, str], None] = lambda _stream, _line: None,
-    stopped: Callable[[], bool] | None = None,
 ) -> Outcome:
-    """Run a process to its end, and call `on_line("stdout" or "stderr", line)` for each line that it writes. When
-    `stopped()` becomes true, it gets one SIGTERM. Raises EngineError after `timeout` seconds, or if it does not start.
-    """
+    """Run a process to its end, and call `on_line("stdout" or "stderr", line)` for each line that it
+    writes. Raises EngineError after `timeout` seconds, or if it does not start."""
     try:
         process = subprocess.Popen(
             argv,
@@ -73,7 +68,7 @@ def run(
     for thread in threads:
         thread.start()
     try:
-        status = process.wait(timeout) if stopped is None else _wait(process, timeout, stopped)
+        status = process.wait(timeout)
     except subprocess.TimeoutExpired:
         _kill(process)
         raise EngineError(f"not done after {timeout:g} s, the limit that its customTimeouts set: killed") from None
@@ -83,21 +78,6 @@ def run(
         # A background child of the command may keep its output open.
         thread.join(2)
     return Outcome(status, "".join(texts["stdout"]), "".join(texts["stderr"]))
-
-
-def _wait(process: subprocess.Popen[bytes], timeout: float | None, stopped: Callable[[], bool]) -> int:
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        seconds = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
-        try:
-            return process.wait(max(seconds, 0))
-        except subprocess.TimeoutExpired:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise
-        if stopped():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            return process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
 
 
 def kill_all() -> None:

@@ -50,20 +50,6 @@ class Fault:
         return refusal(self.what, kind, id_)
 
 
-def parse(text: str) -> Fault:
-    """Parse a fault of a command line: KIND:VERB:MODE:WHAT[:NAME[:COUNT]].
-
-    Raises ValueError with the allowed values.
-    """
-    parts = text.split(":")
-    if len(parts) < 4 or parts[2] not in MODES or parts[3] not in ERRORS:
-        modes, errors = "|".join(MODES), "|".join(ERRORS)
-        raise ValueError(f"{text!r} is no fault; allowed: KIND:VERB:{modes}:{errors}[:NAME[:COUNT]]")
-    kind, verb, mode, what, *rest = parts
-    name = rest[0] if rest else "*"
-    return Fault(kind=kind, verb=verb, mode=mode, what=what, name=name, count=int(rest[1]) if len(rest) > 1 else 1)
-
-
 def refusal(what: str, kind: str, id_: str = "", message: str = "") -> RefusedError:
     """Return the error of that name about an object."""
     code, detail, text = ERRORS[what]

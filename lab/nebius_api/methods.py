@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from components.nebius.api.specs import differing_paths, value_at
 from lab.nebius_api import status
@@ -69,22 +69,11 @@ def _value(field: Any, old: Any, given: Any, mask: Any) -> Any:  # noqa: ANN401
 DEFAULT_PAGE = 100
 
 
-class Observer(Protocol):
-    """A part of the stand-in that is called at changes, and may replace fields of a status."""
-
-    def on_change(self, kind: str, obj: Mapping[str, Any]) -> None:
-        """Handle a change of an object: metadata, spec and status as JSON; `deleted` is true if it is gone."""
-
-    def status_of(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return fields of the status that replace the stand-in's own, such as a cluster's endpoint, if any."""
-
-
 class Methods:
     """The methods of the API. Callers hold the server's lock."""
 
     def __init__(self, store: Store, seconds: Callable[[str, str], float], faults: list[Fault]) -> None:
         self.store, self.seconds, self.faults = store, seconds, faults
-        self.observer: Observer | None = None
 
     def create(self, kind: ObjectKind, request: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Start a creation and return its operation. A key that was used returns the operation of its first use."""
@@ -154,10 +143,7 @@ class Methods:
         kind = OBJECT_KINDS[row["kind"]]
         hidden = {"values", "set"} if kind.name == "K8sRelease" else set[str]()
         spec = {name: value for name, value in row["spec"].items() if name not in hidden}
-        own = status.status(self.store, row)
-        shown = {"metadata": row["metadata"], "spec": spec, "status": own}
-        replaced = self.observer.status_of(kind.name, shown) if self.observer is not None else None
-        return {**shown, "status": {**own, **(replaced or {})}}
+        return {"metadata": row["metadata"], "spec": spec, "status": status.status(self.store, row)}
 
     def settle(self) -> None:
         """End the operations whose duration has passed."""
@@ -187,9 +173,7 @@ class Methods:
         if fault is not None:
             error = fault.error(kind.name, id_).plain() if fault.mode == "fail" else None
             seconds = seconds if fault.mode == "fail" else None
-        operation = self.store.start(row, verb, seconds, error)
-        self._announce(row)
-        return operation
+        return self.store.start(row, verb, seconds, error)
 
     def fault(self, modes: tuple[str, ...], kind: str, verb: str, *names: str) -> Fault | None:
         """Return the first fault of those modes that affects a call, and count the call."""
@@ -217,12 +201,10 @@ class Methods:
             row["state"], row["facts"] = states[1], {}
             row["facts"]["nodes"] = status.target_nodes(row["spec"])
         self._touch(row)
-        self._announce(row)
 
     def _remove(self, row: dict[str, Any]) -> None:
         for deleted in [row, *(self.store.objects[id_] for id_ in dependents(self.store, row))]:
             self.store.objects.pop(deleted["metadata"]["id"], None)
-            self._announce(deleted, deleted=True)
 
     def _row(self, kind: ObjectKind, id_: str) -> dict[str, Any]:
         row = self.store.objects.get(id_)
@@ -242,10 +224,6 @@ class Methods:
     def _touch(row: dict[str, Any]) -> None:
         row["metadata"]["resource_version"] = str(int(row["metadata"]["resource_version"]) + 1)
         row["metadata"]["updated_at"] = moment(time.time())
-
-    def _announce(self, row: Mapping[str, Any], *, deleted: bool = False) -> None:
-        if self.observer is not None:
-            self.observer.on_change(row["kind"], {**self.shown(row), "deleted": deleted})
 
 
 MOST_NODES = 100

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from components.nebius.api.specs import to_full_json
 from lab.nebius_api import status
 from lab.nebius_api.facts import DRIVERS, OBJECT_KINDS, VERSIONS, ObjectKind
 from lab.nebius_api.faults import Fault, RefusedError, bad_request, refusal
-from lab.nebius_api.methods import HEADER, Methods, Observer, parse
+from lab.nebius_api.methods import HEADER, Methods, parse
 from lab.nebius_api.object_storage import ObjectStorage
 from lab.nebius_api.status import Store, moment
 
@@ -147,10 +146,8 @@ class NebiusServer(grpc.GenericRpcHandler):
     def __init__(
         self, *, port: int = 0, state: Path | None = None, seconds: float = 0.05,
         seconds_of: Mapping[str, float] | None = None, place: Place | None = None,
-        observer: Observer | None = None, token: str = "",
     ) -> None:  # fmt: skip
-        """`seconds`: duration of an operation; `seconds_of`: by kind. `token`: the accepted one; any if it is empty."""
-        self._token = token
+        """`seconds`: duration of an operation; `seconds_of`: by kind."""
         self.lock = threading.RLock()
         self.store = Store(state)
         self.storage = ObjectStorage(self.store, self.lock)
@@ -163,7 +160,6 @@ class NebiusServer(grpc.GenericRpcHandler):
         self.taken = 0
         times = dict(seconds_of or {})
         self.methods = Methods(self.store, lambda kind, _verb: times.get(kind, seconds), self.faults)
-        self.methods.observer = observer
         self._routes = _routes()
         self._stop = threading.Event()
         # Clients that wait for long send pings; by default gRPC ends their connection.
@@ -176,8 +172,8 @@ class NebiusServer(grpc.GenericRpcHandler):
 
     @property
     def endpoint(self) -> str:
-        """The value of `nebius.endpoint`: [TOKEN@]HOST:PORT."""
-        return f"{self._token}@127.0.0.1:{self.port}" if self._token else f"127.0.0.1:{self.port}"
+        """The value of `nebius.endpoint`."""
+        return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Accept calls."""
@@ -245,8 +241,8 @@ class NebiusServer(grpc.GenericRpcHandler):
         kind = route.kind.name if route.kind else route.service.rpartition(".")[2]
         verb = "poll" if kind == "OperationService" else _VERBS.get(route.method, route.method.lower())
         given = headers.get("authorization", "").removeprefix("Bearer").strip()
-        if not given or not secrets.compare_digest(given, self._token or given):
-            raise refusal("unauthenticated", kind, message="another token" if given else "no token")
+        if not given:
+            raise refusal("unauthenticated", kind, message="no token")
         if (fault := self.methods.fault(("refuse",), kind, verb, *name)) is not None:
             raise fault.error(kind, next(iter(name), ""))
         lost = self.methods.fault(("lose",), kind, verb, *name)

@@ -1,5 +1,5 @@
 """A stand-in carries the outside's own values, with their source. One that takes them from this program agrees with its
-mistakes: Soperator's stand-in wrote the file that this program waited for, and no released Soperator writes it."""
+mistakes."""
 
 import ast
 import re
@@ -17,9 +17,6 @@ SCRIPTS = ("node", "gcp", "nebius")
 """Folders of `scripts` whose modules tests import without the folder's name."""
 PRODUCT = ("cluster", "components", "cli", "engine", "hostfiles", "scripts")
 OURS = {
-    "cluster.catalog.MACHINE_TYPES": "names that the stack file of a rehearsal's machines accepts",
-    "cluster.config.fields.MEMBER": "a key of the models",
-    "cluster.findings.ROOT": "the key of stack files",
     "cluster.monitoring.alerts.ALERTS": "this program's own alerts",
     "cluster.observe.reliability.DAY": "seconds of a day",
     "cli.commands.test.PLACE": "a variable of ./hpc test",
@@ -107,7 +104,6 @@ NAMES = "cluster.platforms.nebius.names"
         (f"from {NAMES} import GPU\nclass FakeNode:\n    gpu = GPU", False, [f"{NAMES}.GPU"]),
         (f"from {NAMES} import GPU\ndef test_a_stand_in():\n    assert GPU", False, []),
         (f"from {NAMES} import login_service\nlogin_service('c')", True, []),
-        ("from lab.soperator.names import JAIL_PATH\nwrite(JAIL_PATH)", True, []),
         ("JAIL_PATH = '/mnt/jail'\nwrite(JAIL_PATH)", True, []),
     ],
 )  # fmt: skip

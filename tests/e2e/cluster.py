@@ -95,9 +95,6 @@ class Cluster:
     def run(self, *words: str, user: str | None = None, check: bool = True) -> str:
         """What a command prints that a user runs on the login machine."""
         there = self._there()
-        if there.target(None).method != "ssh":
-            who = ["--as", user] if user else []
-            return self._call(["run", self.name, *who, "--", *words], check=check).stdout.strip()
         return self.inside(there.login, shell_line(there.user(user), words, terminal=False), check=check)
 
     def inside(self, machine: str, script: str, *, check: bool = True) -> str:

@@ -28,11 +28,6 @@ MODULES = (
     "user",
 )  # fmt: skip
 """Of cli/commands: what tests start often."""
-NEBIUS = (
-    "lab.nebius_rehearsal", "components.nebius.deploy", "components.nebius.api.lifecycle", "nebius.sdk",
-    *(f"nebius.api.nebius.{name}.v1" for name in ("compute", "iam", "mk8s", "storage", "vpc")),
-)  # fmt: skip
-"""What rehearsals of stacks on Nebius import besides, 1.3 s of it."""
 PASSPHRASE, SALT = "correct horse", b"8 bytes!"
 CODES: list[int] = []
 """The code that the command in this process has ended with."""
@@ -106,9 +101,6 @@ def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         message, files, _, _ = socket.recv_fds(connection, 1 << 18, 2)
         request = json.loads(message)
-        if request["arguments"][:2] == ["rehearse", "nebius"]:
-            for module in NEBIUS:
-                import_module(module)
         make_key(Path(request["env"]["HPC_HOME"]), request["arguments"])
         if os.fork() == 0:
             end_with_parent()

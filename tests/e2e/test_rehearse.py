@@ -23,7 +23,9 @@ pytestmark = pytest.mark.e2e
 PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
 EXPORT = "export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices"
 GPUS = 'echo "$SLURMD_NODENAME $CUDA_VISIBLE_DEVICES" $(ls /dev/nvidia[0-9] | wc -l)'
-STACKS = ("a3mega", "classic")
+STACKS = ("a3mega", "classic", "nebius")
+GOOGLE = STACKS[:2]
+"""Stacks whose Slurm files are this program's in production too."""
 STAND_IN = (ROOT / "lab" / "slurm" / "all_gather_perf.sh").read_text()
 BUCKET = {"name": "my-datasets", "mount": "/gcs", "read_only": True}
 
@@ -43,14 +45,14 @@ def command(cluster: Cluster) -> list[str]:
 
 @pytest.fixture(scope="module")
 def rehearsals(clusters) -> Iterator[dict[str, Cluster]]:
-    """Both stacks' rehearsals, brought up side by side; `run` and `ssh` name them as their users do."""
+    """The stacks' rehearsals, brought up side by side; `run` and `ssh` name them as their users do."""
     named = {stack: clusters(f"{stack}-rehearsal") for stack in STACKS}
     for stack in STACKS:
         # In the place of the file that the fixture of local clusters wrote.
         named[stack].file.write_text(yaml.safe_dump({"config": production(stack)}))
     with ThreadPoolExecutor() as pool:
-        # One says its network, as two that look for one at the same moment may find the same; the other finds its own.
-        networks = {"a3mega": ["--cidr", free("a3mega")], "classic": []}
+        # They say their networks, as those that look for one at the same moment may find the same; one finds its own.
+        networks = {"a3mega": ["--cidr", free("a3mega")], "nebius": ["--cidr", free("nebius")], "classic": []}
         ups = pool.map(lambda stack: named[stack].call(*command(named[stack]), *networks[stack]), STACKS)
         for done in ups:
             assert done.returncode == 0, done.stdout + done.stderr
@@ -69,7 +71,7 @@ def classic(rehearsals: dict[str, Cluster]) -> Cluster:
     return rehearsals["classic"]
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", GOOGLE)
 def test_slurms_files_on_the_controller_are_productions_but_for_reported_changes(
     rehearsals: dict[str, Cluster], stack: str
 ):
@@ -107,7 +109,7 @@ def test_a_job_gets_eight_gpus_on_each_of_two_nodes(mega: Cluster):
     assert sorted(found) == [f"a3mega-a3mega-{node} 0,1,2,3,4,5,6,7 8" for node in (0, 1)]
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", GOOGLE)
 def test_productions_examples_of_jobs_are_what_slurmctld_takes(rehearsals: dict[str, Cluster], stack: str):
     scripts = examples(parse(production(stack))).scripts
     files = "".join(f"cat >{script.name} <<'%%%'\n{script.text()}%%%\n" for script in scripts)
@@ -180,12 +182,22 @@ def test_classic_is_one_machine_with_all_roles_and_two_with_gpus(classic: Cluste
     )
 
 
+def test_pods_of_nebius_are_machines_with_their_names_whose_users_share_folders(rehearsals: dict[str, Cluster]):
+    nebius = rehearsals["nebius"]
+    found = nebius.run("srun", "-N2", "--gpus-per-node=8", "sh", "-c", GPUS).splitlines()
+    assert sorted(found) == [f"worker-{node} 0,1,2,3,4,5,6,7 8" for node in (0, 1)]
+    look = "id -un; for at in /home /mlperf-sd; do findmnt --noheadings --output TARGET $at; done; hostname"
+    assert nebius.run("sh", "-c", look, user="alice").splitlines() == ["alice", "/home", "/mlperf-sd", "login-0"]
+    accounts = nebius.run("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "user=alice", "format=account")
+    assert accounts == "research"
+
+
 def test_destroy_leaves_nothing(rehearsals: dict[str, Cluster], nothing_left):
     with ThreadPoolExecutor() as pool:
         ended = pool.map(lambda stack: rehearsals[stack].call("rehearse", stack, "--destroy"), STACKS)
-        assert [done.returncode for done in ended] == [0, 0]
+        assert [done.returncode for done in ended] == [0] * len(STACKS)
     for stack, cluster in rehearsals.items():
-        assert nothing_left(stack) == []
+        assert nothing_left(production(stack)["hpc:cluster"]["name"]) == []
         assert not (cluster.file.parent / "rehearsals").exists()
         assert f"{stack}-rehearsal" not in cluster.call("stacks").stdout
     assert (ROOT / "Pulumi.a3mega.yaml").exists()

@@ -10,6 +10,5 @@ FORKS.set_forkserver_preload(
     [
         "components.nebius.api.lifecycle", "components.nebius.deploy", "engine", "nebius.api.nebius.mk8s.v1",
         "nebius.sdk", "pulumi.dynamic", "pulumi_kubernetes.core.v1", "pulumi_kubernetes.helm.v3",
-        "tests.nebius.kube.project",
     ]
 )  # fmt: skip

@@ -7,9 +7,9 @@ import yaml
 
 from cluster.load import parse
 from cluster.platforms.nebius.releases import Facts, releases
-from lab.kubernetes import binaries
 from tests import programs
 from tests.harness import ROOT
+from tests.outside.kubernetes import binaries
 from tests.outside.recorder import Recorder
 
 

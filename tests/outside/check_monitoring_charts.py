@@ -12,10 +12,9 @@ import yaml
 from cluster.load import parse
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE, VMSINGLE
 from cluster.platforms.nebius.releases import Facts, Release, releases
-from lab.kubernetes import binaries
-from lab.kubernetes.apiserver import ApiServer
 from tests.harness import ROOT
 from tests.outside.check_soperator import MIB, Cluster, changed, rendered, template, unlisted
+from tests.outside.kubernetes import apiserver, binaries
 from tests.outside.recorder import Recorder
 
 RECEIVERS = {
@@ -53,8 +52,8 @@ def test_charts_have_every_key_that_they_are_given(artifact: Path, outside: Reco
 
 def test_charts_install_with_the_names_that_others_ask_for(artifact: Path, outside: Recorder, tmp_path: Path) -> None:
     paths = binaries.ensure()
-    with ApiServer(tmp_path / "api", paths, bound=True).running() as access:
-        cluster = Cluster(paths, access.kubeconfig)
+    with apiserver.running(tmp_path / "api", paths) as kubeconfig:
+        cluster = Cluster(paths, kubeconfig)
         cluster.kubectl("create", "namespace", MONITORING_NAMESPACE)
         for crds in artifact.rglob("crds/crds/*.yaml"):
             cluster.kubectl("apply", "--server-side", f"--filename={crds}")

@@ -19,9 +19,8 @@ from cluster.load import parse
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
 from components.nebius.chart_sources import definitions
-from lab.kubernetes import binaries
-from lab.kubernetes.apiserver import ApiServer
 from tests import programs
+from tests.outside.kubernetes import apiserver, binaries
 from tests.outside.recorder import Recorder
 
 STACK = Path(__file__).parents[2] / "Pulumi.nebius.yaml"
@@ -131,8 +130,8 @@ def test_charts_install_and_what_they_name_exists(
     elsewhere = sorted(release.chart for release in every if release not in ours)
     outside.did(f"{version}: charts that are not in the checkout, whose definitions stand-ins replace: {elsewhere}")
     paths = binaries.ensure()
-    with ApiServer(tmp_path / "api", paths, bound=True).running() as access:
-        cluster = Cluster(paths, access.kubeconfig)
+    with apiserver.running(tmp_path / "api", paths) as kubeconfig:
+        cluster = Cluster(paths, kubeconfig)
         for name in dict.fromkeys([config.name, *(release.namespace for release in every)]):
             cluster.kubectl("create", "namespace", name)
         _crds_alone(cluster, charts, outside, version)

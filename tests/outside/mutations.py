@@ -71,7 +71,13 @@ MUTATIONS: Mapping[str, Mutation] = {
     "google-services-and-roles": Mutation(
         "cluster/platforms/gcp/permissions.py", '"compute.resourcePolicies.use"', '"compute.resourcePolicies.take"'
     ),
-    # kruise, monitoring-charts, pulumi-kubernetes
+    # kruise, kubectl, monitoring-charts
+    "nebius-exec-credential": Mutation(
+        "cluster/platforms/nebius/kubectl.py",
+        'EXEC_API = "client.authentication.k8s.io/v1beta1"',
+        'EXEC_API = "client.authentication.k8s.io/v1"',
+    ),
+    "nebius-provider-folder": Mutation("cluster/platforms/nebius/kubectl.py", ":-./hpc}", ":-./cli}"),
     "soperator-kruise-webhooks": Mutation(
         "cluster/platforms/nebius/charts/kruise.yaml", "hpc/webhook-namespace:", "hpc/webhook-names:"
     ),
@@ -80,11 +86,6 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "monitoring-charts-install": Mutation(
         "cluster/platforms/nebius/names.py", '"vmsingle-victoria-metrics-k8s-stack:8428"', '"vmsingle-metrics:8428"'
-    ),
-    "pulumi-kubernetes-state": Mutation(
-        "tests/outside/check_pulumi_kubernetes.py",
-        "provider_pb2.DiffResponse.DIFF_NONE",
-        "provider_pb2.DiffResponse.DIFF_SOME",
     ),
     # logs and documents
     "mlperf-log-blocks": Mutation("tests/outside/check_mlperf_logs.py", "str(run.batch)", "str(run.batch + 1)"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.kubernetes import binaries
+from tests import go_programs
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path(__file__).with_name("module")
@@ -36,7 +36,7 @@ def built(report: Callable[[str], None] = lambda _text: None) -> Path:
 
     Raises HostError.
     """
-    return binaries.build(
+    return go_programs.build(
         "pulumi", MODULE, report, package=_PACKAGE, variables=_VARIABLES, about=f"pulumi {VERSION}, about 7 minutes"
     )
 
@@ -44,7 +44,7 @@ def built(report: Callable[[str], None] = lambda _text: None) -> Path:
 def on_path() -> Path | None:
     """Return the CLI on PATH, if it is of the SDK's series."""
     path = shutil.which("pulumi")
-    return Path(path) if path and _SERIES[0] <= binaries.printed(path, ("version",)) < _SERIES[1] else None
+    return Path(path) if path and _SERIES[0] <= go_programs.printed(path, ("version",)) < _SERIES[1] else None
 
 
 def write_plugins(folder: Path, packages: Iterable[str], *, language: bool) -> None:

@@ -136,7 +136,6 @@ PLATFORM = Platform(
         "pulumi-python:dynamic/gcp:FlexNode": ("template",),
     },
     deploy="components.gcp.deploy",
-    rehearsal="components.local.rehearsal",
     environment="components.gcp.environment",
     state_bucket=("gcs", "components.gcp.state"),
 )

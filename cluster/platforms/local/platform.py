@@ -36,7 +36,7 @@ PLATFORM = Platform(
         Partition: ON_MACHINES[Partition],
         SlurmSettings: ON_MACHINES[SlurmSettings],
     },
-    capabilities=frozenset(Capability) - {Capability.REHEARSE},
+    capabilities=frozenset(Capability),
     slurm=SlurmDifferences(bind_tasks=False, confine_cores=False, config_overrides=True, account_gather="linux"),
     checks=later("cluster.platforms.local.checks:find_errors"),
     keep=keep,

@@ -14,6 +14,7 @@ from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
 from cluster.checks.scripts import placed_scripts
 from cluster.config.cluster import ClusterConfig
 from cluster.config.nodesets import Nodeset
+from cluster.platforms import registry
 from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import BLOCKS, plan
 from cluster.roster import monitoring_machine, nodeset_type
@@ -67,12 +68,19 @@ def differences(
 ) -> list[Difference]:
     """Return every setting that differs, in the files' order. `addresses` are production's, if its slurm.conf has any.
 
-    An elastic nodeset that is static in the rehearsal is compared as a static one (see `stood_in`).
+    An elastic nodeset that is static in the rehearsal is compared as a static one (see `stood_in`). There are no files
+    of production to compare with where another program writes them.
     """
+    if not _writes_slurms_files(production):
+        return []
     there, here = render(comparable(production, local), addresses or None), render(local, plan(local).of)
     # The stack's rules in Lua are the same.
     files = [file for file in here if file.endswith(".conf")]
     return [row for file in files for row in _file_differences(file, lines(there[file]), lines(here[file]), local)]
+
+
+def _writes_slurms_files(config: ClusterConfig) -> bool:
+    return bool(registry.get(config.platform).machine_images)
 
 
 def comparable(production: ClusterConfig, local: ClusterConfig) -> ClusterConfig:
@@ -224,6 +232,7 @@ def rehearsed(
     return {
         "platform": "local",
         "name": config.name,
+        **_only(given, "host_names"),
         "network": {"cidr": cidr},
         "storage": {"shared": shared(config), **({"read_only": read_only} if read_only else {})},
         "image": {"base": BASE, **presents},
@@ -263,8 +272,9 @@ def room(config: ClusterConfig, *, nodes: int | None = None, elastic: bool = Fal
 
 
 def shared(config: ClusterConfig) -> list[str]:
-    """Return every directory that the stack's machines share, and the mailboxes."""
-    return list(dict.fromkeys([*targets(config), MAIL]))
+    """Return every directory that the stack's machines share, and the mailboxes. Machines have their own `/`."""
+    mounts = registry.get(config.platform).places(config).mounts
+    return list(dict.fromkeys([*targets(config), *(path for path in mounts if path != "/"), MAIL]))
 
 
 def stood_in(
@@ -287,6 +297,14 @@ def stood_in(
         for name, row in config.nodesets.items()
         if row.elastic
     ]
+    platform = registry.get(config.platform)
+    if not _writes_slurms_files(config):
+        lines.append(
+            f"Slurm's files: this program's; on {platform.title} an operator of Slurm writes them, from the same "
+            "nodes, partitions and settings. That operator, Kubernetes and what else runs in pods are not there"
+        )
+    if "/" in platform.places(config).mounts:
+        lines.append(f"/: machines share {', '.join(shared(config))}; on {platform.title} they share all of /")
     if config.slurm.rxdm:
         lines.append(
             f"rxdm: {STAND_INS['file']} stands for docker, gcloud, curl, modprobe and nvidia-smi, which it calls"

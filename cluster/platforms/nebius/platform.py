@@ -71,7 +71,6 @@ PLATFORM = Platform(
             Capability.DRIFT,
             Capability.LOGS,
             Capability.USAGE,
-            Capability.REHEARSE,
         }
     ),
     checks=later("cluster.platforms.nebius.checks:find_errors"),
@@ -85,7 +84,6 @@ PLATFORM = Platform(
     credentials=Credentials(title="Nebius", found=has_credentials, todo="nebius profile create"),
     observer="cluster.platforms.nebius.observer",
     deploy="components.nebius.deploy",
-    rehearsal="lab.nebius_rehearsal",
     environment="components.nebius.environment",
     state_bucket=("nebius", "components.nebius.state"),
 )

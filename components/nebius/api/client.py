@@ -165,7 +165,7 @@ _sdks: dict[tuple[int, str], Any] = {}
 
 
 def sdk(endpoint: str = "") -> Any:  # noqa: ANN401
-    """Return the SDK of this process after its login; `endpoint` is a stand-in's TOKEN@HOST:PORT, without TLS.
+    """Return the SDK of this process after its login; `endpoint` is a stand-in's HOST:PORT, without TLS.
 
     Raises NebiusError if there is no credential, or Nebius does not accept it within LOGIN_SECONDS.
     """
@@ -244,9 +244,7 @@ def _create_sdk(endpoint: str) -> Any:  # noqa: ANN401
     common: dict[str, Any] = {"user_agent_prefix": "hpc/1.0"}
     if endpoint:
         # The user's own token is never sent: the connection, over loopback, is not encrypted.
-        own_token, _, address = endpoint.rpartition("@")
-        credential = own_token or "rehearsal"
-        return SDK(credentials=credential, resolver=Constant(address), options=[(INSECURE, True)], **common)
+        return SDK(credentials="stand-in", resolver=Constant(endpoint), options=[(INSECURE, True)], **common)
     try:
         if has_bare_token():
             return SDK(**common)

@@ -5,14 +5,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
 from cli.stack import rehearsals
-from components.local.host.paths import HostError
 from tests.cli.conftest import Hpc
 
 MEGA = """\
@@ -227,16 +225,6 @@ def test_the_state_of_a_stack_with_resources_is_not_removed(hpc: Hpc, root: Path
     assert rehearsals.of(rehearsals.file("mega-rehearsal")) == "mega"
 
 
-def test_destroy_notes_that_stand_ins_of_the_cloud_still_run(hpc: Hpc) -> None:
-    hpc("rehearse", "mega")
-    assert "still runs" not in hpc("destroy", "mega-rehearsal").err
-    own = rehearsals.own_folder("mega-rehearsal")
-    own.mkdir()
-    (own / "module").write_text("json")
-    ended = hpc("destroy", "mega-rehearsal")
-    assert ended.err.endswith("What stands in for the cloud still runs. To end it: ./hpc rehearse mega --destroy\n")
-
-
 def test_a_rehearsal_imports_neither_pulumi_nor_a_cloud(root: Path, mega: Path) -> None:
     program = (
         "import sys, yaml; from cluster.load import parse;"
@@ -248,24 +236,16 @@ def test_a_rehearsal_imports_neither_pulumi_nor_a_cloud(root: Path, mega: Path) 
     assert done.returncode == 0
 
 
-def test_destroy_removes_stand_ins_that_cannot_be_started_again(
-    hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a power failure, for example. All resources of the stack are in the stand-ins."""
-    assert hpc("rehearse", "mega").code == 0
-    folder = root.parent / "home/rehearsals/mega-rehearsal"
-
-    def resume(_folder: Path, _report: object) -> None:
-        raise HostError("etcd ended; its log: the database is damaged")
-
-    stands_in = ModuleType("stands_in")
-    vars(stands_in).update(resume=resume, remove=lambda folder, _report: shutil.rmtree(folder))
-    monkeypatch.setitem(sys.modules, "stands_in", stands_in)
-    folder.mkdir()
-    (folder / "module").write_text("stands_in")
-    ended = hpc("rehearse", "mega", "--destroy", "--json")
+def test_of_a_stack_on_nebius_slurms_side_is_rehearsed(hpc: Hpc, root: Path) -> None:
+    shutil.copy(Path(__file__).parents[3] / "Pulumi.nebius.yaml", root / "Pulumi.neb.yaml")
+    ended = hpc("rehearse", "neb", "--preview", "--nodes", "3")
     assert ended.code == 0, ended.err
-    assert json.loads(ended.out)["ok"]
-    assert "can't be started again, and is removed with all that is on it: etcd ended" in ended.err
-    assert not folder.parent.exists()
-    assert "mega-rehearsal" not in hpc("stacks").out
+    for said in (
+        "Rehearses neb on this machine.\nWhat is not as in production:",
+        "nodeset worker: 3 nodes, where the stack has 2",
+        "on Nebius an operator of Slurm writes them",
+        "on Nebius they share all of /",
+    ):
+        assert said in ended.out
+    assert "production's but for" not in ended.out
+    assert not (root.parent / "home/rehearsals").exists()

@@ -198,15 +198,15 @@ def lanes() -> dict[str, set[str]]:
 
 
 def test_each_test_is_in_exactly_one_process() -> None:
-    *clusters, pods, stacks, rest = suite.tests([], fast=False).values()
+    *clusters, engine, stacks, rest = suite.tests([], fast=False).values()
     assert sorted(file for lane in lanes().values() for file in lane) == sorted(FILES)
     within = [folder for folder in suite.STACKS if folder.startswith(suite.PODS)]
-    assert pods[-2 - len(within) :] == [suite.ENGINE, suite.PODS, *(f"--ignore={folder}" for folder in within)]
+    assert engine[-2 - len(within) :] == [suite.ENGINE, suite.PODS, *(f"--ignore={folder}" for folder in within)]
     assert stacks[-len(suite.STACKS) :] == [*suite.STACKS]
     apart = (suite.CLUSTERS, suite.HOST, suite.PULUMI, suite.PODS, suite.ENGINE, *suite.STACKS)
     assert rest[-len(apart) :] == [f"--ignore={folder}" for folder in apart]
     assert [suite.HOST in command for command in clusters].count(True) == 1
-    assert all("--durations=20" in command for command in (*clusters, pods, stacks, rest))
+    assert all("--durations=20" in command for command in (*clusters, engine, stacks, rest))
     assert suite.tests(["-k", "slurm"], fast=False)["tests"][-2:] == ["-k", "slurm"]
 
 

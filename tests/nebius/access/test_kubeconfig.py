@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import re
 import ssl
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +15,11 @@ import yaml
 
 import hostfiles
 from cli.commands import nebius_token
-from cluster.platforms.nebius.kubectl import OWN_COMMAND, PORTABLE_COMMAND, kubeconfig, server_url
+from cluster.platforms.nebius.kubectl import OWN_COMMAND, kubeconfig, server_url
 from cluster.platforms.nebius.names import ROOT_PATH
 from components.nebius.api import client
 from components.nebius.kubectl import Kubectl, Pod
 from tests import programs
-from tests.nebius.kube.project import Kube
 
 PEM = ssl.DER_cert_to_PEM_cert(b"certificate")
 TOKEN = ["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"]
@@ -83,38 +81,6 @@ def test_words_of_the_command_arrive_as_given(words: list[str]) -> None:
 
 def plugin(**environ: str) -> subprocess.CompletedProcess[str]:
     return programs.run(OWN_COMMAND, env={**os.environ, **environ}, stdin=subprocess.DEVNULL)
-
-
-@pytest.mark.slow
-def test_kubectl_and_helm_reach_an_api_server_with_it(kube: Kube, tmp_path: Path) -> None:
-    file = tmp_path / "config"
-    file.write_text(kubeconfig(kube.access.server, kube.access.certificate_authority, [], "own"))
-    for program in ([kube.paths.kubectl, "get", "namespaces"], [kube.paths.helm, "list"]):
-        for token, refused in ((kube.access.token, ""), ("another", "logged in|provide credentials")):
-            done = run(program, file, token)
-            assert bool(done.returncode) is bool(refused), done.stderr
-            assert re.search(refused, done.stderr), done.stderr
-
-
-@pytest.mark.slow
-def test_a_kubeconfig_of_a_state_names_it_by_the_variable_or_by_the_project_s_folder(
-    kube: Kube, tmp_path: Path
-) -> None:
-    file = tmp_path / "config"
-    file.write_text(kubeconfig(kube.access.server, kube.access.certificate_authority, PORTABLE_COMMAND, "own"))
-    for where in ({"HPC_PROGRAM": OWN_COMMAND[0]}, {}):
-        done = run([kube.paths.kubectl, "get", "namespaces"], file, kube.access.token, **where)
-        assert done.returncode == 0, done.stderr
-
-
-def run(program: list[Any], file: Path, token: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """A program, as it is started in the project's folder."""
-    kept = {name: value for name, value in os.environ.items() if name != "HPC_PROGRAM"}
-    return programs.run(
-        [*map(str, program), f"--kubeconfig={file}"],
-        env={**kept, "NEBIUS_IAM_TOKEN": token, **environ},
-        cwd=Path(OWN_COMMAND[0]).parent,
-    )
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])

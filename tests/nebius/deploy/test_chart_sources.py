@@ -1,22 +1,20 @@
-"""Charts in registries, repositories and folders: versions, values, and definitions on a real API server."""
+"""Charts in registries, repositories and folders: versions, values, and definitions."""
 
 import hashlib
 import http.server
 import io
 import json
-import re
 import tarfile
+from contextlib import nullcontext
 
 import pytest
 
-from cluster.platforms.nebius.kubectl import kubeconfig
 from cluster.platforms.nebius.releases import Release
 from components.nebius import chart_sources
 from components.nebius.chart_sources import DefinitionsProvider
 from components.nebius.kubectl import KubectlError
-from lab import nebius_rehearsal
 from tests import programs
-from tests.nebius.kube.conftest import namespace, project
+from tests.nebius.deploy.kubectl_stand_in import Cluster
 
 INDEX = """apiVersion: v1
 entries:
@@ -192,106 +190,43 @@ class TestVersions:
             chart_sources.check_exists(str(tmp_path), "absent", "1")
 
 
-__all__ = ["namespace", "project"]
+class TestDefinitions:
+    """What kubectl is asked; a real API server takes the real ones in the outside check `soperator`."""
 
-LARGE = """
-k.helm.v3.Release("large", name="large", chart="charts/%s", namespace=%r, skip_await=True, opts=options)
-"""
+    PROPS = {"chart": {"chart": "helm-soperator", "version": "4.1.7"}, "access": {}}  # noqa: RUF012
 
+    @pytest.fixture
+    def cluster(self, tmp_path, monkeypatch):
+        (tmp_path / "helm-soperator" / "crds").mkdir(parents=True)
+        (tmp_path / "helm-soperator" / "crds" / "one.yaml").write_text("kind: One")
+        monkeypatch.setitem(self.PROPS["chart"], "repo", str(tmp_path))
+        found = Cluster()
+        monkeypatch.setattr(chart_sources, "Kubectl", lambda _access: nullcontext(found))
+        return found
 
-def chart(folder, folder_inside, **files):
-    place = folder / folder_inside
-    place.mkdir(parents=True)
-    (folder / "Chart.yaml").write_text("apiVersion: v2\nname: helm-soperator\nversion: 1.0.0\n")
-    for name, text in files.items():
-        (place / f"{name}.yaml").write_text(text)
+    def test_they_are_applied_by_the_server_and_waited_for_by_name(self, cluster):
+        """A client-side apply would annotate each with itself, which is too long for those of Soperator."""
+        names = ["customresourcedefinition.apiextensions.k8s.io/ones.x"]
+        cluster.answers["apply"] = lambda words: "\n".join(names) if "--server-side" in words else ""
+        DefinitionsProvider().create(self.PROPS)
+        applied, waited = cluster.ran
+        assert {"--force-conflicts", "--field-manager=hpc", "--filename=-"} <= {*applied}
+        assert "--for=condition=Established" in waited
+        assert [*waited][-1:] == names
 
+    def test_another_version_has_its_own(self, cluster):
+        newer = {**self.PROPS, "chart": {**self.PROPS["chart"], "version": "4.1.8"}}
+        assert DefinitionsProvider().diff("", self.PROPS, newer).changes
+        assert not DefinitionsProvider().diff("", self.PROPS, dict(self.PROPS)).changes
+        cluster.answers["apply"] = lambda _words: "crd/ones.x"
+        DefinitionsProvider().update("", self.PROPS, newer)
+        assert [words[0] for words in cluster.ran] == ["apply", "wait"]
 
-@pytest.fixture
-def props(kube, tmp_path):
-    access = {
-        "server": kube.access.server, "certificate_authority": kube.access.certificate_authority, "context": "test",
-        "namespace": "default", "command": ["cat", str(tmp_path / "credential.json")],
-    }  # fmt: skip
-    exec_api = re.search(r"client\.authentication\.k8s\.io/\w+", kubeconfig("", "", ["cat"], "test", "default"))
-    assert exec_api is not None
-    credential = {"apiVersion": exec_api[0], "kind": "ExecCredential", "status": {"token": kube.access.token}}
-    (tmp_path / "credential.json").write_text(json.dumps(credential))
-    return {"chart": {"repo": str(tmp_path), "chart": "helm-soperator", "version": "4.1.7"}, "access": access}
+    def test_a_refusal_is_kubectls_own_text(self, cluster):
+        def refuse(_words):
+            raise KubectlError("no matches for kind Nonsense")
 
-
-@pytest.mark.slow
-def test_another_version_has_its_own_definitions_before_its_chart(kube, props, tmp_path):
-    chart(tmp_path / "helm-soperator", "crds", rack=nebius_rehearsal.definition("rack", "before"))
-    DefinitionsProvider().create(props)
-    assert served(kube, "rack") == ["before"]
-    file = tmp_path / "helm-soperator" / "crds" / "rack.yaml"
-    file.write_text(nebius_rehearsal.definition("rack", "before", "after"))
-    newer = {**props, "chart": {**props["chart"], "version": "4.1.8"}}
-    assert DefinitionsProvider().diff("", props, newer).changes
-    assert not DefinitionsProvider().diff("", props, dict(props)).changes
-    DefinitionsProvider().update("", props, newer)
-    assert served(kube, "rack") == ["after", "before"]
-
-
-@pytest.mark.slow
-def test_definitions_of_soperators_size_fit_into_a_release_in_crds_alone(kube, namespace, project, props, tmp_path):
-    nebius_rehearsal.write_charts(tmp_path / "charts", "4.1.7")
-    soperator = tmp_path / "charts" / "helm-soperator"
-    every = {file.stem: file.read_text() for file in (soperator / "crds").glob("ballast*.yaml")}
-    chart(project.root / "charts" / "templates", "templates", **every)
-    assert not project.up(LARGE % ("templates", namespace)).ok
-    assert "Too long" in " ".join(project.failures())
-    DefinitionsProvider().create({**props, "chart": {**props["chart"], "repo": str(tmp_path / "charts")}})
-    assert served(kube, "ballast0")[0] == "pad0"
-    (project.root / "charts" / "crds").symlink_to(soperator)
-    assert project.up(LARGE % ("crds", namespace)).ok, project.failures()
-    record = kube.get("secret", "sh.helm.release.v1.large.v1", f"--namespace={namespace}")["data"]["release"]
-    # 952 KB of the real one.
-    assert 930_000 < len(record) * 3 // 4 < 1 << 20
-
-
-@pytest.mark.slow
-def test_active_checks_of_a_rehearsal_are_in_the_namespace_that_real_ones_name(kube, namespace, project, tmp_path):
-    none = (LARGE % ("checks", namespace)).replace("skip_await", 'values={"checks": None}, skip_await')
-    checks = project.root / "charts" / "checks"
-    checks.symlink_to(tmp_path / "charts" / "helm-soperator-activechecks")
-    nebius_rehearsal.write_charts(tmp_path / "charts", "4.1.7")
-    kube.kubectl("delete", "namespace", "soperator", "--ignore-not-found")  # of another test on this server
-    assert not project.up(none).ok
-    assert 'namespaces "soperator" not found' in " ".join(project.failures())
-    nebius_rehearsal.write_charts(tmp_path / "charts", "5.0.0")
-    assert project.up(none).ok, project.failures()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("chart_", "values"),
-    [
-        ("helm-slurm-cluster", {"slurmNodes": {"worker": {"size": 2}}}),
-        ("helm-slurm-cluster", {"periodicChecks": {}}),
-        ("helm-slurm-cluster", {"partitionConfiguration": {"rawConfig": ["NodeName=a"]}}),
-        ("helm-nodesets", {"nodesets": [{"name": "gpu", "replicas": 1, "size": 1}]}),
-    ],
-)
-def test_keys_that_a_rehearsals_chart_does_not_have_are_refused(kube, chart_, values):
-    place = [f"--kubeconfig={kube.access.kubeconfig}", "--namespace=refused", "--create-namespace", "--values=-"]
-    done = programs.run(
-        [kube.paths.helm, "install", "refused", nebius_rehearsal.STAND_INS / chart_, *place],
-        input=json.dumps({"clusterName": "refused", **values}),
-    )
-    assert done.returncode == 1
-    assert "don't meet the specifications of the schema" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_refusal_of_the_api_server_is_kubectls_own_text(props, tmp_path):
-    chart(tmp_path / "helm-soperator", "crds", rack="apiVersion: v1\nkind: Nonsense\nmetadata: {name: x}\n")
-    with pytest.raises(KubectlError, match="Nonsense"):
-        DefinitionsProvider().create(props)
-
-
-def served(kube, name):
-    crd = kube.get("crd", f"{name}s.rehearsal.hpc")
-    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return sorted(schema["properties"]["spec"]["properties"])
+        cluster.answers["apply"] = refuse
+        with pytest.raises(KubectlError, match="Nonsense"):
+            DefinitionsProvider().create(self.PROPS)
+        assert len(cluster.ran) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from components.nebius import people
 from tests import programs
-from tests.nebius.deploy.site import ROOT
+from tests.harness import ROOT
 
 PROGRAM = ROOT / "scripts" / "nebius" / "people.py"
 RECORD = """

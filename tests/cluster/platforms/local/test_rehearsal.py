@@ -29,7 +29,7 @@ from cluster.platforms.local.rehearsal import (
     room,
     stood_in,
 )
-from cluster.roster import elastic_machines, machines
+from cluster.roster import elastic_machines, machines, node_names
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import render
 from components.local.deploy import mounts
@@ -134,6 +134,27 @@ def test_elastic_nodesets_stay_elastic_on_request():
     # Power saving is compared where it is rehearsed; a day of faults alone changes a time.
     assert not names[0] & {"ResumeProgram", "SuspendTime"}
     assert names[2] - names[1] == {"ResumeTimeout"}
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"nodesets": {"worker": {"count": {"min": 1, "max": 16}, "idle": "20m"}}}])
+def test_pods_are_machines_with_the_names_nodes_users_and_folders_of_the_stack(changes, elastic):
+    given = stacks.load("nebius")
+    given["hpc:cluster"]["nodesets"]["worker"] |= changes.get("nodesets", {}).get("worker", {})
+    given["hpc:cluster"]["monitoring"] = {"disk_gb": 20, "receivers": {"slack": "#alerts"}}
+    production = parse(given)
+    rehearsal = local(production, nodes=2, elastic=elastic)
+    assert [machine.name for machine in machines(rehearsal) if not machine.nodeset] == [
+        machine.name for machine in machines(production) if not machine.nodeset
+    ]
+    assert node_names(rehearsal, "worker") == ("worker-0", "worker-1")
+    assert "Gres=gpu:nvidia_h100_80gb_hbm3:8" in render(rehearsal)["slurm.conf"]
+    assert payload.users(rehearsal) == payload.users(production)
+    assert desired(rehearsal) == desired(production)
+    assert set(rehearsal.storage.shared) == {"/home", "/opt/apps", "/mlperf-sd", "/var/mail"}
+    # Soperator writes Slurm's files there.
+    assert differences(production, rehearsal) == []
+    assert any("an operator of Slurm writes them" in line for line in stood_in(production))
 
 
 def test_host_names_are_those_of_production():
