@@ -11,6 +11,7 @@ from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS
 from components.nebius.api.objects import state_of
 from components.nebius.object_storage import Bucket, url_of
+from components.nebius.poll import PACE
 from components.nebius.resource import Cloud, shortened
 
 
@@ -18,23 +19,23 @@ class ContentsProvider(ActionProvider):
     """Creates nothing; its deletion empties the bucket, which Nebius would not delete otherwise."""
 
     ID = "{bucket_id}"
-    ACTED_ON = ("key_id", "secret", "keep", "endpoint")
+    ACTED_ON = ("key_id", "secret", "keep")
     PLACE = ("bucket_id",)
     LEAVES_NOTHING = False
     """False: the deletion is the resource's purpose, also after a creation that was interrupted."""
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete all objects in the bucket, unless they are kept; do nothing if the bucket is gone."""
-        kind, endpoint = KINDS["Bucket"], _props["endpoint"]
+        kind = KINDS["Bucket"]
         with without_traceback(NebiusError):
-            message = objects.get(kind, _props["bucket_id"], endpoint)
+            message = objects.get(kind, _props["bucket_id"])
             if message is None or state_of(message) in kind.deleting:
                 return
             if _props["keep"]:
                 report(f"backups in bucket {message.metadata.name} are not deleted: deletion_protection is on")
                 return
             Bucket(
-                url=url_of(message.status.domain_name, endpoint),
+                url=url_of(message.status.domain_name),
                 region=message.status.region,
                 name=message.metadata.name,
                 key_id=_props["key_id"],
@@ -46,7 +47,7 @@ class ContentsProvider(ActionProvider):
 class Contents(Action, module="nebius", name="BackupContents"):
     """The backups in a bucket. What may write to the bucket depends on it, and so is deleted before.
 
-    Inputs: `bucket_id`; `key_id` and `secret` of an access key; `keep`: whether backups stay; `endpoint`, `pace`.
+    Inputs: `bucket_id`; `key_id` and `secret` of an access key; `keep`: whether backups stay; `pace`.
     """
 
     PROVIDER = ContentsProvider
@@ -103,8 +104,7 @@ class Backups(pulumi.ComponentResource):
             called=called,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[member, permit]),
         )
-        endpoint = cloud.settings.endpoint
-        self.endpoint = bucket.status.apply(lambda status: url_of(status["domain_name"], endpoint))
+        self.endpoint = bucket.status.apply(lambda status: url_of(status["domain_name"]))
         self.key_id = key.status.apply(lambda status: status["aws_access_key_id"])
         self.secret = pulumi.Output.secret(key.secret.apply(lambda secret: secret or ""))
         self.contents = Contents(
@@ -113,8 +113,7 @@ class Backups(pulumi.ComponentResource):
             key_id=self.key_id,
             secret=self.secret,
             keep=cloud.config.deletion_protection,
-            endpoint=endpoint,
-            pace=cloud.pace,
+            pace=PACE,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[key, member, permit]),
         )
         self.bucket = pulumi.Output.all(called, self.contents.id).apply(lambda known: known[0])

@@ -25,6 +25,7 @@ from components.nebius.chart_sources import Definitions, charts_of
 from components.nebius.infrastructure import Infrastructure
 from components.nebius.kubectl import LOGIN, pod_of
 from components.nebius.people import People, people, program_hash
+from components.nebius.poll import PACE
 from components.nebius.resource import NebiusResource
 from components.nebius.waits import Wait
 
@@ -178,8 +179,6 @@ class Slurm(pulumi.ComponentResource):
             "nodesets": list(config.nodesets),
             "sentinel": versions.series(settings.soperator.version).sentinel,
             **({"elastic": elastic} if most else {}),
-            # Machines of a rehearsal have no GPUs to count.
-            "count_gpus": not settings.endpoint,
             # With the shapes, so that recreated nodes are waited for again.
             "shapes": {name: row["shape"] for name, row in infrastructure.nodesets.items()},
         }
@@ -202,7 +201,7 @@ class Slurm(pulumi.ComponentResource):
             access=infrastructure.cluster.access,
             people=people(infrastructure.cloud.config),
             program=program_hash(),
-            pace=infrastructure.cloud.pace,
+            pace=PACE,
             after=infrastructure.filesystems.ids[JAIL],
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self._wait("available")]),
         )

@@ -86,7 +86,7 @@ def _subnet(settings: Nebius, notes: list[str]) -> str:
     if settings.subnet:
         return settings.subnet
     try:
-        first = next(list_all(KINDS["Subnet"], settings.project, settings.endpoint), None)
+        first = next(list_all(KINDS["Subnet"], settings.project), None)
     except NebiusError as error:
         reason = " ".join(str(error).partition("to do:")[0].split())
         notes.append(f"NEBIUS_VPC_SUBNET_ID is not set: {reason}")

@@ -22,6 +22,7 @@ from components.nebius.api.client import NebiusError
 from components.nebius.backups import Backups
 from components.nebius.chart_sources import ChartVersions, charts_of
 from components.nebius.drain_leaving import Drain, Partitions
+from components.nebius.poll import PACE
 from components.nebius.preflight import Preflight
 from components.nebius.resource import Cloud, NebiusResource, shortened
 from components.nebius.teardown import Leftovers, Teardown
@@ -33,20 +34,19 @@ class FirstSubnetProvider(ActionProvider):
 
     LEAVES_NOTHING = False
     PLACE = ("project",)
-    ACTED_ON = ("endpoint",)
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         with without_traceback(NebiusError):
-            return CreateResult(objects.first_subnet(props["project"], props["endpoint"]), given(props))
+            return CreateResult(objects.first_subnet(props["project"]), given(props))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         with without_traceback(NebiusError):
-            exists = objects.exists("Subnet", id_, props["endpoint"])
+            exists = objects.exists("Subnet", id_)
         return ReadResult(id_ if exists else "", given(props))
 
 
 class FirstSubnet(Action, module="nebius", name="FirstSubnet"):
-    """The lookup of a subnet, whose id it has. Inputs: `project`, `endpoint`."""
+    """The lookup of a subnet, whose id it has. Input: `project`."""
 
     PROVIDER = FirstSubnetProvider
 
@@ -77,7 +77,6 @@ class Network(pulumi.ComponentResource):
             self.subnet_id = FirstSubnet(
                 f"{name}-first",
                 project=settings.project,
-                endpoint=settings.endpoint,
                 opts=pulumi.ResourceOptions(parent=self, depends_on=list(cloud.after)),
             ).id
         self.register_outputs({"subnet_id": self.subnet_id})
@@ -393,8 +392,7 @@ class Infrastructure(pulumi.ComponentResource):
         planned = releases(
             config, Facts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {})
         )
-        # Stand-ins of charts in a rehearsal accept any value.
-        rows = charts_of(planned, {} if settings.endpoint else settings.values)
+        rows = charts_of(planned, settings.values)
         charts = ChartVersions(f"{name}-chart-versions", charts=rows, opts=child)
         preflight = Preflight(
             f"{name}-preflight",
@@ -403,7 +401,6 @@ class Infrastructure(pulumi.ComponentResource):
             region=settings.region,
             request=request.request(config, settings),
             command=list(settings.token_command),
-            endpoint=settings.endpoint,
             opts=child,
         )
         leftovers = Leftovers(
@@ -415,7 +412,6 @@ class Infrastructure(pulumi.ComponentResource):
             namespaces=[config.name, *([MONITORING_NAMESPACE] if config.monitoring else [])],
             keep=config.deletion_protection,
             existing={tag: section.existing for tag, section in filesystems(settings).items() if section.existing},
-            endpoint=settings.endpoint,
             opts=child,
         )
         self.cloud = Cloud(config=config, settings=settings, owner=owner.hex, after=[preflight, charts, leftovers])
@@ -434,7 +430,7 @@ class Infrastructure(pulumi.ComponentResource):
             }
             for nodeset, section in config.nodesets.items()
         }
-        limits = {"access": self.cluster.access, "seconds": config.slurm.drain_seconds, "pace": self.cloud.pace}
+        limits = {"access": self.cluster.access, "seconds": config.slurm.drain_seconds, "pace": PACE}
         drain = Drain(f"{name}-drain", nodesets=self.nodesets, **limits, opts=child)
         partitions = Partitions(f"{name}-partitions", partitions=list(config.partitions), **limits, opts=child)
         if backs_up(settings):
@@ -491,7 +487,7 @@ class Infrastructure(pulumi.ComponentResource):
             access=self.cluster.access,
             spec=spec,
             seconds=seconds or self.cloud.settings.timeouts.available,
-            pace=self.cloud.pace,
+            pace=PACE,
             after=changed,
             opts=pulumi.ResourceOptions(parent=parent or self, depends_on=list(after)),
         )
@@ -503,7 +499,6 @@ class Infrastructure(pulumi.ComponentResource):
             stage=stage,
             access=self.cluster.access,
             cluster_id=self.cluster.resource.id,
-            endpoint=self.cloud.settings.endpoint,
-            pace=self.cloud.pace,
+            pace=PACE,
             opts=pulumi.ResourceOptions(parent=parent or self, depends_on=list(after)),
         )

@@ -21,7 +21,7 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
 from components.dynamic import report
-from components.nebius.api.client import NebiusError, nebius_error
+from components.nebius.api.client import NebiusError, nebius_error, stand_in
 from components.nebius.poll import Poll
 
 MOST_KEYS = 1000
@@ -38,9 +38,9 @@ _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _TAG_NAMESPACE = re.compile(r"\{.*\}")
 
 
-def url_of(domain_name: str, endpoint: str) -> str:
-    """Return the URL of a bucket's object storage; that of a stand-in (`endpoint`) has its port in the name."""
-    return f"http://{domain_name}" if endpoint else f"https://{domain_name}:443"
+def url_of(domain_name: str) -> str:
+    """Return the URL of a bucket's object storage; that of a stand-in has its port in the name."""
+    return f"http://{domain_name}" if stand_in() else f"https://{domain_name}:443"
 
 
 @dataclass(frozen=True, kw_only=True)

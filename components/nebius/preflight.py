@@ -43,7 +43,7 @@ class Preflight(Action, module="nebius", name="Preflight"):
     """The checks that every other resource waits for.
 
     Inputs: `tenant`, `project`, `region`, `request` (of cluster.platforms.nebius.request), `command` (the credential
-    command), `endpoint`.
+    command).
     """
 
     PROVIDER = PreflightProvider
@@ -51,7 +51,7 @@ class Preflight(Action, module="nebius", name="Preflight"):
 
 def _check(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Raise NebiusError with every reason why the stack can't be brought up."""
-    client.sdk(props["endpoint"])
+    client.sdk()
     versions = list(_versions(props, before))
     reasons = [
         *(() if before else _programs(props["command"])),
@@ -105,7 +105,7 @@ def _versions(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[s
     version = props["request"]["kubernetes"]
     if version == before.get("kubernetes"):
         return
-    answer = _answered("versions of Kubernetes", lambda: objects.kubernetes_versions(props["endpoint"]))
+    answer = _answered("versions of Kubernetes", objects.kubernetes_versions)
     rows = {row["version"]: row for row in answer}
     if not rows:
         return
@@ -127,7 +127,7 @@ def _images(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
         platform, preset = image["platform"], image["drivers_preset"]
         rows = _answered(
             f"node images of {platform}",
-            partial(objects.node_images, version, platform, props["endpoint"]),
+            partial(objects.node_images, version, platform),
         )
         if not rows or any(row["os"] == image["os"] and row["drivers_preset"] == preset for row in rows):
             continue
@@ -143,7 +143,7 @@ def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
     old, request = before.get("quotas", {}), props["request"]
     now = _more(request["quotas"], old)
     at_most = {**now, **_more(request.get("most", {}), before.get("most", old))}
-    rows = _answered("quotas", lambda: objects.quotas(props["tenant"], props["endpoint"])) if at_most else []
+    rows = _answered("quotas", lambda: objects.quotas(props["tenant"])) if at_most else []
     short = [row for row in rows if row.region in ("", props["region"]) and at_most.get(row.name, 0) > row.free]
     reserved = _reserved(props) if any(row.name.startswith("compute.instance.gpu.") for row in short) else {}
     for row in short:
@@ -166,7 +166,7 @@ def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
 def _reserved(props: Mapping[str, Any]) -> dict[str, int]:
     """Return how many GPUs capacity blocks have free for nodes without a policy, which take them first, by quota."""
     gpus = Counter[str]()
-    advice = _answered("room", lambda: objects.capacities(props["tenant"], props["endpoint"]))
+    advice = _answered("room", lambda: objects.capacities(props["tenant"]))
     for node in props["request"]["nodes"]:
         if node["ways"] != AVAILABILITIES["AUTO"] or not node["platform"].startswith("gpu-"):
             continue
@@ -197,7 +197,7 @@ def _report_capacity(props: Mapping[str, Any], before: Mapping[str, Any]) -> Non
         {key(node): node["count"] for node in nodes} for nodes in (before.get("nodes", ()), props["request"]["nodes"])
     )
     more = _more(new, old)
-    advice = _answered("room", lambda: objects.capacities(props["tenant"], props["endpoint"])) if more else []
+    advice = _answered("room", lambda: objects.capacities(props["tenant"])) if more else []
     for (platform, preset, fabric, ways), count in more.items():
         place = (props["region"], platform, preset)
         fitting = [row for row in advice if (row.region, row.platform, row.preset) == place]

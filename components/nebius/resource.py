@@ -14,7 +14,6 @@ from components.nebius.api import lifecycle
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import kind_of
 from components.nebius.api.specs import differing_paths, same
-from components.nebius.poll import PACE
 
 
 class NebiusProvider(ResourceProvider):
@@ -40,11 +39,10 @@ class NebiusProvider(ResourceProvider):
             replaces.append("resource_name")
         spec = not same(_olds.get("spec"), _news.get("spec"))
         other = any(not same(_olds.get(name), _news.get(name)) for name in ("labels", "owner"))
-        moved = _olds.get("endpoint", "") != _news.get("endpoint", "")
         if not kind.updatable and (spec or renamed) and not replaces:
             replaces.append("spec")
         return DiffResult(
-            changes=bool(replaces or spec or renamed or other or moved),
+            changes=bool(replaces or spec or renamed or other),
             replaces=replaces,
             stables=[] if replaces else ["id"],
             # The identity of kinds without a unique name is part of what replaces them.
@@ -93,8 +91,7 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
         its name in Nebius. `spec` is its spec in the API's JSON form with snake_case names: enums by name, durations
         as "600s", times in RFC 3339; its values may be outputs. `owner` identifies the state (a random id that the
         stack keeps): Nebius has it as the label `hpc-owner`, and only a resource with the same one is taken over.
-        `labels`. `endpoint`: host:port of a stand-in for the API. `timeout_seconds`: in place of the kind's. `pace`:
-        seconds between polls.
+        `labels`. `timeout_seconds`: in place of the kind's. `pace`: seconds between polls.
         """
         self._resource_type_name = f"dynamic/nebius:{kind_of(kind).name}"  # pyrefly: ignore[read-only]
         props = {
@@ -102,7 +99,6 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
             "name": name,
             "resource_name": "",
             "labels": {},
-            "endpoint": "",
             **inputs,
             "status": None,
         }
@@ -135,11 +131,6 @@ class Cloud:
         prefix = self.settings.prefix
         return f"{prefix}-{self.config.name}" if prefix else self.config.name
 
-    @property
-    def pace(self) -> float:
-        """Seconds between two polls; a rehearsal's stand-ins are fast."""
-        return 0.3 if self.settings.endpoint else PACE
-
     def resource(
         self,
         kind: str,
@@ -162,8 +153,6 @@ class Cloud:
             resource_name=called or shortened(name),
             labels={CLUSTER_LABEL: self.name},
             spec=spec,
-            endpoint=self.settings.endpoint,
-            **({"pace": self.pace} if self.settings.endpoint else {}),
             opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=list(self.after))),
         )
 

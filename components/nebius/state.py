@@ -74,7 +74,6 @@ def record(
         "region": region or (section.region if section else "eu-north1"),
         "account": account,
         "lifetime_hours": str(int(lifetime / timedelta(hours=1))),
-        "endpoint": section.endpoint if section else "",
     }
     before = known(name)
     key = before.key if before and (before.kind, before.project) == ("nebius", project) else None
@@ -198,7 +197,7 @@ class ObjectStorage(Backend):
             owner = row.spec.account.service_account if row.spec.account else None
             return owner is not None and owner.id == account
 
-        return [row for row in list_all(_KEY, self.record.project, self._endpoint) if is_own(row)]
+        return [row for row in list_all(_KEY, self.record.project) if is_own(row)]
 
     def _key(self, account: str, keys: list[Any], *, dry_run: bool) -> Step:
         """Use the kept key if it is valid, else create one, because the API shows the secret of a key only once."""
@@ -223,7 +222,7 @@ class ObjectStorage(Backend):
         self._keep(pending)
         id_ = next((key.id for key in active if key.name == pending.name), "")
         id_ = id_ or self._create_key(account, pending)
-        message = get(_KEY, id_, self._endpoint)
+        message = get(_KEY, id_)
         if message is None or message.status is None or not message.status.secret:
             self._delete_key(id_)
             self._keep(None)
@@ -257,7 +256,7 @@ class ObjectStorage(Backend):
         return created.metadata.id
 
     def _delete_key(self, id_: str) -> None:
-        Wait(self._endpoint, f"delete the access key {id_}", _KEY.delete_seconds, _PACE).delete(_KEY, id_)
+        Wait(f"delete the access key {id_}", _KEY.delete_seconds, _PACE).delete(_KEY, id_)
 
     def _found_or_created(self, kind: Kind, name: str, spec: Mapping[str, Any], *, dry_run: bool) -> tuple[Any, Done]:
         """Return the object of that name; None if a dry run would create it, or the name is taken elsewhere."""
@@ -276,7 +275,7 @@ class ObjectStorage(Backend):
         kind, key = desired.kind, key or str(uuid.uuid4())
         # An account that another run creates at the same time is new too.
         self._has_new_account = self._has_new_account or kind is _ACCOUNT
-        wait = Wait(self._endpoint, f"create {desired.title}", kind.create_seconds, _PACE)
+        wait = Wait(f"create {desired.title}", kind.create_seconds, _PACE)
         fresh = kind.fresh_seconds if self._has_new_account else 0
         try:
             operation = wait.start(lambda: start_create(desired, key), fresh_seconds=fresh)
@@ -289,11 +288,7 @@ class ObjectStorage(Backend):
 
     def _desired(self, kind: Kind, name: str, spec: Mapping[str, Any] | None = None, *, parent: str = "") -> Desired:
         parent = parent or self.record.project
-        return Desired(kind=kind, parent_id=parent, name=name, spec=spec or {}, endpoint=self._endpoint)
-
-    @property
-    def _endpoint(self) -> str:
-        return self.record.settings["endpoint"]
+        return Desired(kind=kind, parent_id=parent, name=name, spec=spec or {})
 
 
 BACKEND = ObjectStorage

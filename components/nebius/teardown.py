@@ -25,8 +25,6 @@ OPERATOR_SECONDS = 120
 BALANCER_SECONDS = 300
 """The limit of Nebius's own recipe."""
 VOLUME_SECONDS = 120
-REHEARSAL_SECONDS = 20
-"""The limit of each of these in a rehearsal, whose stand-ins are fast."""
 CSI_DRIVER = "compute.csi.nebius.com"
 
 
@@ -34,25 +32,24 @@ class TeardownProvider(ActionProvider):
     """Creates nothing; its deletion removes what Kubernetes created in the cloud."""
 
     ID = "{cluster_id}/{stage}"
-    ACTED_ON = ("access", "cluster_id", "endpoint")
+    ACTED_ON = ("access", "cluster_id")
     LEAVES_NOTHING = False
     """False: the deletion is the resource's purpose, also after a creation that was interrupted."""
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Remove it, as far as the API server answers; do nothing if the cluster is gone."""
         with without_traceback(NebiusError):
-            exists = objects.exists("Cluster", _props["cluster_id"], _props["endpoint"])
+            exists = objects.exists("Cluster", _props["cluster_id"])
         if exists:
             with Kubectl(_props["access"]) as kubectl:
-                most = REHEARSAL_SECONDS if _props["endpoint"] else BALANCER_SECONDS
-                TeardownSteps(kubectl=kubectl, pace=_props["pace"], most=most).run(_props["stage"])
+                TeardownSteps(kubectl=kubectl, pace=_props["pace"]).run(_props["stage"])
 
 
 class Teardown(Action, module="nebius", name="Teardown"):
     """The removal of what Kubernetes created in the cloud; it depends on the resources that are deleted after it.
 
     Inputs: `stage` (`charts` is deleted before the charts are, `volumes` after them and before the nodes), `access`,
-    `cluster_id`, `endpoint`, `pace`.
+    `cluster_id`, `pace`.
     """
 
     PROVIDER = TeardownProvider
@@ -163,7 +160,7 @@ class LeftoversProvider(ActionProvider):
     """Creates nothing; its deletion removes what killed runs and Kubernetes have left."""
 
     ID = "{project}/{cluster}"
-    ACTED_ON = ("namespaces", "keep", "existing", "endpoint")
+    ACTED_ON = ("namespaces", "keep", "existing")
     LEAVES_NOTHING = False
     """False: the deletion is the resource's purpose, also after a creation that was interrupted."""
 
@@ -179,7 +176,7 @@ class LeftoversProvider(ActionProvider):
 class Leftovers(Action, module="nebius", name="Leftovers"):
     """The leftovers of a cluster; registered before, and so deleted after, all its other resources.
 
-    Inputs: `tenant`, `project`, `cluster`, `owner`, `namespaces`, `endpoint`; `keep`: whether file systems and buckets
+    Inputs: `tenant`, `project`, `cluster`, `owner`, `namespaces`; `keep`: whether file systems and buckets
     stay; `existing`: ids by field of file systems of the user's own.
     """
 
@@ -199,7 +196,7 @@ def _owned(kind: Kind, props: Mapping[str, Any]) -> Iterator[Message]:
     parents = {"Project": [props["project"]], "Tenant": [props["tenant"]]}.get(kind.parent)
     if parents is None:
         parents = [row.metadata.id for row in _owned(KINDS[kind.parent], props)]
-    for row in (row for parent in parents for row in list(list_all(kind, parent, props["endpoint"]))):
+    for row in (row for parent in parents for row in list(list_all(kind, parent))):
         if owner_of(row) == props["owner"] and state_of(row) not in kind.deleting:
             yield row
 
@@ -213,12 +210,12 @@ def _delete_disks(props: Mapping[str, Any]) -> None:
     label = "kubernetes.io/created-for/pvc/namespace"
     disks = [
         row
-        for row in list_all(KINDS["Disk"], props["project"], props["endpoint"])
+        for row in list_all(KINDS["Disk"], props["project"])
         if row.metadata.name.startswith("pvc-")
         and dict(row.metadata.labels).get(label) in props["namespaces"]
         and not (row.status and (row.status.read_write_attachment or row.status.read_only_attachments))
     ]
-    others = list(list_all(KINDS["Cluster"], props["project"], props["endpoint"])) if disks else []
+    others = list(list_all(KINDS["Cluster"], props["project"])) if disks else []
     for row in disks:
         name, id_ = row.metadata.name, row.metadata.id
         if others:
@@ -235,7 +232,7 @@ def _delete(kind: str, row: Message, props: Mapping[str, Any]) -> None:
     """Delete one object, which has this state's label of the owner or none."""
     metadata, owner = row.metadata, owner_of(row) or props["owner"]
     given = {"kind": kind, "resource_name": metadata.name, "parent_id": metadata.parent_id, "owner": owner}
-    lifecycle.delete(metadata.id, {**given, "endpoint": props["endpoint"]})
+    lifecycle.delete(metadata.id, given)
 
 
 def _kept(props: Mapping[str, Any]) -> Iterator[str]:

@@ -391,8 +391,8 @@ def _has_left(node: Node, members: Collection[str], nodesets: Sequence[str]) -> 
 
 
 def jail_gpus(kubectl: Kubectl, spec: Spec) -> Goal:
-    """Return the goal that the GPUs of `nodes` are in their jails, if `count_gpus`; it finds truncated libraries."""
-    expected = {name: int(gpus) for name, gpus in spec["nodes"].items() if gpus and spec.get("count_gpus")}
+    """Return the goal that the GPUs of `nodes` are in their jails; it finds truncated libraries."""
+    expected = {name: int(gpus) for name, gpus in spec["nodes"].items() if gpus}
 
     def count(name: str) -> str:
         try:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -117,6 +118,8 @@ SERVICES = (
 """Clients of services without a kind: the package below `nebius.api.nebius`, and the class."""
 
 
+VARIABLE = "HPC_NEBIUS_STAND_IN"
+"""Environment variable that leads this program to the stand-in."""
 TICK_SECONDS = 0.1
 CALLS = 20_000
 """Number of calls that are kept."""
@@ -141,7 +144,7 @@ class _Route:
 
 
 class NebiusServer(grpc.GenericRpcHandler):
-    """A stand-in for Nebius's API on loopback; `with NebiusServer() as api:`, then `api.endpoint`."""
+    """A stand-in for Nebius's API on loopback; `with NebiusServer() as api:` leads this process to it."""
 
     def __init__(
         self, *, port: int = 0, state: Path | None = None, seconds: float = 0.05,
@@ -162,6 +165,7 @@ class NebiusServer(grpc.GenericRpcHandler):
         self.methods = Methods(self.store, lambda kind, _verb: times.get(kind, seconds), self.faults)
         self._routes = _routes()
         self._stop = threading.Event()
+        self._before: str | None = None
         # Clients that wait for long send pings; by default gRPC ends their connection.
         options = [("grpc.so_reuseport", 0), ("grpc.http2.max_ping_strikes", 0)]
         self._server = grpc.server(futures.ThreadPoolExecutor(16), options=options)
@@ -172,17 +176,23 @@ class NebiusServer(grpc.GenericRpcHandler):
 
     @property
     def endpoint(self) -> str:
-        """The value of `nebius.endpoint`."""
+        """HOST:PORT."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Accept calls."""
+        """Accept calls, and lead this process and those that it starts here."""
+        self._before = os.environ.get(VARIABLE)
+        os.environ[VARIABLE] = self.endpoint
         self._server.start()
         self.storage.start()
         threading.Thread(target=self._tick, daemon=True).start()
 
     def stop(self) -> None:
         """Stop the server, and write the file."""
+        if self._before is None:
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = self._before
         self._stop.set()
         self._server.stop(0.2).wait(5)
         self.storage.stop()

@@ -386,8 +386,6 @@ class Nebius(Section):
     a list of members with a `name`; other lists and single values replace it. Before `up` changes
     anything, it compares keys with the values.yaml of Soperator's charts: Helm ignores a key that a chart does not
     have."""
-    endpoint: str = Field(default="", max_length=200)
-    """Address of the API in place of Nebius's own, as HOST:PORT without encryption: a stand-in on this machine."""
     token_command: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=500)], ...],
         NoEffect("holds for the next command that asks Kubernetes"),

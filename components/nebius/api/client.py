@@ -161,19 +161,26 @@ LIMITS: Mapping[str, float] = {"timeout": 60.0, "auth_timeout": LOGIN_SECONDS}
 
 _lock = threading.Lock()
 _sdks: dict[tuple[int, str], Any] = {}
-"""The SDKs of this process, by its pid and the endpoint."""
+"""The SDKs of this process, by its pid and the address of a stand-in."""
+STAND_IN_VARIABLE = "HPC_NEBIUS_STAND_IN"
+"""Environment variable with HOST:PORT of a stand-in for Nebius's API on this machine, without TLS: tests set it."""
 
 
-def sdk(endpoint: str = "") -> Any:  # noqa: ANN401
-    """Return the SDK of this process after its login; `endpoint` is a stand-in's HOST:PORT, without TLS.
+def stand_in() -> str:
+    """Return the address of a stand-in for the API; empty for Nebius's own."""
+    return os.environ.get(STAND_IN_VARIABLE, "")
+
+
+def sdk() -> Any:  # noqa: ANN401
+    """Return the SDK of this process after its login.
 
     Raises NebiusError if there is no credential, or Nebius does not accept it within LOGIN_SECONDS.
     """
     # An SDK has a thread of its own, so a forked process can't use its parent's.
-    key = (os.getpid(), endpoint)
+    key = (os.getpid(), stand_in())
     with _lock:
         if key not in _sdks:
-            created = _create_sdk(endpoint)
+            created = _create_sdk()
             try:
                 # A first call, so that a wrong credential fails before anything is done.
                 call("log in to Nebius", created.whoami, auth_options=_synchronous_renewal(), timeout=LOGIN_SECONDS)
@@ -186,9 +193,9 @@ def sdk(endpoint: str = "") -> Any:  # noqa: ANN401
         return _sdks[key]
 
 
-def has_bare_token(endpoint: str = "") -> bool:
+def has_bare_token() -> bool:
     """Return whether the credential is an IAM token of the environment, which can't be renewed."""
-    return not endpoint and bool(os.environ.get(TOKEN_VARIABLE, "").strip())
+    return not stand_in() and bool(os.environ.get(TOKEN_VARIABLE, "").strip())
 
 
 def close() -> None:
@@ -205,16 +212,16 @@ def _synchronous_renewal() -> dict[str, str]:
     return dict.fromkeys((OPTION_RENEW_REQUIRED, OPTION_RENEW_SYNCHRONOUS, OPTION_REPORT_ERROR), "1")
 
 
-def token(endpoint: str = "") -> tuple[str, datetime | None]:
+def token() -> tuple[str, datetime | None]:
     """Return a token for Kubernetes' API and its time of expiry. Raises NebiusError.
 
     It is the IAM token (nebius-solutions-library b2a14f03, soperator/installations/example/terraform.tf). This does
     not call Nebius's API, because kubectl waits for it at each of its starts.
     """
-    if has_bare_token(endpoint):
+    if has_bare_token():
         # The SDK would return it as it is, after half a second of imports.
         return os.environ[TOKEN_VARIABLE].strip(), None
-    created = _create_sdk(endpoint)
+    created = _create_sdk()
     try:
         answer = created.get_token_sync(LOGIN_SECONDS, _synchronous_renewal())
     except Exception as error:
@@ -234,7 +241,7 @@ def call(action: str, method: Callable[..., Any], *args: Any, **options: Any) ->
         raise explain(action, error) from error
 
 
-def _create_sdk(endpoint: str) -> Any:  # noqa: ANN401
+def _create_sdk() -> Any:  # noqa: ANN401
     from nebius.base.options import INSECURE
     from nebius.base.resolver import Constant
     from nebius.sdk import SDK
@@ -242,9 +249,9 @@ def _create_sdk(endpoint: str) -> Any:  # noqa: ANN401
     # The SDK logs each failed attempt with a traceback; the error that ends the call says the same in words.
     logging.getLogger("nebius").addHandler(logging.NullHandler())
     common: dict[str, Any] = {"user_agent_prefix": "hpc/1.0"}
-    if endpoint:
+    if address := stand_in():
         # The user's own token is never sent: the connection, over loopback, is not encrypted.
-        return SDK(credentials="stand-in", resolver=Constant(endpoint), options=[(INSECURE, True)], **common)
+        return SDK(credentials="stand-in", resolver=Constant(address), options=[(INSECURE, True)], **common)
     try:
         if has_bare_token():
             return SDK(**common)

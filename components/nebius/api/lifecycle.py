@@ -39,10 +39,10 @@ IN_USE = frozenset({"bad_resource_state"})
 class Wait(Poll):
     """The wait for one object: its deadline, and the progress that it reports."""
 
-    def __init__(self, endpoint: str, action: str, seconds: float, pace: float = PACE) -> None:
+    def __init__(self, action: str, seconds: float, pace: float = PACE) -> None:
         """`action` is what fails if the wait does, such as `create Filesystem jail`."""
         super().__init__(seconds, pace)
-        self.endpoint, self.action = endpoint, action
+        self.action = action
         self._unreachable_since: float | None = None
 
     def start(
@@ -85,7 +85,7 @@ class Wait(Poll):
         Raises NebiusError if it failed, is gone, or can't be used in time.
         """
         while True:
-            message = self._ask(lambda: objects.get(kind, id_, self.endpoint))
+            message = self._ask(lambda: objects.get(kind, id_))
             if message is None:
                 raise nebius_error(self.action, [f"{title(kind, id_)} was deleted meanwhile"], "run it again")
             state = state_of(message)
@@ -99,7 +99,7 @@ class Wait(Poll):
     def until_gone(self, kind: Kind, id_: str) -> None:
         """Wait until the object is gone, or in a state that it leaves by itself: a deleted bucket is kept for days."""
         while True:
-            message = self._ask(lambda: objects.get(kind, id_, self.endpoint))
+            message = self._ask(lambda: objects.get(kind, id_))
             state = "" if message is None else state_of(message)
             if message is None or (state in kind.deleting and state != "DELETING"):
                 return
@@ -107,7 +107,7 @@ class Wait(Poll):
 
     def delete(self, kind: Kind, id_: str) -> None:
         """Delete an object and wait until it is gone; one that is gone already is no error."""
-        operation = self.start(lambda: objects.start_delete(kind, id_, self.endpoint), IN_USE)
+        operation = self.start(lambda: objects.start_delete(kind, id_), IN_USE)
         if operation is not None:
             try:
                 self.until_ended(kind, operation)
@@ -161,7 +161,7 @@ class Wait(Poll):
             parts += [text for text in texts if text]
         parts += [f"{problem.stage}: {problem.message}" for problem in _problems(operation)]
         if kind.name == "NodeGroup" and operation.resource_id:
-            message = objects.get(kind, operation.resource_id, self.endpoint)
+            message = objects.get(kind, operation.resource_id)
             parts += [] if message is None else [*_nodes(message), *_reasons(message)]
         return "; ".join(dict.fromkeys(parts))
 
@@ -219,7 +219,7 @@ def create(props: Mapping[str, Any]) -> Result:
     """Create the object, or take over what an interrupted run created, and wait until it can be used."""
     change = _Change("create", props)
     spec_message(change.kind, change.desired.spec)
-    if change.kind.name == "Cluster" and client.has_bare_token(change.endpoint):
+    if change.kind.name == "Cluster" and client.has_bare_token():
         report(
             f"{TOKEN_VARIABLE} is a token that expires within hours: a run that lasts longer fails, and the next one "
             f"goes on. A service account's file in {CREDENTIALS_VARIABLE} does not expire"
@@ -286,7 +286,7 @@ def delete(id_: str, props: Mapping[str, Any]) -> None:
         )
     # Children that a killed run created without a record; all others were deleted before.
     for kind in (kind for kind in KINDS.values() if kind.parent == change.kind.name):
-        for child in list(objects.list_all(kind, id_, change.endpoint)):
+        for child in list(objects.list_all(kind, id_)):
             if owner_of(child) == change.owner:
                 report(f"deleting {title(kind, child.metadata.name)}, which an interrupted run left")
                 change.wait.delete(kind, child.metadata.id)
@@ -298,7 +298,7 @@ class _Change:
 
     def __init__(self, verb: str, props: Mapping[str, Any]) -> None:
         self.props, self.owner = props, props.get("owner") or ""
-        self.kind, self.endpoint = kind_of(props["kind"]), props.get("endpoint") or ""
+        self.kind = kind_of(props["kind"])
         labels = {str(name): str(value) for name, value in (props.get("labels") or {}).items()}
         self.desired = Desired(
             kind=self.kind,
@@ -306,18 +306,17 @@ class _Change:
             name=props.get("resource_name") or "",
             spec=props.get("spec") or {},
             labels={**labels, **({OWNER_LABEL: self.owner} if self.owner else {})},
-            endpoint=self.endpoint,
         )
         self.wait = self._wait(verb)
 
     def _wait(self, verb: str) -> Wait:
         seconds = self.props.get("timeout_seconds") or getattr(self.kind, f"{verb}_seconds", 0)
         name = self.desired.name or self.props.get("name") or ""
-        return Wait(self.endpoint, f"{verb} {title(self.kind, name)}", seconds, self.props.get("pace") or PACE)
+        return Wait(f"{verb} {title(self.kind, name)}", seconds, self.props.get("pace") or PACE)
 
     def get(self, id_: str) -> Message | None:
         """Return the object's message; None if there is no such object."""
-        return objects.get(self.kind, id_, self.endpoint)
+        return objects.get(self.kind, id_)
 
     def ready(self, id_: str) -> Result:
         """Wait until the object can be used, and return it."""
@@ -347,7 +346,7 @@ class _Change:
                 report(
                     f"{self.desired.title} ({id_}): this stack deleted it, and Nebius still keeps it: it is restored"
                 )
-                operation = self.wait.start(lambda: objects.start_undelete(self.kind, id_, self.endpoint))
+                operation = self.wait.start(lambda: objects.start_undelete(self.kind, id_))
                 self.wait.until_ended(self.kind, operation)
                 return self.get(id_)
             raise nebius_error(
@@ -405,7 +404,7 @@ class _Change:
         """Bring an object that an interrupted run created to what is desired, and return its id."""
         id_, kind, desired = existing.metadata.id, self.kind, self.desired
         report(f"{desired.title} ({id_}): taken over from an interrupted run")
-        last = objects.last_operation(kind, id_, self.endpoint)
+        last = objects.last_operation(kind, id_)
         if last is not None and not last.done():
             self.wait.until_ended(kind, last)
         message = self.get(id_)
@@ -451,4 +450,4 @@ class _Change:
         ):
             return None
         metadata.name, metadata.labels = name, labels
-        return objects.start_update(self.kind, metadata, spec, self.endpoint)
+        return objects.start_update(self.kind, metadata, spec)

@@ -25,7 +25,6 @@ class Desired:
     spec: Mapping[str, Any]
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels, the owner's included."""
-    endpoint: str = ""
 
     @property
     def title(self) -> str:
@@ -38,9 +37,9 @@ def title(kind: Kind, name: str) -> str:
     return f"{kind.name} {name}".rstrip()
 
 
-def _service(kind: Kind, endpoint: str) -> Message:
+def _service(kind: Kind) -> Message:
     """Return the SDK's client of a kind."""
-    return message_class(kind, f"{kind.name}ServiceClient")(client.sdk(endpoint))
+    return message_class(kind, f"{kind.name}ServiceClient")(client.sdk())
 
 
 def _call_unless_gone(action: str, method: Message, request: Message) -> Message | None:
@@ -53,15 +52,15 @@ def _call_unless_gone(action: str, method: Message, request: Message) -> Message
         raise
 
 
-def get(kind: Kind, id_: str, endpoint: str) -> Message | None:
+def get(kind: Kind, id_: str) -> Message | None:
     """Return the object's message; None if there is no such object."""
     request = message_class(kind, f"Get{kind.name}Request")(id=id_)
-    return _call_unless_gone(f"read {title(kind, id_)}", _service(kind, endpoint).get, request)
+    return _call_unless_gone(f"read {title(kind, id_)}", _service(kind).get, request)
 
 
-def list_all(kind: Kind, parent_id: str, endpoint: str) -> Iterator[Any]:
+def list_all(kind: Kind, parent_id: str) -> Iterator[Any]:
     """Yield the messages of all objects of a parent; none if there is no such parent."""
-    method, request = getattr(_service(kind, endpoint), kind.list_method), message_class(kind, kind.listing)
+    method, request = getattr(_service(kind), kind.list_method), message_class(kind, kind.listing)
     try:
         yield from _pages(f"list each {kind.name} of {parent_id}", method, request, parent_id, kind.items)
     except NebiusError as error:
@@ -82,7 +81,7 @@ def _pages(action: str, method: Message, request: Message, parent_id: str, items
 
 def find(desired: Desired) -> Message | None:
     """Return the object of that name; of a kind without unique names, the one whose spec has the same identity."""
-    kind, rows = desired.kind, list_all(desired.kind, desired.parent_id, desired.endpoint)
+    kind, rows = desired.kind, list_all(desired.kind, desired.parent_id)
     if kind.unique:
         return next((row for row in rows if row.metadata.name == desired.name), None)
     for row in rows:
@@ -103,35 +102,35 @@ def start_create(desired: Desired, key: str) -> Message:
         metadata=ResourceMetadata(parent_id=desired.parent_id, name=name, labels=dict(desired.labels)),
         spec=spec_message(kind, desired.spec),
     )
-    method = _service(kind, desired.endpoint).create
+    method = _service(kind).create
     return client.call(f"create {desired.title}", method, request, metadata=[("x-idempotency-key", key)])
 
 
-def start_update(kind: Kind, metadata: Message, spec: Message, endpoint: str) -> Message:
+def start_update(kind: Kind, metadata: Message, spec: Message) -> Message:
     """Start an update from metadata and a spec that were fetched and changed; return its operation."""
     request = message_class(kind, f"Update{kind.name}Request")(metadata=metadata, spec=spec)
-    return client.call(f"update {title(kind, metadata.name or metadata.id)}", _service(kind, endpoint).update, request)
+    return client.call(f"update {title(kind, metadata.name or metadata.id)}", _service(kind).update, request)
 
 
-def start_delete(kind: Kind, id_: str, endpoint: str) -> Message | None:
+def start_delete(kind: Kind, id_: str) -> Message | None:
     """Start the deletion and return its operation; None if there is no such object."""
     request = message_class(kind, f"Delete{kind.name}Request")(id=id_)
-    return _call_unless_gone(f"delete {title(kind, id_)}", _service(kind, endpoint).delete, request)
+    return _call_unless_gone(f"delete {title(kind, id_)}", _service(kind).delete, request)
 
 
-def start_undelete(kind: Kind, id_: str, endpoint: str) -> Message:
+def start_undelete(kind: Kind, id_: str) -> Message:
     """Start to restore an object that the API keeps after its deletion; return the operation."""
     request = message_class(kind, f"Undelete{kind.name}Request")(id=id_)
-    return client.call(f"undelete {title(kind, id_)}", _service(kind, endpoint).undelete, request)
+    return client.call(f"undelete {title(kind, id_)}", _service(kind).undelete, request)
 
 
-def last_operation(kind: Kind, id_: str, endpoint: str) -> Message | None:
+def last_operation(kind: Kind, id_: str) -> Message | None:
     """Return the newest operation on an object, which an interrupted run may have left under way."""
     from nebius.aio.operation import Operation
     from nebius.aio.route import Route
     from nebius.api.nebius.common.v1 import ListOperationsRequest
 
-    service = _service(kind, endpoint)
+    service = _service(kind)
     request = ListOperationsRequest(resource_id=id_, page_size=PAGE)
     answer = client.call(f"list operations of {title(kind, id_)}", service.operation_service().list, request)
     newest = max(answer.operations, key=lambda operation: operation.created_at, default=None)
@@ -139,7 +138,7 @@ def last_operation(kind: Kind, id_: str, endpoint: str) -> Message | None:
         return None
     # The service that started the operation can poll it as well.
     route = Route(service.__service_name__, "Create", service.__api_service_name__, service.__registry__)
-    return Operation(route, client.sdk(endpoint), newest)
+    return Operation(route, client.sdk(), newest)
 
 
 def state_of(message: Message) -> str:
@@ -188,9 +187,9 @@ class Capacity:
         return sum(self.counts.get(way, 0) for way in ways)
 
 
-def first_subnet(project_id: str, endpoint: str) -> str:
+def first_subnet(project_id: str) -> str:
     """Return the id of a project's first subnet, which Nebius's own recipe for Soperator uses as well."""
-    row = next(list_all(kind_of("Subnet"), project_id, endpoint), None)
+    row = next(list_all(kind_of("Subnet"), project_id), None)
     if row is None:
         raise nebius_error(
             f"find a subnet of {project_id}",
@@ -200,16 +199,16 @@ def first_subnet(project_id: str, endpoint: str) -> str:
     return row.metadata.id
 
 
-def exists(kind: str, id_: str, endpoint: str) -> bool:
+def exists(kind: str, id_: str) -> bool:
     """Return whether there is an object of that id."""
-    return get(kind_of(kind), id_, endpoint) is not None
+    return get(kind_of(kind), id_) is not None
 
 
-def quotas(parent_id: str, endpoint: str) -> list[Quota]:
+def quotas(parent_id: str) -> list[Quota]:
     """Return the quotas of a tenant or a project that have a limit."""
     from nebius.api.nebius.quotas.v1 import ListQuotaAllowancesRequest, QuotaAllowanceServiceClient
 
-    service = QuotaAllowanceServiceClient(client.sdk(endpoint))
+    service = QuotaAllowanceServiceClient(client.sdk())
     rows = _pages(f"list quotas of {parent_id}", service.list, ListQuotaAllowancesRequest, parent_id)
     # A quota without a limit has none at this level, which is not a limit of 0.
     return [_quota(row) for row in rows if row.check_presence("spec") and row.spec.check_presence("limit")]
@@ -222,21 +221,21 @@ def _quota(row: Message) -> Quota:
     return Quota(row.metadata.name, row.spec.region, row.status.unit, limit, max(0, limit - used))
 
 
-def kubernetes_versions(endpoint: str) -> list[dict[str, Any]]:
+def kubernetes_versions() -> list[dict[str, Any]]:
     """Return the versions of Kubernetes (mk8s.v1, ClusterControlPlaneVersion), as JSON."""
     from nebius.api.nebius.mk8s.v1 import ClusterServiceClient, ListClusterControlPlaneVersionsRequest
 
-    method = ClusterServiceClient(client.sdk(endpoint)).list_control_plane_versions
+    method = ClusterServiceClient(client.sdk()).list_control_plane_versions
     answer = client.call("list versions of Kubernetes", method, ListClusterControlPlaneVersionsRequest())
     return [to_json(item) for item in answer.items]
 
 
-def node_images(version: str, platform: str, endpoint: str) -> list[dict[str, str]]:
+def node_images(version: str, platform: str) -> list[dict[str, str]]:
     """Return `os` and `drivers_preset` of each image that nodes of a platform can have with a version of Kubernetes
     (mk8s.v1, NodeGroupCompatibilityMatrix). Node groups have the cluster's version."""
     from nebius.api.nebius.mk8s.v1 import GetNodeGroupCompatibilityMatrixRequest, NodeGroupServiceClient
 
-    method = NodeGroupServiceClient(client.sdk(endpoint)).get_compatibility_matrix
+    method = NodeGroupServiceClient(client.sdk()).get_compatibility_matrix
     request = GetNodeGroupCompatibilityMatrixRequest(cluster_kubernetes_version=version, platform=platform)
     answer = client.call(f"read the node images of {platform}", method, request)
     return [
@@ -248,11 +247,11 @@ def node_images(version: str, platform: str, endpoint: str) -> list[dict[str, st
     ]
 
 
-def capacities(tenant_id: str, endpoint: str) -> list[Capacity]:
+def capacities(tenant_id: str) -> list[Capacity]:
     """Return how many nodes of each preset a tenant can have at present, by region and fabric (ResourceAdvice)."""
     from nebius.api.nebius.capacity.v1 import ListResourceAdviceRequest, ResourceAdviceServiceClient
 
-    service, action = ResourceAdviceServiceClient(client.sdk(endpoint)), f"read capacity advice of {tenant_id}"
+    service, action = ResourceAdviceServiceClient(client.sdk()), f"read capacity advice of {tenant_id}"
     try:
         rows = [to_json(row) for row in _pages(action, service.list, ListResourceAdviceRequest, tenant_id)]
     except NebiusError as error:

@@ -135,7 +135,7 @@ class TestRegistry:
 
 
 OF_OTHERS = """
-endpoint filesystems.accounting.spec filesystems.controller_spool.spec filesystems.jail.existing
+filesystems.accounting.spec filesystems.controller_spool.spec filesystems.jail.existing
 filesystems.jail.spec.size_gib filesystems.submounts.*.existing filesystems.submounts.*.spec.block_kib
 filesystems.submounts.*.spec.size_gib kubernetes.etcd_size login.root_keys prefix project region subnet tenant
 timeouts.available token_command workers.*.infiniband.existing workers.*.infiniband.fabric

@@ -117,7 +117,7 @@ def test_the_expiry_of_a_service_account_s_token_is_said(
         def sync_close(self, timeout: float) -> None:
             given.append(timeout)
 
-    monkeypatch.setattr(client, "_create_sdk", lambda _endpoint: Sdk())
+    monkeypatch.setattr(client, "_create_sdk", Sdk)
     nebius_token.nebius_token()
     status = json.loads(capsys.readouterr().out)["status"]
     assert status == {"token": "exchanged", "expirationTimestamp": "2026-11-22T17:00:00Z"}

@@ -11,7 +11,7 @@ from typing import Any
 from engine import Workspace, events
 from engine.core.scope import Scope
 from engine.state import crypter
-from lab.nebius_api.server import NebiusServer
+from lab.nebius_api.server import VARIABLE, NebiusServer
 from tests import programs
 from tests.nebius.forks import FORKS
 
@@ -112,7 +112,7 @@ class Project:
 
     def write(self, rows: list[dict[str, Any]], **defaults: Any) -> None:
         """What the program registers from now on."""
-        common = {"owner": OWNER, "parent_id": PROJECT_ID, "endpoint": self.api.endpoint, "pace": 0.01, **defaults}
+        common = {"owner": OWNER, "parent_id": PROJECT_ID, "pace": 0.01, **defaults}
         full = [{**common, "resource_name": row["name"], **row} for row in rows]
         (self.root / "rows.json").write_text(json.dumps(full))
 
@@ -154,7 +154,7 @@ class Project:
 
         Whether it came to that.
         """
-        child = FORKS.Process(target=_run, args=(str(self.root), kind))
+        child = FORKS.Process(target=_run, args=(str(self.root), kind, self.api.endpoint))
         return programs.killed(self.api, self.api.taken, number, child)
 
 
@@ -163,7 +163,8 @@ def _stack(root: Path) -> Any:
     return workspace.stack("test")
 
 
-def _run(root: str, kind: str) -> None:
+def _run(root: str, kind: str, endpoint: str) -> None:
+    os.environ[VARIABLE] = endpoint  # the process that forks has the environment of its own start
     crypter.ROUNDS = 10  # as in the tests' own process
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
         result = getattr(_stack(Path(root)), kind)(lambda _event: None)

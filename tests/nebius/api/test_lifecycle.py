@@ -8,7 +8,7 @@ import pytest
 from components.nebius.api import client, lifecycle, objects
 from components.nebius.api.client import NebiusError
 from lab.nebius_api.faults import ERRORS, Fault, refusal
-from lab.nebius_api.server import NebiusServer
+from lab.nebius_api.server import VARIABLE, NebiusServer
 from tests.nebius.api.project import OWNER, PROJECT_ID, Project, cluster_rows, few_rows, owned
 
 
@@ -16,7 +16,7 @@ def props(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> dict[s
     spec = {"infiniband_fabric": "fabric-3"} if kind == "GpuCluster" else {}
     return {
         "kind": kind, "name": "n", "resource_name": "n", "parent_id": PROJECT_ID, "owner": OWNER, "spec": spec,
-        "labels": {}, "endpoint": api.endpoint, "pace": 0.01, "timeout_seconds": 60.0, **changes,
+        "labels": {}, "pace": 0.01, "timeout_seconds": 60.0, **changes,
     }  # fmt: skip
 
 
@@ -91,8 +91,9 @@ class TestRefused:
     ) -> None:
         client.close()
         monkeypatch.setattr(client, "LOGIN_SECONDS", 1.0)
+        monkeypatch.setenv(VARIABLE, "127.0.0.1:1")
         with pytest.raises(NebiusError, match=r"can't be reached|did not answer in time"):
-            lifecycle.create(props(api, endpoint="127.0.0.1:1"))
+            lifecycle.create(props(api))
 
 
 class TestFailed:
@@ -251,24 +252,24 @@ class TestConflicts:
 
 class TestLookUps:
     def test_the_first_subnet_of_a_project_is_found(self, api: NebiusServer) -> None:
-        assert objects.first_subnet(PROJECT_ID, api.endpoint).startswith("vpcsubnet-")
+        assert objects.first_subnet(PROJECT_ID).startswith("vpcsubnet-")
 
     def test_missing_objects_are_an_error_false_or_empty(self, api: NebiusServer) -> None:
-        for id_ in [item.metadata.id for item in objects.list_all(objects.kind_of("Subnet"), PROJECT_ID, api.endpoint)]:
+        for id_ in [item.metadata.id for item in objects.list_all(objects.kind_of("Subnet"), PROJECT_ID)]:
             del api.store.objects[id_]
         with pytest.raises(NebiusError, match="the project has none\n  to do: set `subnet: create`"):
-            objects.first_subnet(PROJECT_ID, api.endpoint)
-        assert not objects.exists("Filesystem", "computefilesystem-1", api.endpoint)
-        assert objects.capacities(PROJECT_ID, api.endpoint) == []
+            objects.first_subnet(PROJECT_ID)
+        assert not objects.exists("Filesystem", "computefilesystem-1")
+        assert objects.capacities(PROJECT_ID) == []
 
     def test_all_pages_are_read(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(25):
             api.methods.seed("Disk", PROJECT_ID, f"pvc-{number}", {})
         monkeypatch.setattr(objects, "PAGE", 10)
-        assert len(list(objects.list_all(objects.kind_of("Disk"), PROJECT_ID, api.endpoint))) == 25
+        assert len(list(objects.list_all(objects.kind_of("Disk"), PROJECT_ID))) == 25
 
     def test_quotas(self, api: NebiusServer) -> None:
-        found = {quota.name: quota for quota in objects.quotas("tenant-e00test", api.endpoint)}
+        found = {quota.name: quota for quota in objects.quotas("tenant-e00test")}
         assert found["compute.instance.gpu.h100"].free == 64
 
 

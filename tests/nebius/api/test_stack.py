@@ -249,8 +249,8 @@ class TestCost:
 URN = "urn:pulumi:a::b::c::d"
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
+@pytest.fixture
+def host(api: NebiusServer) -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
     with provider_process() as stub:
         yield stub
 
@@ -259,7 +259,7 @@ def properties(api: NebiusServer, **changes: Any) -> struct_pb2.Struct:
     inputs = struct_pb2.Struct()
     given = {
         "kind": "Filesystem", "name": "jail", "resource_name": "jail", "parent_id": PROJECT_ID, "owner": OWNER,
-        "spec": {"type": "NETWORK_SSD", "size_gibibytes": 2048}, "labels": {}, "endpoint": api.endpoint, "pace": 0.02,
+        "spec": {"type": "NETWORK_SSD", "size_gibibytes": 2048}, "labels": {}, "pace": 0.02,
         "__provider": serialize_provider(NebiusProvider()),
     }  # fmt: skip
     inputs.update({**given, **changes})

@@ -77,13 +77,13 @@ def created(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "
     return lifecycle.create(
         {
             "kind": kind, "name": name, "resource_name": name, "parent_id": PROJECT_ID, "owner": OWNER, "spec": spec,
-            "endpoint": api.endpoint, "pace": 0.01, "timeout_seconds": 60.0,
+            "pace": 0.01, "timeout_seconds": 60.0,
         }
     )  # fmt: skip
 
 
 def desired(api: NebiusServer, kind: str, spec: Mapping[str, Any]) -> objects.Desired:
-    return objects.Desired(kind=KINDS[kind], parent_id=PROJECT_ID, name="n1", spec=spec, endpoint=api.endpoint)
+    return objects.Desired(kind=KINDS[kind], parent_id=PROJECT_ID, name="n1", spec=spec)
 
 
 class TestRules:
@@ -93,33 +93,33 @@ class TestRules:
 
     def test_immutable_fields_are_refused(self, api: NebiusServer) -> None:
         found = created(api, "GpuCluster", {"infiniband_fabric": "fabric-3"})
-        message = objects.get(KINDS["GpuCluster"], found.id, api.endpoint)
+        message = objects.get(KINDS["GpuCluster"], found.id)
         assert message
         spec = spec_message(KINDS["GpuCluster"], {"infiniband_fabric": "fabric-4"})
         with pytest.raises(NebiusError, match="infiniband_fabric: the field is immutable"):
-            objects.start_update(KINDS["GpuCluster"], message.metadata, spec, api.endpoint)
+            objects.start_update(KINDS["GpuCluster"], message.metadata, spec)
 
     def test_a_filesystem_only_grows(self, api: NebiusServer) -> None:
         found = created(api, "Filesystem", {"type": "NETWORK_SSD", "size_gibibytes": 10})
-        message = objects.get(KINDS["Filesystem"], found.id, api.endpoint)
+        message = objects.get(KINDS["Filesystem"], found.id)
         assert message
         message.spec.size_gibibytes = 9
         with pytest.raises(NebiusError, match="the size can only grow"):
-            objects.start_update(KINDS["Filesystem"], message.metadata, message.spec, api.endpoint)
+            objects.start_update(KINDS["Filesystem"], message.metadata, message.spec)
 
     def test_one_operation_at_a_time(self, api: NebiusServer) -> None:
         api.methods.seconds = lambda _kind, _verb: 60
         operation = objects.start_create(desired(api, "Network", {}), "key")
         with pytest.raises(NebiusError, match=r"another operation on vpcnetwork-.* is under way: operation-"):
-            objects.start_delete(KINDS["Network"], operation.resource_id, api.endpoint)
+            objects.start_delete(KINDS["Network"], operation.resource_id)
 
     def test_an_old_version_of_an_object_is_refused(self, api: NebiusServer) -> None:
         found = created(api, "ServiceAccount", {"description": "a"})
-        message = objects.get(KINDS["ServiceAccount"], found.id, api.endpoint)
+        message = objects.get(KINDS["ServiceAccount"], found.id)
         assert message
         api.store.objects[found.id]["metadata"]["resource_version"] = "9"
         with pytest.raises(NebiusError, match="resource_version differs"):
-            objects.start_update(KINDS["ServiceAccount"], message.metadata, message.spec, api.endpoint)
+            objects.start_update(KINDS["ServiceAccount"], message.metadata, message.spec)
 
 
 class TestKeys:
@@ -174,7 +174,7 @@ class TestCredentials:
         self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("NEBIUS_IAM_TOKEN", "t0ken")
-        client.sdk(api.endpoint)
+        client.sdk()
         assert {call.headers["authorization"] for call in api.calls} == {"Bearer stand-in"}
         assert all(call.headers["user-agent"].startswith("hpc/1.0 ") for call in api.calls)
 
@@ -189,7 +189,7 @@ class TestCredentials:
             client.sdk()
 
     def test_one_sdk_serves_the_process(self, api: NebiusServer) -> None:
-        assert client.sdk(api.endpoint) is client.sdk(api.endpoint)
+        assert client.sdk() is client.sdk()
         assert len([call for call in api.calls if "ProfileService" in call.method]) == 1
 
 

@@ -42,10 +42,10 @@ def filled(api: NebiusServer, count: int) -> dict[str, Any]:
         ]
         bucket, key = (row["metadata"]["id"] for row in ids)
         api.store.contents[BUCKET] = {f"data/{number:04x} <&>": 1 for number in range(count)}
-    found: Any = objects.get(KINDS["AccessKey"], key, api.endpoint)
+    found: Any = objects.get(KINDS["AccessKey"], key)
     return {
         "bucket_id": bucket, "key_id": found.status.aws_access_key_id, "secret": "s", "keep": False,
-        "endpoint": api.endpoint, "pace": 0.01,
+        "pace": 0.01,
     }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def left(api: NebiusServer) -> int:
 
 def delete_bucket(api: NebiusServer, id_: str) -> None:
     given = {"kind": "Bucket", "resource_name": BUCKET, "parent_id": PROJECT, "owner": OWNER, "pace": 0.01}
-    lifecycle.delete(id_, {**given, "endpoint": api.endpoint})
+    lifecycle.delete(id_, given)
 
 
 def test_a_signature_is_that_of_amazons_example() -> None:

@@ -45,7 +45,7 @@ def request(**changes: Any) -> dict[str, Any]:
 def check(api: NebiusServer, before: dict[str, Any] | None = None, command: Any = None, **changes: Any) -> None:
     """Ask as a first `up` does, or as one after a stack of `before`."""
     props = {
-        "tenant": "tenant-e00abc", "project": "project-e00abc", "region": "eu-north1", "endpoint": api.endpoint,
+        "tenant": "tenant-e00abc", "project": "project-e00abc", "region": "eu-north1",
         "command": command or ["/bin/echo", json.dumps(CREDENTIAL)], "request": request(**changes),
     }  # fmt: skip
     provider = preflight.PreflightProvider()

@@ -104,7 +104,7 @@ def add(api, kind, name, *, parent=PROJECT, owner=OWNER, state="READY", **spec):
 def remove(api, reported, **given):
     props = {
         "tenant": TENANT, "project": PROJECT, "cluster": "lab", "owner": OWNER, "namespaces": ["lab"], "keep": False,
-        "existing": {}, "endpoint": api.endpoint, **given,
+        "existing": {}, **given,
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("components.nebius.teardown.report", reported.append)

@@ -76,19 +76,19 @@ config:
   hpc:cluster:
     platform: nebius
     name: soperator
-    nebius: {{tenant: tenant-e00abc, project: project-e00def, region: eu-north1, endpoint: "{endpoint}"}}
-    nodesets: {{worker: {{count: 1, machine_type: gpu-h100-sxm/8gpu-128vcpu-1600gb}}}}
-    partitions: {{main: {{nodesets: [worker], default: true}}}}
+    nebius: {tenant: tenant-e00abc, project: project-e00def, region: eu-north1}
+    nodesets: {worker: {count: 1, machine_type: gpu-h100-sxm/8gpu-128vcpu-1600gb}}
+    partitions: {main: {nodesets: [worker], default: true}}
 """
 
 
 @pytest.fixture
 def nebius(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NebiusServer]:  # noqa: F811 - the fixture
-    """Nebius's API on this machine, and the stack `nb` whose endpoint it is."""
+    """Nebius's API on this machine, and the stack `nb` on it."""
     monkeypatch.setenv("NEBIUS_IAM_TOKEN", "token-of-the-tests")
     monkeypatch.setattr("components.nebius.state._PACE", 0.02)
     with NebiusServer(seconds=0.01) as api:
-        (root / "Pulumi.nb.yaml").write_text(NEBIUS.format(endpoint=api.endpoint))
+        (root / "Pulumi.nb.yaml").write_text(NEBIUS)
         yield api
         client.close()
 
