@@ -49,7 +49,7 @@ class Stack(Project):
 
     def describe(self, **nebius: Any) -> None:
         """Write the cluster's description."""
-        place = {"project": PROJECT_ID, "endpoint": self.api.endpoint, "subnet": "create"}
+        place = {"project": PROJECT_ID, "subnet": "create"}
         cluster = given(**gpus(nebius={**place, **nebius}), deletion_protection=False)
         (self.root / "given.json").write_text(json.dumps({"cluster": cluster, "owner": self.owner}))
 
