@@ -110,12 +110,12 @@ def test_deletion_protection_stops_every_way_to_destroy(managed: Managed, nothin
     cluster = managed.cluster
     cluster.edit(lambda config: config.update(deletion_protection=True))
     managed.pulumi("up", "--skip-preview")
-    boots, urns = cluster.boots(), sorted(row["urn"] for row in managed.resources())
+    boots, urns = cluster.boots(), _urns(managed)
     for options in ((), ("--skip-preview",)):
         done = managed.pulumi("destroy", *options, check=False)
         assert done.returncode != 0
         assert "cli-deletion-protection" in done.stdout + done.stderr
-        assert sorted(row["urn"] for row in managed.resources()) == urns, options
+        assert _urns(managed) == urns, options
     assert "holds data that is protected" in cluster.hpc("destroy", check=False).stderr
     assert cluster.boots() == boots
     assert cluster.run("srun", "hostname").startswith("cli-cpu-")
@@ -127,3 +127,8 @@ def test_deletion_protection_stops_every_way_to_destroy(managed: Managed, nothin
     managed.nothing_to_do()
     managed.pulumi("destroy")
     assert nothing_left("cli") == []
+
+
+def _urns(managed: Managed) -> list[str]:
+    """Without default providers: the CLI deletes one that no resource needs, and the next `up` has it again."""
+    return sorted(row["urn"] for row in managed.resources() if not row["type"].startswith("pulumi:providers:"))
