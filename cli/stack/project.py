@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cli import ROOT
 from cli.errors import CliError
-from cli.stack import stackfile, state_dir
+from cli.stack import rehearsals, stackfile, state_dir
 from engine import Stack, Workspace
 from engine.project import Project
 from engine.state.crypter import Crypter
@@ -20,7 +20,9 @@ _HEAD = 4096
 
 def workspace(stack: str | None = None, *, as_new: bool = False) -> Workspace:
     """Return the embedded engine's workspace for the state. With `as_new`, state that is not in files is replaced by
-    the default folder, in which the stack is new. Raises CliError: the state is not in files."""
+    the default folder, in which the stack is new. Raises CliError: the state is not in files, or `stack` is no name."""
+    if stack:
+        rehearsals.checked(stack)  # it becomes a part of paths
     url, who = state_dir.located(stack)
     if not state_dir.on_files(stack):
         if not as_new:

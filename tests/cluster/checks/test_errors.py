@@ -42,9 +42,9 @@ def _ids() -> list[str]:
 
 
 def _of_call(call: ast.Call, function: str) -> list[ast.expr]:
-    """Return where a call has an id: `_finding` of NCCL's results and `taken` of Nebius's names first, Finding as `id`;
+    """Return where a call has an id: `_Row` of NCCL's results and `taken` of Nebius's names first, Finding as `id`;
     functions of cluster/findings.py make findings for several rules."""
-    if function in ("_finding", "taken"):
+    if function in ("_Row", "taken"):
         return call.args[:1]
     return [keyword.value for keyword in call.keywords if keyword.arg == ("id" if function == "Finding" else "rule")]
 
