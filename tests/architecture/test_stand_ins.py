@@ -4,6 +4,7 @@ mistakes."""
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ OURS = {
 """Constants that describe nothing outside, and what they are."""
 
 
+@cache
 def _is_product(module: str) -> bool:
     first = module.partition(".")[0]
     found = (ROOT / "scripts" / folder / name for folder in SCRIPTS for name in (first, f"{first}.py"))
@@ -75,19 +77,22 @@ def _modules() -> Iterator[tuple[Path, bool]]:
             yield path, not path.name.startswith(("test_", "conftest", "__init__"))
 
 
-def test_no_stand_in_takes_a_constant_of_this_program() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}: {name}"
+@cache
+def _taken() -> list[tuple[Path, str]]:
+    return [
+        (path, name)
         for path, whole in _modules()
         for name in dict.fromkeys(taken(path.read_text(encoding="utf-8"), whole=whole))
-        if name not in OURS
     ]
+
+
+def test_no_stand_in_takes_a_constant_of_this_program() -> None:
+    found = [f"{path.relative_to(ROOT)}: {name}" for path, name in _taken() if name not in OURS]
     assert found == [], "write the outside's own value there, with its source; or, if it is ours, say so in OURS"
 
 
 def test_no_exception_is_left_over() -> None:
-    used = {name for path, whole in _modules() for name in taken(path.read_text(encoding="utf-8"), whole=whole)}
-    assert OURS.keys() - used == set()
+    assert OURS.keys() - {name for _, name in _taken()} == set()
 
 
 NAMES = "cluster.platforms.nebius.names"
