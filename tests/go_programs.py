@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from components.local.host.paths import HostError
-from hostfiles import locked
+from scripts.hostfiles import locked
 
 Version = tuple[int, int]
 

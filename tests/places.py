@@ -11,8 +11,8 @@ import pytest
 from cli.commands.test import PLACE
 from components.local.host import network
 from components.local.host.machine import running
+from components.local.host.namespaces import inside
 from components.local.host.paths import MachinePaths
-from lab.machines import inside
 
 LINES = 30
 """Of each log of a failed test."""

@@ -33,7 +33,7 @@ from cluster.platforms.nebius.kubectl import (
 )
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE, ROOT_PATH, VMSINGLE, login_service
 from cluster.platforms.observer import KubectlResult
-from hostfiles import PrivateFolder, write_atomically
+from scripts.hostfiles import PrivateFolder, write_atomically
 
 _FAILED = 1
 """Exit code of kubectl itself for every failure (DefaultErrorExitCode of k8s.io/kubectl). After a command's own exit

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from cli.access.target import UNREACHED, Driver, Target
 from cli.errors import CliError
 from cluster.platforms.gcp import iap
-from hostfiles import PrivateFolder
+from scripts.hostfiles import PrivateFolder
 
 IAP = "iap"
 """The method of targets behind Identity-Aware Proxy; all others of this file are reached by plain ssh."""

@@ -62,7 +62,7 @@ def _write_for_grafana(cluster: str, dashboards: Sequence[Any], folder: Path) ->
     import yaml
 
     from cluster.monitoring.dashboards import grafana_files
-    from hostfiles import write_atomically
+    from scripts.hostfiles import write_atomically
 
     for name, content in grafana_files(cluster, dashboards).items():
         text = yaml.safe_dump(content, sort_keys=False) if name.endswith(".yaml") else json.dumps(content, indent=2)

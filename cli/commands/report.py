@@ -22,7 +22,7 @@ from cluster.observe.moment import date_expression, machine_time
 from cluster.observe.status_findings import findings
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import Observer, observer_of
-from hostfiles import write_atomically
+from scripts.hostfiles import write_atomically
 
 MARK = '<meta name="generator" content="hpc">'
 """An element in the head of every page, by which this program recognizes its own files."""

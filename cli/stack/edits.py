@@ -19,7 +19,7 @@ import yaml
 
 from cli.errors import CliError
 from cli.stack import state_dir
-from hostfiles import locked, write_atomically
+from scripts.hostfiles import locked, write_atomically
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cli import ROOT, console
 from cli.errors import CliError
-from hostfiles import write_atomically
+from scripts.hostfiles import write_atomically
 
 _BACKEND = "PULUMI_BACKEND_URL"
 _PASSPHRASE = "PULUMI_CONFIG_PASSPHRASE"  # noqa: S105 - the name of a variable

@@ -43,7 +43,7 @@ STATE_FOLDER = "hpc--state"
 """The folder for the controller's state disk. No shared folder can have this name, see `folder_name`."""
 _PROJECT, _ZONE = "rehearsal", "local-a"
 """The place of elastic nodes in requests for them."""
-_GPU_EXPORTER = Path(__file__).parents[2] / "lab/slurm/dcgm_exporter.py"
+_GPU_EXPORTER = Path(__file__).parents[2] / "scripts/local/dcgm_exporter.py"
 _GPU_EXPORTER_UNIT = """\
 [Unit]
 Description=Stand-in for NVIDIA DCGM-exporter
@@ -217,7 +217,7 @@ def _machine(spec: MachineSpec, common: Mapping[str, Any], files: Boot, opts: pu
 def _cloud(
     config: ClusterConfig, place: Mapping[str, str], token: pulumi.Output[str], state: pulumi.Output[str]
 ) -> dict[str, Any]:
-    """Return the inputs of the process that creates elastic nodes, which lab/google/host_compute.py reads."""
+    """Return the inputs of the process that creates elastic nodes, which compute_engine/host_compute.py reads."""
     addresses = plan(config)
     elastic = {name: section for name, section in config.nodesets.items() if section.elastic}
     nodesets = (*elastic, *repaired_nodesets(config))

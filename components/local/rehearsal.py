@@ -13,7 +13,7 @@ from cluster.config.validators import cluster_cidr
 from cluster.findings import ConfigError, RefusedError
 from cluster.load import parse
 from cluster.platforms.local.rehearsal import COUNT, candidates, differences, rehearsed, room, stood_in
-from components.local.host import cloud
+from components.local.compute_engine import fault_day
 from components.local.host.network import taken_by
 from components.local.host.paths import HostError, host_root
 
@@ -80,8 +80,8 @@ class Rehearsal:
         return {"hpc:cluster": self._section}
 
     def play_faults(self) -> int:
-        """Run the program of the stand-in that plays a day of faults, on this terminal."""
-        return cloud.play_faults(host_root(), self._section["name"])
+        """Play a day of faults on the stack, which is up, and print what was lost. Return the exit code."""
+        return fault_day.play(host_root(), self._section["name"])
 
 
 def _section(config: ClusterConfig, request: Request) -> dict[str, Any]:

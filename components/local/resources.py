@@ -324,7 +324,7 @@ class Cloud(DynamicResource, module="local", name="Cloud"):
         machines: Mapping[str, tuple[Mapping[str, Any], Boot]],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        """`props` are the inputs of lab/google/host_compute.py. `machines` has for each nodeset the fields of `Design`
+        """`props` are the inputs of host_compute.py. `machines` has for each nodeset the fields of `Design`
         that all of its machines share, and their files."""
         designs = {nodeset: {**common, **_file_inputs(files)} for nodeset, (common, files) in machines.items()}
         super().__init__(CloudProvider(), name, {**props, "machines": designs}, opts)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, NO_KIND, describe_events, kubeconfig, selector
 from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, ROOT_PATH
-from hostfiles import PrivateFolder, write_atomically
+from scripts.hostfiles import PrivateFolder, write_atomically
 
 REQUEST_SECONDS = 30
 """Seconds for one request to the API server."""

@@ -18,7 +18,7 @@ from engine.errors import EngineError
 from engine.providers import process
 from engine.providers.base import Context
 from engine.values import Props, Value, is_secret, secret
-from hostfiles import PrivateFolder
+from scripts.hostfiles import PrivateFolder
 
 _DEFAULTS = {"user": "root", "port": 22, "dialErrorLimit": 10, "perDialTimeout": 15}
 _KEYS = ("password", "privateKey", "privateKeyPassword")

@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.errors import DamagedStateError, EngineError
 from engine.state.resource import Resource
 from engine.values import Value
-from hostfiles import write_atomically
+from scripts.hostfiles import write_atomically
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 """Exceptions from reading a file that is not a state."""

@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from engine.errors import EngineError
-from hostfiles import write_atomically
+from scripts.hostfiles import write_atomically
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from engine.state.checkpoint import PRIVATE, Journal
 from engine.state.crypter import Crypter, Passphrase, seal, unseal
 from engine.state.resource import Resource, now
 from engine.values import Value
-from hostfiles import write_atomically
+from scripts.hostfiles import write_atomically
 
 # The CLI whose format this is. It is written to the manifest and has no effect.
 VERSION = "v3.272.0"

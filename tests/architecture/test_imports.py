@@ -2,6 +2,7 @@
 other direction leads to a circle; an import of a heavy package in the wrong place costs a second at every start."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tests import programs
 from tests.architecture.test_sources import ROOT, nodes
 
-OURS = {"bench", "cli", "cluster", "components", "engine", "hostfiles", "lab", "scripts", "tests"}
+OURS = {"cli", "cluster", "components", "engine", "scripts", "tests"}
 
 PLACES = {
     "google": "gcp",
@@ -30,11 +31,26 @@ PLOTTERS = {"matplotlib"}
 # Top-level packages that each of ours may import, besides the standard library and itself.
 ALLOWED = {
     "cluster": {"scripts", "pydantic", "pydantic_core", "typing_extensions", "yaml", *PLOTTERS},
-    "components": {"cluster", "scripts", "pulumi", "pulumi_command", "pulumi_random", "pulumi_tls", *PLACES},
-    "engine": {"cryptography", "dill", "google", "grpc", "pulumi", "yaml"},  # dill, google and grpc are the SDK's own
-    "bench": {"cluster", "components", "engine", "pulumi", "pulumi_command", "yaml"},
+    "components": {
+        "cluster",
+        "scripts",
+        "typing_extensions",
+        "pulumi",
+        "pulumi_command",
+        "pulumi_random",
+        "pulumi_tls",
+        *PLACES,
+    },
+    "engine": {
+        "cryptography",
+        "dill",
+        "google",
+        "grpc",
+        "pulumi",
+        "scripts",
+        "yaml",
+    },  # dill, google and grpc are the SDK's own
     "cli": {
-        "bench",
         "cluster",
         "components",
         "engine",
@@ -47,13 +63,8 @@ ALLOWED = {
         "typing_extensions",
         "yaml",
     },
-    "lab": {"cluster", "components", "cryptography", "google", "grpc", "nebius", "yaml"},
     "scripts": set[str](),
-    "hostfiles": set[str](),
 }
-WRITERS = {"cli", "components", "engine", "lab"}
-"""They also import `hostfiles`, the one thing that the engine and the components share: both write files of this
-host, from several threads and processes."""
 
 
 def imports(file: Path) -> Iterator[tuple[int, str]]:
@@ -74,7 +85,7 @@ def outside(file: Path) -> Iterator[tuple[int, str]]:
 def test_packages_import_only_what_is_allowed(package: str) -> None:
     files = sorted((ROOT / package).rglob("*.py"))
     assert files, f"{package}/ is gone"
-    allowed = ALLOWED[package] | {package} | ({"hostfiles"} if package in WRITERS else set[str]())
+    allowed = ALLOWED[package] | {package}
     if package == "scripts":
         # Users run these with PyTorch and MPI; this program only copies them.
         files = [file for file in files if ROOT / "scripts/jobs/examples/programs" not in file.parents]
@@ -142,7 +153,7 @@ def test_of_the_scripts_only_types_and_pure_functions_are_imported() -> None:
         for alias in node.names
     }
     pure = ("interface", "slurm.conf_changes", "slurm.hostlist", "slurm.output", "health.check_kinds", "monitoring.tls")
-    assert modules <= {f"scripts.node.{name}" for name in pure}
+    assert modules <= {"scripts.hostfiles", *(f"scripts.node.{name}" for name in pure)}
     for module in modules:
         assert list(outside(ROOT / f"{module.replace('.', '/')}.py")) == []
 
@@ -167,12 +178,33 @@ def test_imports_inside_functions_are_found(tmp_path: Path) -> None:
     assert sorted(outside(file)) == [(2, "pulumi"), (4, "rich")]
 
 
-def test_stand_ins_are_imported_only_where_a_rehearsal_or_a_test_begins() -> None:
-    users = {
+def test_the_product_names_no_stand_in_and_no_test() -> None:
+    """By import, or by a text with which it could start or read one."""
+    named = re.compile(r"(tests|lab)[./]\w")
+    found = {
         str(file.relative_to(ROOT))
-        for package in OURS - {"lab", "tests"}
+        for package in OURS - {"tests"}
         for file in (ROOT / package).rglob("*.py")
-        for _, name in imports(file)
-        if name == "lab"
+        for node in nodes(file)
+        if (isinstance(node, ast.Constant) and isinstance(node.value, str) and named.match(node.value))
+        or (isinstance(node, ast.ImportFrom) and named.match(f"{node.module}.x"))
+        or (isinstance(node, ast.Import) and any(named.match(f"{alias.name}.x") for alias in node.names))
     }
-    assert not users
+    assert found == {"cli/commands/test.py"}
+
+
+def test_the_top_level_has_nine_folders_at_most() -> None:
+    listed = programs.run(["git", "ls-files"], cwd=ROOT, check=True).stdout.splitlines()
+    folders = {name.partition("/")[0] for name in listed if "/" in name}
+    assert folders == OURS | {".ci", "docs"}
+
+
+def test_the_engine_shares_only_files_of_this_host_with_the_rest() -> None:
+    modules = {
+        f"{node.module}.{alias.name}"
+        for file in (ROOT / "engine").rglob("*.py")
+        for node in nodes(file)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scripts")
+        for alias in node.names
+    }
+    assert {name.rpartition(".")[0] for name in modules} == {"scripts.hostfiles"}

@@ -138,13 +138,13 @@ def test_locks_are_opened_where_no_other_user_can_open_them() -> None:
     found = {
         name
         for name, text in texts()
-        if name.partition("/")[0] in ("cli", "cluster", "components", "engine", "hostfiles", "scripts")
+        if name.partition("/")[0] in ("cli", "cluster", "components", "engine", "scripts")
         if re.search(r"fcntl\.(flock|lockf)|(?<![-_(\w])flock (-|[0-9])", text)
     }
     assert found == {
         "cli/bootstrap.py",
         "engine/state/lock.py",
-        "hostfiles/__init__.py",
+        "scripts/hostfiles.py",
         "scripts/image/runner.sh",
         "scripts/node/jobs/gpu_jobs.sh",
         "scripts/node/jobs/warm_up.sh",

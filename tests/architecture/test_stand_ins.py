@@ -16,13 +16,17 @@ STAND_IN = re.compile(r"fake|stand_?in|stub|imitat", re.IGNORECASE)
 """Names of classes and functions that stand in for something, in modules of tests and their conftest.py."""
 SCRIPTS = ("node", "gcp", "nebius")
 """Folders of `scripts` whose modules tests import without the folder's name."""
-PRODUCT = ("cluster", "components", "cli", "engine", "hostfiles", "scripts")
+STAND_INS = "components/local/compute_engine"
+"""Stand-ins that rehearsals need too."""
+PRODUCT = ("cluster", "components", "cli", "engine", "scripts")
 OURS = {
     "cluster.monitoring.alerts.ALERTS": "this program's own alerts",
     "cluster.observe.reliability.DAY": "seconds of a day",
     "cli.commands.test.PLACE": "a variable of ./hpc test",
+    "components.local.deploy.GPU_MAJOR": "the number that this program gives devices of machines on this host",
     "components.local.host.cloud.INSTANCE": "a file of machines on this host",
     "components.local.host.images.SUITES": "base images of machines on this host",
+    "components.local.host.namespaces.AS_ROOT": "the environment of commands in machines on this host",
     "engine.state.crypter.ROUNDS": "set to less, so that tests are quick",
     "reconcile.service.BUSY_SECONDS": "the pace of this program's loop",
     "reconcile.service.IDLE_SECONDS": "the pace of this program's loop",
@@ -34,6 +38,8 @@ OURS = {
 
 @cache
 def _is_product(module: str) -> bool:
+    if module.startswith(f"{STAND_INS.replace('/', '.')}."):
+        return False
     first = module.partition(".")[0]
     found = (ROOT / "scripts" / folder / name for folder in SCRIPTS for name in (first, f"{first}.py"))
     return first in PRODUCT or any(path.exists() for path in found)
@@ -69,9 +75,9 @@ def taken(text: str, *, whole: bool) -> Iterator[str]:
 
 
 def _modules() -> Iterator[tuple[Path, bool]]:
-    """Yield each module of lab and tests, and whether it is a stand-in or a helper as a whole: those of tests that are
-    neither tests nor outside checks."""
-    yield from ((path, True) for path in sorted((ROOT / "lab").rglob("*.py")))
+    """Yield each stand-in of rehearsals and each module of tests, and whether it is a stand-in or a helper as a whole:
+    those of tests that are neither tests nor outside checks."""
+    yield from ((path, True) for path in sorted((ROOT / STAND_INS).rglob("*.py")))
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if not path.name.startswith("check_"):
             yield path, not path.name.startswith(("test_", "conftest", "__init__"))

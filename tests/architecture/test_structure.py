@@ -11,7 +11,7 @@ from cluster import findings
 from cluster.load import provider_keys
 from tests.architecture.test_sources import ROOT, nodes
 
-PACKAGES = ("bench", "cli", "cluster", "components", "engine", "hostfiles", "lab")
+PACKAGES = ("cli", "cluster", "components", "engine")
 CONFIG_IMPORTS = ("cluster.catalog", "cluster.config", "cluster.findings", "cluster.printable")
 PLATFORMS = {"gcp", "local", "nebius"}
 
@@ -94,7 +94,7 @@ def test_no_platform_is_asked_for_by_name_outside_its_folders() -> None:
 
 
 def _of_a_platform(file: str) -> bool:
-    return file.startswith(("cluster/platforms/", "scripts/", "lab/", *(f"components/{name}/" for name in PLATFORMS)))
+    return file.startswith(("cluster/platforms/", "scripts/", *(f"components/{name}/" for name in PLATFORMS)))
 
 
 def _comparisons(tree: Nodes) -> int:
@@ -157,8 +157,6 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cluster/observe/status_findings_nodes.py": 1,
         "cluster/platforms/local/rehearsal.py": 2,
         "cluster/stack_file_reference.py": 1,
-        # The stand-in's programs.
-        "components/local/host/cloud.py": 1,
         "engine/core/program.py": 1,
         "engine/values.py": 1,
         "scripts/node/jobs/rxdm.py": 1,
@@ -189,7 +187,7 @@ ALLOWED: dict[str, dict[str, int]] = {
 @pytest.mark.parametrize("platform", WORDS)
 def test_a_platform_is_named_in_its_own_folders(platform: str) -> None:
     folders = (f"{above}/{platform}/" for above in ("cluster/platforms", "components", "scripts"))
-    own = (*folders, "cluster/platforms/registry.py", "lab/")
+    own = (*folders, "cluster/platforms/registry.py", "components/local/compute_engine/")
     words = re.compile("|".join(WORDS[platform]), re.IGNORECASE)
     found = {file: _named(tree, words) for file, tree in _trees().items() if not file.startswith(own)}
     allowed = ALLOWED[platform]

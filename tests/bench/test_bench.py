@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bench import cases, report
-from bench.cases import CASES, Answer, Case, CommandError, Environment, free_network, sized
-from bench.report import Claim, Report, Result, Series, ratio
 from cluster.load import parse
 from tests import programs
-from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
+from tests.bench import cases, report
+from tests.bench.__main__ import main
+from tests.bench.cases import CASES, Answer, Case, CommandError, Environment, free_network, sized
+from tests.bench.report import Claim, Report, Result, Series, ratio
 
 UP = Result(
     case="up",
@@ -95,15 +95,22 @@ class TestRunner:
 
 
 class TestCommand:
-    def test_an_unknown_case_is_refused(self, hpc: Hpc) -> None:  # noqa: F811
-        ended = hpc("bench", "speed")
-        assert ended.error == f"error: there is no case 'speed'. There are: {', '.join(case.name for case in CASES)}.\n"
-
-    def test_quick_figures_are_not_written(self, hpc: Hpc) -> None:  # noqa: F811
-        assert "leave out one of --quick and --write" in hpc("bench", "--quick", "--write").err
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["speed"], f"there is no case 'speed'. There are: {', '.join(case.name for case in CASES)}."),
+            (["--quick", "--write"], "--write: not allowed with argument --quick"),
+        ],
+    )
+    def test_what_it_does_not_measure_is_refused(
+        self, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            main(arguments)
+        assert message in capsys.readouterr().err
 
     def test_the_script_refuses_unknown_actions(self) -> None:
-        script = Path(__file__).parents[2] / "bench/by-hand.sh"
+        script = Path(__file__).with_name("by-hand.sh")
         done = programs.run([str(script), "sideways", "a", "b", "c"])
         assert done.returncode == 2
         assert done.stderr.startswith("usage: by-hand.sh up|down FOLDER NAME CIDR")

@@ -9,10 +9,10 @@ from cluster.config import ClusterConfig
 from components.gcp.baked_image import BakeProvider
 from components.gcp.deploy import Image
 from components.gcp.network import Network
-from lab.google.compute import FakeCompute
 from tests.clouds import A3, EXASCALER, google
 from tests.gcp.baking import LONG_LIMITS
 from tests.harness import Recording, deploy
+from tests.lab.google.compute import FakeCompute
 
 BAKED = "pulumi-python:dynamic/gcp:BakedImage"
 EMAIL = "cloud-bake@my-project.iam.gserviceaccount.com"

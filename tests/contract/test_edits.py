@@ -167,7 +167,7 @@ def test_remaining_machines_are_never_recreated(edit):
 
 TEXT = "#!/bin/sh\ntrue\n"
 SCRIPTS = {"scripts": [{"name": "check", "text": TEXT}]}
-RXDM = {"rxdm": {"partitions": ["gpu"], "file": "lab/slurm/rxdm.sh"}}
+RXDM = {"rxdm": {"partitions": ["gpu"], "file": "scripts/local/rxdm.sh"}}
 
 
 def lab(**slurm: Any) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def test_nodes_of_other_partitions_do_not_matter():
 def test_another_prolog_is_warmed_up_where_it_runs():
     def rxdm(text: str) -> dict[str, Any]:
         scripts = [{"name": "check", "text": text}]
-        section = {"partitions": ["gpu"], "file": "lab/slurm/rxdm.sh"}
+        section = {"partitions": ["gpu"], "file": "scripts/local/rxdm.sh"}
         return lab(warm_up={}, rxdm=section, scripts=scripts)
 
     found = between(program(rxdm("#!/bin/sh\n")), program(rxdm("#!/bin/sh\ntrue\n")))

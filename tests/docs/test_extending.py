@@ -14,7 +14,7 @@ from tests import programs
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
-PACKAGES = ("cli", "cluster", "components", "engine", "hostfiles", "scripts")
+PACKAGES = ("cli", "cluster", "components", "engine", "scripts")
 COPIED = [*PACKAGES, "__main__.py", "Pulumi.yaml", "Pulumi.dev.yaml", "Pulumi.a3mega.yaml", "requirements.txt"]
 
 Run = Callable[..., str]

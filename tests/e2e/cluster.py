@@ -19,8 +19,8 @@ from cli.cluster.cluster import Cluster as There
 from cli.cluster.cluster import from_outputs
 from components.local.host import bridge
 from components.local.host.machine import bare, running, stop
+from components.local.host.namespaces import AS_ROOT, command, inside
 from components.local.host.paths import MachinePaths, images_root
-from lab.machines import AS_ROOT, command, inside
 from tests.e2e.forked import PASSPHRASE, Program
 from tests.waiting import PATIENCE, patience
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.local.host.paths import images_root
-from hostfiles import locked
+from scripts.hostfiles import locked
 from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from components.local.compute_engine.fault_day import FaultClient
 from components.local.host.cloud import CloudPaths
 from components.local.host.machine import bare, stop
 from components.local.host.paths import StackPaths
 from components.local.host.process import Process
-from lab.google.fault_day import FaultClient
 from tests.e2e.alerts import AS_BEFORE, AT_ONCE, firing
 from tests.e2e.cluster import PATIENCE, Cluster, eventually
 from tests.e2e.faults import JOURNAL, WAITS, becomes, job, saved, states

@@ -20,9 +20,9 @@ from slurm.scheduler import parse_nodes
 from components.gcp.boot import HOST_KEY, archive, startup_script
 from components.local.host import machine
 from components.local.host.layer import File
-from lab.google.metadata import ADDRESS, FakeGoogle, Listener
-from lab.machines import first_process, inside
+from components.local.host.namespaces import first_process, inside
 from tests.e2e.cluster import PATIENCE, Cluster, eventually
+from tests.lab.google.metadata import ADDRESS, FakeGoogle, Listener
 
 SECRETS = "projects/rehearsal/secrets"
 MUNGE, LOGIN_KEY = f"{SECRETS}/munge/versions/1", f"{SECRETS}/host-key/versions/1"

@@ -14,7 +14,7 @@ from tests.e2e.cluster import PATIENCE, ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
-STAND_IN = (ROOT / "lab" / "slurm" / "slow_nodes_perf.sh").read_text()
+STAND_IN = (ROOT / "tests" / "lab" / "slurm" / "slow_nodes_perf.sh").read_text()
 PAIRS = ("nccl", "run", "ring", "--pairs", "--binaries", "/home/alice")
 ENROOT = """#!/bin/sh
 echo "$(hostname) $4" >>/opt/apps/imports

@@ -18,7 +18,7 @@ from tests.node.jobs.test_rxdm_trial import prolog
 pytestmark = pytest.mark.e2e
 
 TREE = "/opt/apps/adm/slurm"
-STAND_IN = "lab/slurm/rxdm.sh"
+STAND_IN = "scripts/local/rxdm.sh"
 PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
 EXPORT = "export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices"
 PARTITION = {"nodesets": ["cpu"], "default": True}

@@ -26,7 +26,7 @@ GPUS = 'echo "$SLURMD_NODENAME $CUDA_VISIBLE_DEVICES" $(ls /dev/nvidia[0-9] | wc
 STACKS = ("a3mega", "classic", "nebius")
 GOOGLE = STACKS[:2]
 """Stacks whose Slurm files are this program's in production too."""
-STAND_IN = (ROOT / "lab" / "slurm" / "all_gather_perf.sh").read_text()
+STAND_IN = (ROOT / "tests" / "lab" / "slurm" / "all_gather_perf.sh").read_text()
 BUCKET = {"name": "my-datasets", "mount": "/gcs", "read_only": True}
 
 

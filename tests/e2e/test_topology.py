@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import placement
+from tests.bench import placement
 from tests.e2e.cluster import Cluster, eventually
 
 pytestmark = pytest.mark.e2e

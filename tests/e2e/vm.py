@@ -12,7 +12,7 @@ from pathlib import Path
 
 from components.local.host.images import SUITES, ensure_image, host_sources
 from components.local.host.paths import images_root
-from hostfiles import locked
+from scripts.hostfiles import locked
 
 BASE = "debian-13"
 DISK_BYTES = 1_000_000_000

@@ -17,8 +17,8 @@ from components.gcp.bake_design import bake_of
 from components.gcp.baked_image import BakeProvider
 from components.gcp.compute_engine import Compute
 from engine import Workspace, events
-from lab.google.compute import FakeCompute
 from tests import programs
+from tests.lab.google.compute import FakeCompute
 from tests.waiting import PATIENCE
 
 IMAGE = "projects/p/global/images/a3mega-0123456789ab"

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from components.gcp import access, bake, compute_engine, instances
-from lab.google.compute import FakeCompute
 from tests.gcp.servers import Cloud, SshServer, fake_gcloud, free_port, sshd
+from tests.lab.google.compute import FakeCompute
 from tests.waiting import wait_for
 
 JUMP, TARGET, NODE = "127.85.0.2", "127.85.0.3", "127.85.0.4"

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.google import gcloud
 from tests import programs
+from tests.lab.google import gcloud
 from tests.waiting import lives, wait_for
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"

@@ -16,9 +16,9 @@ from cluster.roster import machines
 from components.gcp.access import Access
 from components.gcp.deploy import console_links, ssh_commands
 from components.machine import Machine
-from lab.google.gcloud import WORDS
 from tests.contract.recorded import record
 from tests.harness import Recording, deploy
+from tests.lab.google.gcloud import WORDS
 
 INSTANCE = iap.Instance(name="gone", project="my-project", zone="us-central1-a")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from components.gcp.bake_design import GoogleCloudError
 from components.gcp.baked_image import BakeProvider, LeftoversProvider
-from lab.google.compute import QUOTA, STEPS, STOCK_OUT, FakeCompute, Fault, Machine
-from lab.google.http import Call, DroppedConnectionError, RefusalError
+from components.local.compute_engine.errors import QUOTA
+from components.local.compute_engine.http import Call, DroppedConnectionError, RefusalError
 from tests.gcp.baking import (
     BUILDER,
     IMAGE,
@@ -26,6 +26,7 @@ from tests.gcp.baking import (
     props,
     run_bake,
 )
+from tests.lab.google.compute import STEPS, STOCK_OUT, FakeCompute, Fault, Machine
 
 LABELS = {"hpc-cluster": "a3mega", "slurm": "25-11-8", "hpc-digest": "0123456789ab"}
 

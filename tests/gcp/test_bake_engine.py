@@ -14,9 +14,9 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from components.gcp.baked_image import BakeProvider
 from components.gcp.nodes import ElasticInstancesProvider
+from components.local.compute_engine.errors import QUOTA
 from engine import events
 from engine.core.scope import Scope
-from lab.google.compute import QUOTA, FakeCompute, FakeElastic, Fault, Machine
 from tests import programs
 from tests.gcp.baking import (
     IMAGE,
@@ -28,6 +28,7 @@ from tests.gcp.baking import (
     write_program,
 )
 from tests.harness import ROOT, provider_process
+from tests.lab.google.compute import FakeCompute, FakeElastic, Fault, Machine
 
 PROGRAM = """
 import json, pathlib, pulumi

@@ -14,10 +14,10 @@ from reconcile.compute_engine import ComputeEngine
 from cluster.platforms.gcp.permissions import FLEX, RECONCILE
 from components.gcp.bake_design import GoogleCloudError
 from components.gcp.nodes import ElasticInstancesProvider
+from components.local.compute_engine.http import Call, RefusalError
 from engine import events
-from lab.google.compute import FakeElastic, Fault, Machine
-from lab.google.http import Call, RefusalError
 from tests.gcp.baking import LONG_LIMITS, SHORT_LIMITS, delete_and_kill, run_engine, write_program
+from tests.lab.google.compute import FakeElastic, Fault, Machine
 
 TEMPLATE = "projects/p/global/instanceTemplates/gpu-spot"
 FOLDER = "projects/p/zones/us-central1-a/instances"

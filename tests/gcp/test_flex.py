@@ -10,10 +10,11 @@ import pytest
 from components.gcp.bake_design import GoogleCloudError
 from components.gcp.instances import FlexCompute, start
 from components.gcp.nodes import FlexNodeProvider, FlexQueueProvider, FlexRequestProvider
+from components.local.compute_engine.errors import QUOTA
+from components.local.compute_engine.http import Call
 from engine import events
-from lab.google.compute import QUOTA, FakeFlex, Fault, Machine
-from lab.google.http import Call
 from tests.gcp.baking import create_and_kill, run_engine, write_program
+from tests.lab.google.compute import FakeFlex, Fault, Machine
 
 NODE = "projects/p/zones/us-central1-a/instances/a3-gpu-0"
 TEMPLATE = "https://www.googleapis.com/compute/v1/projects/p/global/instanceTemplates/t-1"

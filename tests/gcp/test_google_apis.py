@@ -6,7 +6,7 @@ import google_apis
 import pytest
 from google_apis import BootError, Cloud, metadata, publish
 
-from lab.google.metadata import FakeGoogle
+from tests.lab.google.metadata import FakeGoogle
 
 VERSION = "projects/p/secrets/munge/versions/3"
 

@@ -12,7 +12,7 @@ from slurm import reservations, scheduler
 from slurm.output import MAINTENANCE, PREEMPTED
 from system.host import SetupError
 
-from lab.google.metadata import FakeGoogle
+from tests.lab.google.metadata import FakeGoogle
 
 NODE = "a3-0"
 START = "2030-01-15T12:00:00Z"

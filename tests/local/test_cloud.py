@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from interface import ReconcileCloud
 from reconcile.compute_engine import CloudError, ComputeEngine, ErrorKind
 
+from components.local.compute_engine import host_compute
+from components.local.compute_engine.host_compute import HostCompute
 from components.local.host.cloud import INSTANCE, CloudPaths
 from components.local.host.machine import Design
 from components.local.host.paths import HostError
-from lab.google import host_compute
-from lab.google.host_compute import HostCompute
 from tests.waiting import PATIENCE, wait_for
 
 PLACE = "projects/rehearsal/zones/local-a"
@@ -128,7 +128,10 @@ def fault(server: HostCompute, path: str = "faults", **body: object) -> None:
     """Ask for a fault, as `./hpc rehearse --faults` does. All that is not named is as if there were none, at once."""
     body = {"insert_seconds": 0.0, "delete_seconds": 0.0, **body}
     request = urllib.request.Request(  # noqa: S310 - this host
-        f"{server.endpoint}/lab/{path}", json.dumps(body).encode(), {"Authorization": "Bearer secret"}, method="POST"
+        f"{server.endpoint}/rehearsal/{path}",
+        json.dumps(body).encode(),
+        {"Authorization": "Bearer secret"},
+        method="POST",
     )
     urllib.request.urlopen(request, timeout=PATIENCE).close()  # noqa: S310
 

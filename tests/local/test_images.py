@@ -160,7 +160,7 @@ class TestDigest:
     """A machine is made anew when its image's name changes: that must not happen for nothing, nor fail to happen."""
 
     def test_the_digest_does_not_depend_on_the_checkouts_path(self, tmp_path: Path) -> None:
-        for package in ("components", "hostfiles"):
+        for package in ("components", "scripts"):
             (tmp_path / package).symlink_to(ROOT / package)
         code = "from components.local.host.images import recipe; print(recipe('debian-12').digest)"
         command = [sys.executable, "-c", code]

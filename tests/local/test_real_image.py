@@ -13,7 +13,7 @@ from cluster.config.validators import REGULAR_UIDS
 from components.local.host import images as base_images
 from components.local.host.paths import HostError
 from components.local.host.process import Process
-from hostfiles import locked
+from scripts.hostfiles import locked
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e

@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from lab.google.http import Call, GoogleHttp
-from lab.google.metadata import METADATA, FakeGoogle
+from components.local.compute_engine.http import Call, GoogleHttp
+from tests.lab.google.metadata import METADATA, FakeGoogle
 from tests.outside.mutation import ROOT
 from tests.outside.recorder import Recorder
 

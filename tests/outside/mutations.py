@@ -37,12 +37,12 @@ MUTATIONS: Mapping[str, Mutation] = {
     # discovery
     "google-compute-requests": Mutation("scripts/node/reconcile/compute_engine.py", '"minCount"', '"leastCount"'),
     "google-compute-answers": Mutation(
-        "lab/google/compute.py", '"operationType": self.kind', '"operationKind": self.kind'
+        "tests/lab/google/compute.py", '"operationType": self.kind', '"operationKind": self.kind'
     ),
     "google-storage-requests": Mutation(
         "scripts/gcp/google_apis.py", "/storage/v1/b/{bucket}/o/", "/storage/v1/b/{bucket}/object/"
     ),
-    "google-secret-manager-answers": Mutation("lab/google/metadata.py", '"payload"', '"content"'),
+    "google-secret-manager-answers": Mutation("tests/lab/google/metadata.py", '"payload"', '"content"'),
     "google-request-ids": Mutation(_DISCOVERY, '"a valid UUID"', '"any text"'),
     "google-bulk-all-or-none": Mutation(_DISCOVERY, "no instances will be created", "some instances will be created"),
     "google-maintenance-on-request": Mutation(_DISCOVERY, '{"PENDING", "ONGOING"}', '{"PENDING", "WAITING"}'),

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hostfiles import locked
+from scripts.hostfiles import locked
 from tests.waiting import PATIENCE
 
 PROGRAMS = ("chromium-headless-shell", "chromium")

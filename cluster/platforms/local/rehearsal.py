@@ -192,11 +192,11 @@ FAULTS_RESUME_SECONDS, FAULTS_CHECK_SECONDS = 120, 10
 """ResumeTimeout and HealthCheckInterval of a day of faults. Local machines boot in a fraction of the first."""
 MAIL = "/var/mail"
 """Local mailboxes are shared between controller and login machines, as everywhere on this platform."""
-STAND_IN = "lab/slurm/rxdm.sh"
+STAND_IN = "scripts/local/rxdm.sh"
 """The stand-in for rxdm, whose containers need GPUs and a download, which a rehearsal can't do."""
 STAND_INS = {"name": "00-stand-ins", "file": "scripts/node/stand_ins.sh"}
 """A prolog before rxdm's own script, which installs stand-ins for the programs that the script calls."""
-GIB = {"name": "00-gib", "file": "lab/slurm/gib.sh"}
+GIB = {"name": "00-gib", "file": "scripts/local/gib.sh"}
 """The stand-in for gIB, which images of A3 Ultra and A4 have: a prolog that writes the file of its settings."""
 _NOT_REHEARSED = ("version", "join_seconds")
 """Keys of `slurm` that a rehearsal lacks: it runs the release of its image, and its machines boot in seconds."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from components.local.host.paths import HostError
 from components.local.host.process import Process, run
-from hostfiles import remove_empty
+from scripts.hostfiles import remove_empty
 
 TASKS = 1024
 """Processes and threads of one machine: a controller with its daemons has fifty, a step of a job six. What a job starts

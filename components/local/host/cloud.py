@@ -22,12 +22,11 @@ from typing import Any
 from components.local.host import machine
 from components.local.host.paths import HostError, StackPaths
 from components.local.host.process import Process
-from hostfiles import locked, write_atomically
+from scripts.hostfiles import locked, write_atomically
 
 INSTANCE = "/etc/hpc/instance"
 """A file of the machines that the process creates, and of no others: the id of the instance."""
-_PROGRAM, _FAULTS = "lab.google.host_compute", "lab.google.fault_day"
-"""Run as programs, since nothing may import stand-ins."""
+_PROGRAM = "components.local.compute_engine.host_compute"
 _SOURCES = Path(__file__).parents[3]
 _START_SECONDS = 120.0
 _END_SECONDS = 60.0
@@ -116,13 +115,6 @@ def remove(stack: StackPaths) -> None:
         if INSTANCE in files if files is not None else folder.name in names:
             machine.delete(machine.bare(stack.folder.parents[1], stack.stack, folder.name))
     rmtree(stack.cloud)
-
-
-def play_faults(root: Path, stack: str) -> int:
-    """Play a day of faults on a stack that is up, and print what was lost. Returns the exit code."""
-    env = {**os.environ, "PYTHONPATH": str(_SOURCES)}
-    done = subprocess.run([sys.executable, "-m", _FAULTS, str(root), stack], cwd="/", env=env, check=False)
-    return done.returncode
 
 
 def _design(paths: CloudPaths) -> dict[str, Any]:

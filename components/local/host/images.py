@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.local.host.paths import HostError, host_root
-from hostfiles import locked, write_atomically
+from scripts.hostfiles import locked, write_atomically
 
 HERE = Path(__file__).parent
 BUILD = HERE / "build-image.sh"

@@ -19,7 +19,7 @@ from components.local.host.images import image_root, note_root
 from components.local.host.layer import File, Layer
 from components.local.host.paths import HostError, MachinePaths, StackPaths, checked_name
 from components.local.host.process import Process, run
-from hostfiles import locked, remove_empty, write_atomically
+from scripts.hostfiles import locked, remove_empty, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from components.local.host import bridge, cgroups, cloud, machine, owner
 from components.local.host.paths import HostError, StackPaths, checked_name
 from components.local.host.process import run
-from hostfiles import locked, remove_empty, write_atomically
+from scripts.hostfiles import locked, remove_empty, write_atomically
 
 
 def render_hosts(hosts: Mapping[str, str], gateway: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from components.local.host.paths import HostError, StackPaths
-from hostfiles import write_atomically
+from scripts.hostfiles import write_atomically
 
 
 def state_id(admin_key: str) -> str:

@@ -63,7 +63,7 @@ def test_it_brings_up_its_own_stack_and_prints_how_to_use_it(hpc: Hpc, root: Pat
     for text in (
         "  slurm.conf: TaskPlugin=task/cgroup, where production has task/affinity,task/cgroup: ",
         "  nodeset a3mega: 4 of 9 nodes\n",
-        "  rxdm: lab/slurm/rxdm.sh stands for the prolog",
+        "  rxdm: scripts/local/rxdm.sh stands for the prolog",
         "Updating stack mega-rehearsal",
         "./hpc run mega-rehearsal -- sinfo",
         "./hpc ssh mega-rehearsal controller",

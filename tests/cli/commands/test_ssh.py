@@ -83,7 +83,7 @@ class TestCommands:
         self, hpc: Hpc, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.delattr(os, "memfd_create")
-        monkeypatch.setattr("hostfiles.PARENT", tmp_path)
+        monkeypatch.setattr("scripts.hostfiles.PARENT", tmp_path)
         before = set(tmp_path.iterdir())
         hpc("ssh", "dev", "controller")
         assert "\n".join(recorded(log, "key")) + "\n" == KEY

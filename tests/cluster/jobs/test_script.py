@@ -66,6 +66,6 @@ def test_bodies_are_clean_for_shellcheck():
 
 
 def test_the_stand_in_of_the_prolog_has_the_fabrics_nics():
-    text = (ROOT / "lab" / "slurm" / "rxdm.sh").read_text()
+    text = (ROOT / "scripts" / "local" / "rxdm.sh").read_text()
     assert f"NCCL_FASTRAK_IFNAME={','.join(fabrics.TCPXO.nic_names)}\n" in text
     assert f"NCCL_FASTRAK_CTRL_DEV={fabrics.TCPXO.host_nics[0]}\n" in text

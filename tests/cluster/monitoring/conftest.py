@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hostfiles import locked
+from scripts.hostfiles import locked
 from tests import programs
 
 PACKAGES = {"promtool": "prometheus", "amtool": "prometheus-alertmanager"}

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-import hostfiles
 from cli.commands import nebius_token
 from cluster.platforms.nebius.kubectl import OWN_COMMAND, kubeconfig, server_url
 from cluster.platforms.nebius.names import ROOT_PATH
 from components.nebius.api import client
 from components.nebius.kubectl import Kubectl, Pod
+from scripts import hostfiles
 from tests import programs
 
 PEM = ssl.DER_cert_to_PEM_cert(b"certificate")

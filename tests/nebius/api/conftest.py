@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.nebius.api import client
-from lab.nebius_api.server import NebiusServer
+from tests.lab.nebius_api.server import NebiusServer
 from tests.nebius.api.project import Project
 
 

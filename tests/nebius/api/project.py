@@ -11,8 +11,8 @@ from typing import Any
 from engine import Workspace, events
 from engine.core.scope import Scope
 from engine.state import crypter
-from lab.nebius_api.server import VARIABLE, NebiusServer
 from tests import programs
+from tests.lab.nebius_api.server import VARIABLE, NebiusServer
 from tests.nebius.forks import FORKS
 
 PROJECT_ID = "project-e00test"

@@ -7,8 +7,8 @@ import pytest
 
 from components.nebius.api import client, lifecycle, objects
 from components.nebius.api.client import NebiusError
-from lab.nebius_api.faults import ERRORS, Fault, refusal
-from lab.nebius_api.server import VARIABLE, NebiusServer
+from tests.lab.nebius_api.faults import ERRORS, Fault, refusal
+from tests.lab.nebius_api.server import VARIABLE, NebiusServer
 from tests.nebius.api.project import OWNER, PROJECT_ID, Project, cluster_rows, few_rows, owned
 
 

@@ -15,10 +15,10 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from components.nebius.resource import NebiusProvider
 from engine import events
-from lab.nebius_api.faults import Fault
-from lab.nebius_api.server import NebiusServer
 from tests import programs
 from tests.harness import ROOT, provider_process
+from tests.lab.nebius_api.faults import Fault
+from tests.lab.nebius_api.server import NebiusServer
 from tests.nebius.api.project import OWNER, PROJECT_ID, Project, cluster_rows, few_rows, owned
 
 

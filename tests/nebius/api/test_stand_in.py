@@ -13,10 +13,10 @@ from components.nebius.api import client, lifecycle, objects
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS
 from components.nebius.api.specs import spec_message
-from lab.nebius_api import methods
-from lab.nebius_api.facts import OBJECT_KINDS
-from lab.nebius_api.faults import RefusedError
-from lab.nebius_api.server import VARIABLE, NebiusServer
+from tests.lab.nebius_api import methods
+from tests.lab.nebius_api.facts import OBJECT_KINDS
+from tests.lab.nebius_api.faults import RefusedError
+from tests.lab.nebius_api.server import VARIABLE, NebiusServer
 from tests.nebius.api.project import OWNER, PROJECT_ID, cluster_rows
 from tests.waiting import wait_for
 

@@ -15,9 +15,9 @@ from components.nebius.api import client, lifecycle, objects
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS
 from components.nebius.backups import ContentsProvider
-from lab.nebius_api.object_storage import S3Error
-from lab.nebius_api.server import NebiusServer
 from tests.harness import ROOT
+from tests.lab.nebius_api.object_storage import S3Error
+from tests.lab.nebius_api.server import NebiusServer
 from tests.waiting import wait_for
 
 PROJECT, OWNER, BUCKET = "project-e00test", "0123456789abcdef", "lab-backups-01234567"

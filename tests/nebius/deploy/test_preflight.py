@@ -12,10 +12,10 @@ from cluster.platforms.nebius import request as wanted
 from components.nebius import preflight
 from components.nebius.api import client
 from components.nebius.api.client import NebiusError
-from lab.nebius_api.faults import Fault
-from lab.nebius_api.server import NebiusServer, Place
 from tests.cluster.nebius.clusters import FABRIC, gpus, nebius, settings
 from tests.cluster.stacks import config as stack
+from tests.lab.nebius_api.faults import Fault
+from tests.lab.nebius_api.server import NebiusServer, Place
 
 TIB = 1 << 40
 CREDENTIAL = {

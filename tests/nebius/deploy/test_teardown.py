@@ -9,7 +9,7 @@ from components.nebius import teardown
 from components.nebius.api import client, objects
 from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.teardown import LeftoversProvider
-from lab.nebius_api.server import NebiusServer
+from tests.lab.nebius_api.server import NebiusServer
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
 
 

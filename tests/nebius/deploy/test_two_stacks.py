@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from components.nebius.api import client
-from lab.nebius_api.server import NebiusServer
 from tests.cluster.nebius.clusters import given, gpus
+from tests.lab.nebius_api.server import NebiusServer
 from tests.nebius.api.project import PROJECT_ID, Project
 
 PROGRAM = """

@@ -12,9 +12,9 @@ from cluster.platforms.gcp import platform as google_platform
 from components.nebius.api import client
 from components.nebius.state import default_name
 from components.state_bucket import Key, Record
-from lab.google.storage import FakeStorage
-from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
+from tests.lab.google.storage import FakeStorage
+from tests.lab.nebius_api.server import NebiusServer
 
 TENANT, PROJECT = "tenant-e00abc", "project-e00def"
 BUCKET = default_name(TENANT, PROJECT)

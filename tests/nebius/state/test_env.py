@@ -9,8 +9,8 @@ import pytest
 
 from cli.commands.backend import exports
 from cli.errors import CliError
-from lab.google.storage import FakeStorage
 from tests.cli.conftest import CLOUD, Hpc
+from tests.lab.google.storage import FakeStorage
 
 HOSTILE = {
     "PLAIN": "value",

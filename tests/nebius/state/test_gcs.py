@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from components.gcp.state import default_name
-from lab.google.http import DroppedConnectionError, RefusalError
-from lab.google.storage import FakeStorage, Owned
+from components.local.compute_engine.http import DroppedConnectionError, RefusalError
 from tests.cli.conftest import CLOUD, Hpc
+from tests.lab.google.storage import FakeStorage, Owned
 
 INIT = ("backend", "init", "gcs", "--project", "p1", "--bucket", "my-state")
 

@@ -13,10 +13,10 @@ import pytest
 
 from cli.commands import backend
 from components.nebius.api import client
-from lab.nebius_api.faults import Fault
-from lab.nebius_api.server import Call, NebiusServer
 from tests import programs
 from tests.cli.conftest import Hpc
+from tests.lab.nebius_api.faults import Fault
+from tests.lab.nebius_api.server import Call, NebiusServer
 from tests.nebius.state.conftest import ACCOUNT, BUCKET, INIT, PROJECT, TENANT, key, record, rows, world
 
 

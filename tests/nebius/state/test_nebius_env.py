@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cli.commands import backend
-from lab.nebius_api.faults import Fault
-from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import Hpc
+from tests.lab.nebius_api.faults import Fault
+from tests.lab.nebius_api.server import NebiusServer
 from tests.nebius.state.conftest import BUCKET, INIT, key, record
 from tests.nebius.state.test_env import evaluated
 

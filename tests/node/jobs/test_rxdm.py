@@ -254,7 +254,7 @@ class TestUndo:
         assert json.loads((tree / "scripts/rxdm.json").read_text())["outcome"] == "ok"
 
 
-STAND_IN = (ROOT / "lab/slurm/rxdm.sh").read_text()
+STAND_IN = (ROOT / "scripts/local/rxdm.sh").read_text()
 UPSTREAM = f'( {DEBIAN} || (grep -q "ID=ubuntu" /etc/os-release) )'
 GUIDES = '(grep -q "ID=ubuntu" /etc/os-release && lsb_release -rs | grep -q "22.04")'
 

@@ -43,7 +43,7 @@ def test_a_prolog_that_does_its_work_passes():
 
 
 def test_the_stand_in_of_rehearsals_passes_after_the_patch():
-    text = (ROOT / "lab/slurm/rxdm.sh").read_text()
+    text = (ROOT / "scripts/local/rxdm.sh").read_text()
     assert "without NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY" in rxdm.trial_failure(text)
     assert rxdm.trial_failure(patch_check(text)) == ""
 

@@ -14,8 +14,8 @@ from reconcile.loop import Loop
 from reconcile.service import BUSY_SECONDS, IDLE_SECONDS
 from reconcile.slurmctld import Slurm
 
-from lab.google.compute import STOCK_OUT, FakeElastic, Fault
-from lab.google.http import Call
+from components.local.compute_engine.http import Call
+from tests.lab.google.compute import STOCK_OUT, FakeElastic, Fault
 
 RESUME_TIMEOUT, SUSPEND_TIMEOUT, IDLE, SLURMD_TIMEOUT, REQUEUE, HASTENED = 900, 120, 600, 300, 121, 4
 TEMPLATES: dict[str, dict[str, Any]] = {name: {"machineType": "m"} for name in ("t-spot", "t-demand", "t-new")}

@@ -10,8 +10,9 @@ import pytest
 from reconcile import compute_engine
 from reconcile.compute_engine import CloudError, ComputeEngine, ErrorKind, _epoch, kind_of
 
-from lab.google.compute import QUOTA, FakeElastic, Fault
-from lab.google.http import Call, DroppedConnectionError, RefusalError
+from components.local.compute_engine.errors import QUOTA
+from components.local.compute_engine.http import Call, DroppedConnectionError, RefusalError
+from tests.lab.google.compute import FakeElastic, Fault
 from tests.node.reconcile.simulated import settings
 from tests.waiting import PATIENCE
 

@@ -13,7 +13,7 @@ from reconcile.loop import plain
 from system import cluster_state
 from system.host import SetupError, write
 
-from lab.google.http import Call, RefusalError
+from components.local.compute_engine.http import Call, RefusalError
 from tests.node.reconcile.simulated import FLEX, SPOT, SUSPEND_TIMEOUT, Cluster, states
 
 

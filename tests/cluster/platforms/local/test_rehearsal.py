@@ -222,7 +222,7 @@ def test_rxdm_is_a_stand_in_unless_the_real_prolog_is_requested():
     assert stand_in
     assert real
     assert (stand_in.file, real.file) == (STAND_IN, "mine.sh")
-    assert stood_in(production, nodes=1)[-1].startswith("rxdm: lab/slurm/rxdm.sh stands for the prolog")
+    assert stood_in(production, nodes=1)[-1].startswith("rxdm: scripts/local/rxdm.sh stands for the prolog")
     assert "scripts/node/stand_ins.sh stands for docker" in stood_in(production, nodes=1, real_prolog=True)[-1]
     assert [script.file for script in local(production, real_prolog=True).slurm.scripts] == [
         "scripts/node/stand_ins.sh"

@@ -18,14 +18,14 @@ from typing import Any
 
 import yaml
 
-from bench import placement
-from bench.machines import BASE
-from bench.report import Claim, Report, Result, Series, description, ratio
 from cluster.catalog.nccl import reference
 from components.local.host import bridge, network
 from components.local.host.paths import HostError, images_root
+from tests.bench import placement
+from tests.bench.machines import BASE
+from tests.bench.report import Claim, Report, Result, Series, description, ratio
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DEV: Mapping[str, Any] = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]["hpc:cluster"]
 PLACE = Path("/var/tmp/hpc-bench")  # noqa: S108 - root's own folder on a disk, which overlay mounts need
 _STREAMS = ("stdin", "stdout", "stderr")
@@ -338,7 +338,7 @@ def _preview(here: Environment) -> Answer:
 
 def _previewed(here: Environment, project: Path, stack: str, file: Path) -> tuple[float, tuple[int, int]]:
     """Preview a stack in a process; return its seconds, and the numbers of dynamic and of other resources."""
-    command = [sys.executable, "-m", "bench.previewed", str(project), stack, str(file)]
+    command = [sys.executable, "-m", "tests.bench.previewed", str(project), stack, str(file)]
     took, out = here.timed(command, env={"PULUMI_CONFIG_PASSPHRASE": "bench"})
     dynamic, others = map(int, out.split())
     return took, (dynamic, others)
@@ -510,7 +510,9 @@ def _lost_gpu(here: Environment) -> Answer:
 
 
 CASES = (
-    Case(name="up", title="First `up` of Pulumi.dev.yaml, five machines, against bench/by-hand.sh", run=_first_up),
+    Case(
+        name="up", title="First `up` of Pulumi.dev.yaml, five machines, against tests/bench/by-hand.sh", run=_first_up
+    ),
     Case(name="noop", title="`up` with nothing to do, five machines", run=_second_up),
     Case(name="nodes", title="First `up` by number of nodes", run=_nodes),
     Case(name="change", title="A partition's limit changed on a cluster of 32 nodes", run=_partition_edit),

@@ -68,7 +68,7 @@ def in_use(id_: str, by: str) -> RefusedError:
     return RefusedError("FAILED_PRECONDITION", f"{id_} is in use", detail)
 
 
-def _filled(value: Any, id_: str) -> Any:  # noqa: ANN401
+def _filled(value: Any, id_: str) -> Any:
     if isinstance(value, Mapping):
         return {name: _filled(member, id_) for name, member in value.items()}
     if isinstance(value, list):

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
+from typing_extensions import Self
+
 Answer = tuple[int, dict[str, Any]]
+GOOGLE = "https://www.googleapis.com/compute/v1/"
+"""Beginning of links to resources of Compute Engine."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class GoogleHttp:
         host, port = self._server.server_address[:2]
         return f"http://{host}:{port}"
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

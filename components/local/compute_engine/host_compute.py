@@ -5,7 +5,7 @@ template names, and its status is that of the machine. Operations take seconds, 
 continued by the next process: the state is one file, written after each change. It does not imitate disks, networks,
 permissions and quotas, nor the metadata server on the machines.
 
-Faults are set while the stand-in runs, under /lab/ with the same token: see `Faults`, and `FaultClient` in
+Faults are set while the stand-in runs, under /rehearsal/ with the same token: see `Faults`, and `FaultClient` in
 fault_day.py.
 """
 
@@ -27,15 +27,15 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from components.local.compute_engine.errors import QUOTA, STOCK_OUT, not_found, not_ready, taken
+from components.local.compute_engine.http import GOOGLE, Answer, Call, GoogleHttp, RefusalError
+from components.local.compute_engine.instance_groups import InstanceGroups
 from components.local.host import machine
 from components.local.host.cloud import INSTANCE, CloudPaths
 from components.local.host.layer import File
 from components.local.host.paths import HostError
 from components.local.host.process import Process, usual_umask
-from hostfiles import locked, write_atomically
-from lab.google.compute import GOOGLE, QUOTA, STOCK_OUT, not_found, not_ready, taken
-from lab.google.http import Answer, Call, GoogleHttp, RefusalError
-from lab.google.instance_groups import InstanceGroups
+from scripts.hostfiles import locked, write_atomically
 
 WORKERS = 8
 """Machines that are started or ended at the same time."""
@@ -418,11 +418,11 @@ class HostCompute(InstanceGroups, GoogleHttp):
             ("GET", f"{zone}/operations", self._operations),
             ("GET", f"{zone}/operations/([^/]+)", self._operation),
             ("POST", f"{zone}/operations/([^/]+)/wait", self._operation),
-            ("GET", "/lab/faults", lambda _: asdict(self.faults)),
-            ("POST", "/lab/faults", self._set_faults),
-            ("POST", "/lab/preempt/([^/]+)", self._preempt),
-            ("POST", "/lab/maintenance/([^/]+)", self._maintain),
-            ("GET", "/lab/requests", lambda _: {"requests": list(self.requests)}),
+            ("GET", "/rehearsal/faults", lambda _: asdict(self.faults)),
+            ("POST", "/rehearsal/faults", self._set_faults),
+            ("POST", "/rehearsal/preempt/([^/]+)", self._preempt),
+            ("POST", "/rehearsal/maintenance/([^/]+)", self._maintain),
+            ("GET", "/rehearsal/requests", lambda _: {"requests": list(self.requests)}),
         ]
 
     def _instance(self, zone: str, name: str) -> Instance:

@@ -1,7 +1,7 @@
 """Creates machines for by-hand.sh as a cloud's own command would: all in parallel, and reachable by SSH at its end.
 
-    python -m bench.machines make ROOT STACK CIDR PUBLIC_KEY NAME=GPUS...   prints NAME ADDRESS HOST_KEY of each
-    python -m bench.machines remove ROOT STACK                             whatever there is of it
+    python -m tests.bench.machines make ROOT STACK CIDR PUBLIC_KEY NAME=GPUS...   prints NAME ADDRESS HOST_KEY of each
+    python -m tests.bench.machines remove ROOT STACK                             whatever there is of it
 
 The functions of rehearsals create them, with the same network, names and shared folders, so that the bench compares
 only the set-up. ROOT and the cache of images are those of HPC_LOCAL_ROOT and HPC_LOCAL_IMAGES.
@@ -32,7 +32,7 @@ def make(root: Path, stack: str, cidr: str, key: Path, wanted: list[str]) -> lis
     ensure_image(BASE, images_root(), _say)
     allow_watches(_say)
     own = network.Network(
-        root=root, stack=stack, owner="bench/by-hand", cidr=cidr, gateway=str(block[1]), hosts=addresses
+        root=root, stack=stack, owner="tests/bench/by-hand", cidr=cidr, gateway=str(block[1]), hosts=addresses
     )
     network.ensure(own)
     for folder in SHARED:

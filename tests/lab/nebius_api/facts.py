@@ -28,7 +28,7 @@ class ObjectKind:
     immutable: tuple[str, ...] = ()
     """Fields of the spec that no update may change."""
 
-    def sdk_class(self, name: str) -> Any:  # noqa: ANN401 - a class of the SDK
+    def sdk_class(self, name: str) -> Any:
         """Return a message or a client of its package."""
         return getattr(importlib.import_module(f"nebius.api.nebius.{self.module}"), name)
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
-from lab.nebius_api.status import Store, access_key_id
+from tests.lab.nebius_api.status import Store, access_key_id
 
 LIMIT = 1000
 """Keys that a list has, and that a deletion may name, at most (API reference: MaxKeys; "up to 1,000 keys")."""
@@ -32,7 +32,7 @@ class S3Error(Exception):
 class ObjectStorage:
     """The objects of all buckets of a store, by S3's API at `domain_name`."""
 
-    def __init__(self, store: Store, lock: Any) -> None:  # noqa: ANN401 - a lock has no public type
+    def __init__(self, store: Store, lock: Any) -> None:
         self.store, self.lock = store, lock
         self.requests: list[str] = []
         """Method and query of each request."""
@@ -87,7 +87,7 @@ class ObjectStorage:
         handler.end_headers()
         handler.wfile.write(content)
 
-    def _authenticate(self, headers: Any, body: bytes) -> None:  # noqa: ANN401 - an email.message.Message
+    def _authenticate(self, headers: Any, body: bytes) -> None:
         """Refuse a key that does not exist and a hash of another body; a signature is not computed again."""
         credential = headers.get("authorization", "").partition("Credential=")[2].partition("/")[0]
         if credential not in {access_key_id(row) for row in self.store.of("AccessKey")}:
@@ -97,7 +97,7 @@ class ObjectStorage:
             message = "The provided 'x-amz-content-sha256' header does not match what was computed."
             raise S3Error(400, "XAmzContentSHA256Mismatch", message)
 
-    def _execute(self, method: str, name: str, query: Mapping[str, str], headers: Any, body: bytes) -> str:  # noqa: ANN401
+    def _execute(self, method: str, name: str, query: Mapping[str, str], headers: Any, body: bytes) -> str:
         rows = [row for row in self.store.of("Bucket") if row["metadata"]["name"] == name]
         if not any(row["state"] == "ACTIVE" for row in rows):
             raise S3Error(404, "NoSuchBucket", "The specified bucket does not exist.")

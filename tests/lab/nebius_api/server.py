@@ -17,12 +17,12 @@ from nebius.api.nebius.common.v1 import Operation, ServiceError
 from nebius.api.nebius.mk8s.v1 import ProgressData
 
 from components.nebius.api.specs import to_full_json
-from lab.nebius_api import status
-from lab.nebius_api.facts import DRIVERS, OBJECT_KINDS, VERSIONS, ObjectKind
-from lab.nebius_api.faults import Fault, RefusedError, bad_request, refusal
-from lab.nebius_api.methods import HEADER, Methods, parse
-from lab.nebius_api.object_storage import ObjectStorage
-from lab.nebius_api.status import Store, moment
+from tests.lab.nebius_api import status
+from tests.lab.nebius_api.facts import DRIVERS, OBJECT_KINDS, VERSIONS, ObjectKind
+from tests.lab.nebius_api.faults import Fault, RefusedError, bad_request, refusal
+from tests.lab.nebius_api.methods import HEADER, Methods, parse
+from tests.lab.nebius_api.object_storage import ObjectStorage
+from tests.lab.nebius_api.status import Store, moment
 
 GROUPS = ("admins", "auditors", "editors", "viewers")
 """The groups of every tenant."""
@@ -206,7 +206,7 @@ class NebiusServer(grpc.GenericRpcHandler):
     def __exit__(self, *_error: object) -> None:
         self.stop()
 
-    def service(self, handler_call_details: Any) -> Any:  # noqa: ANN401
+    def service(self, handler_call_details: Any) -> Any:
         """Return the handler of one call (grpc.GenericRpcHandler)."""
         route = self._routes.get(handler_call_details.method.lstrip("/"))
         headers = {str(name): str(value) for name, value in handler_call_details.invocation_metadata}
@@ -349,12 +349,12 @@ def _name(request: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _packed(message: Any) -> Any:  # noqa: ANN401
+def _packed(message: Any) -> Any:
     """Return a message as google.protobuf.Any."""
     return type(message).__REGISTRY__.pack_any(message)
 
 
-def _status(error: RefusedError) -> Any:  # noqa: ANN401
+def _status(error: RefusedError) -> Any:
     details = [] if error.detail is None else [_packed(ServiceError.from_json(json.dumps(error.detail)))]
     return Status(code=getattr(grpc.StatusCode, error.code).value[0], message=error.message, details=details)
 

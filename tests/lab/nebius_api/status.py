@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from lab.nebius_api.facts import DEFAULT_VERSION
+from tests.lab.nebius_api.facts import DEFAULT_VERSION
 
 PREFIXES = {
     "Network": "vpcnetwork", "Subnet": "vpcsubnet", "Allocation": "vpcallocation", "Filesystem": "computefilesystem",

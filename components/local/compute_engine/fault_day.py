@@ -1,8 +1,6 @@
 """A day of faults in minutes: faults of a cloud and its machines for a rehearsal's elastic nodes while jobs run, and a
 report of what was lost.
 
-    python -m lab.google.fault_day ROOT STACK
-
 Waits of ten minutes and more (capacity that is not tried again, the time of a boot) are ended with `hpc-reconcile
 lift`, as an administrator can.
 """
@@ -10,7 +8,6 @@ lift`, as an administrator can.
 import json
 import shlex
 import signal
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -20,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.local.compute_engine.host_compute import LOST, NVIDIA_SMI
 from components.local.host import cloud, machine
 from components.local.host.cloud import CloudPaths
-from components.local.host.paths import StackPaths
+from components.local.host.namespaces import inside
+from components.local.host.paths import HostError, StackPaths
 from components.local.host.process import Process
-from lab.google.host_compute import LOST, NVIDIA_SMI
-from lab.machines import inside
 
 JOBS = 12
 JOB = "sleep 20"
@@ -49,17 +46,17 @@ class FaultClient:
         self._url = f"http://{design['gateway']}:{int(design['port'])}"
         self._token, self._place = design["token"], design["place"]
 
-    def set(self, **faults: Any) -> None:
+    def set(self, **faults: object) -> None:
         """Set these faults and no others."""
-        self._ask("/lab/faults", faults)
+        self._ask("/rehearsal/faults", faults)
 
     def preempt(self, name: str, seconds: float = 0) -> None:
         """Preempt an instance after this number of seconds."""
-        self._ask(f"/lab/preempt/{name}?seconds={seconds}", {})
+        self._ask(f"/rehearsal/preempt/{name}?seconds={seconds}", {})
 
     def maintain(self, name: str, seconds: float) -> None:
         """Announce maintenance of an instance's host."""
-        self._ask(f"/lab/maintenance/{name}?seconds={seconds}", {})
+        self._ask(f"/rehearsal/maintenance/{name}?seconds={seconds}", {})
 
     def instances(self) -> list[dict[str, Any]]:
         """Return the instances, those of static nodes included."""
@@ -71,7 +68,7 @@ class FaultClient:
 
     def requests(self) -> list[dict[str, Any]]:
         """Return the last requests: time, method, path, status."""
-        return self._ask("/lab/requests")["requests"]
+        return self._ask("/rehearsal/requests")["requests"]
 
     def refused(self) -> int:
         """Return the number of operations that ended with an error."""
@@ -132,7 +129,7 @@ class Day:
             words = f"--parsable --chdir=/tmp --output=/dev/null --partition={self.partition} --nodes={nodes}"
             more = f"--job-name={name} --exclusive --time=30 --requeue"
             if not self.slurm(f"runuser -u {self.user} -- sbatch {words} {more} --wrap '{JOB}'"):
-                raise RuntimeError(f"partition {self.partition} takes no job of {self.user}'s")
+                raise HostError(f"partition {self.partition} takes no job of {self.user}'s")
             self.jobs.append(name)
 
     def running(self) -> list[str]:
@@ -318,7 +315,3 @@ def _leftovers(day: Day, elastic: list[str]) -> list[str]:
 def _clock(began: float) -> str:
     seconds = int(time.monotonic() - began)
     return f"{seconds // 60:02}:{seconds % 60:02}"
-
-
-if __name__ == "__main__":
-    sys.exit(play(Path(sys.argv[1]), sys.argv[2]))

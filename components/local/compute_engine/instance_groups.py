@@ -1,5 +1,5 @@
 """Managed instance groups and their resize requests, as far as flex start uses them: a base of the servers of
-lab/google/compute.py and lab/google/host_compute.py.
+host_compute.py and of the tests' stand-in.
 
 It refuses what Compute Engine refuses: names that are taken, a run duration outside of ten minutes to a week, a
 template of another provisioning model. A request waits until there is capacity for all of its instances, which are then
@@ -14,9 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lab.google.http import Call, RefusalError
+from components.local.compute_engine.http import GOOGLE, Call, RefusalError
 
-GOOGLE = "https://www.googleapis.com/compute/v1/"
 WEEK = 7 * 24 * 3600
 
 

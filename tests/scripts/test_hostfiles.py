@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-import hostfiles
-from hostfiles import PrivateFolder, locked, remove_empty, write_atomically
+from scripts import hostfiles
+from scripts.hostfiles import PrivateFolder, locked, remove_empty, write_atomically
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys, time
 from pathlib import Path
-from hostfiles import locked
+from scripts.hostfiles import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -109,7 +109,7 @@ def test_a_private_folder_is_private_and_removed(place: Path) -> None:
 
 
 def test_only_folders_of_ended_processes_are_removed(place: Path) -> None:
-    code = "import sys; from pathlib import Path; import hostfiles; hostfiles.PARENT = Path(sys.argv[1])\n"
+    code = "import sys; from pathlib import Path; from scripts import hostfiles; hostfiles.PARENT = Path(sys.argv[1])\n"
     code += "folder = hostfiles.PrivateFolder('kind'); print(folder.path, flush=True); sys.stdin.read()"
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(place)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

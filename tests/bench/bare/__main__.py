@@ -9,7 +9,7 @@ import pulumi
 from pulumi.dynamic import CreateResult, Resource, ResourceProvider
 from pulumi_command import remote
 
-SETUP = Path(__file__).parents[2] / "scripts/node"
+SETUP = Path(__file__).parents[3] / "scripts/node"
 
 
 class MachineProvider(ResourceProvider):

@@ -16,30 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.google.http import Answer, Call, GoogleHttp, RefusalError
-from lab.google.instance_groups import InstanceGroups
+from components.local.compute_engine.errors import STOCK_OUT, not_found, not_ready, taken
+from components.local.compute_engine.http import GOOGLE, Answer, Call, GoogleHttp, RefusalError
+from components.local.compute_engine.instance_groups import InstanceGroups
 
-GOOGLE = "https://www.googleapis.com/compute/v1/"
 STEPS = (None, "step 1 of 2: packages", "step 2 of 2: tests", "done")
-
-QUOTA = {
-    "code": "QUOTA_EXCEEDED",
-    "message": "Quota 'C2_CPUS' exceeded.  Limit: 4.0 in region us-central1.",
-    "errorDetails": [
-        {
-            "quotaInfo": {
-                "metricName": "compute.googleapis.com/c2_cpus",
-                "limitName": "C2-CPUS-per-project-region",
-                "dimensions": {"region": "us-central1"},
-                "limit": 4.0,
-            }
-        }
-    ],
-}
-STOCK_OUT = {
-    "code": "ZONE_RESOURCE_POOL_EXHAUSTED",
-    "message": "The zone 'projects/p/zones/us-central1-a' does not have enough resources available.",
-}
 
 
 @dataclass
@@ -108,21 +89,9 @@ class World:
     """Operations by the id that the client gave its request."""
 
 
-def not_found(path: str) -> RefusalError:
-    return RefusalError(404, "notFound", f"The resource '{path}' was not found")
-
-
-def not_ready(path: str) -> RefusalError:
-    return RefusalError(400, "resourceNotReady", f"The resource '{path}' is not ready")
-
-
 def in_use(disk: str) -> RefusalError:
     message = f"The disk resource '{disk}' is already being used"
     return RefusalError(400, "resourceInUseByAnotherResource", message)
-
-
-def taken(path: str) -> RefusalError:
-    return RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
 
 
 class FakeCompute(GoogleHttp):

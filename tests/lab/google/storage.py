@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.google.http import Answer, Call, GoogleHttp, RefusalError
+from components.local.compute_engine.http import Answer, Call, GoogleHttp, RefusalError
 
 BUCKETS = "/storage/v1/b"
 

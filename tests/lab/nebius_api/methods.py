@@ -10,29 +10,29 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from components.nebius.api.specs import differing_paths, value_at
-from lab.nebius_api import status
-from lab.nebius_api.facts import CLUSTERABLE, OBJECT_KINDS, PRESETS, VERSIONS, ObjectKind
-from lab.nebius_api.faults import Fault, RefusedError, bad_request, in_use, refusal
-from lab.nebius_api.status import Store, moment, size_bytes, target_nodes
+from tests.lab.nebius_api import status
+from tests.lab.nebius_api.facts import CLUSTERABLE, OBJECT_KINDS, PRESETS, VERSIONS, ObjectKind
+from tests.lab.nebius_api.faults import Fault, RefusedError, bad_request, in_use, refusal
+from tests.lab.nebius_api.status import Store, moment, size_bytes, target_nodes
 
 HEADER = "x-resetmask"
 
 
-def parse(text: str) -> Any:  # noqa: ANN401
+def parse(text: str) -> Any:
     """Parse the mask of a header; None if it is empty."""
     from nebius.base.fieldmask import Mask
 
     return Mask.unmarshal(text) if text else None
 
 
-def part(mask: Any, name: str) -> Any | None:  # noqa: ANN401
+def part(mask: Any, name: str) -> Any | None:
     """Return the part of a mask for a field; None if the mask does not name it."""
     if mask is None:
         return None
     return next((inner for key, inner in mask.field_parts.items() if str(key) == name), mask.any)
 
 
-def updated(cls: Any, old: Mapping[str, Any], given: Mapping[str, Any], mask: Any) -> dict[str, Any]:  # noqa: ANN401
+def updated(cls: Any, old: Mapping[str, Any], given: Mapping[str, Any], mask: Any) -> dict[str, Any]:
     """Return the JSON of a message of that class after an update with `given`."""
     fields = {field.proto_name: field for field in cls.__FIELDS__}
     result = dict(old)
@@ -50,7 +50,7 @@ def updated(cls: Any, old: Mapping[str, Any], given: Mapping[str, Any], mask: An
     return result
 
 
-def _value(field: Any, old: Any, given: Any, mask: Any) -> Any:  # noqa: ANN401
+def _value(field: Any, old: Any, given: Any, mask: Any) -> Any:
     if field.map or not field.message:
         return given
     cls = type(field.codec.default())
@@ -92,7 +92,7 @@ class Methods:
             self.store.keys[key] = {"digest": digest, "operation": operation["id"]}
         return operation
 
-    def update(self, kind: ObjectKind, request: Mapping[str, Any], mask: Any) -> dict[str, Any]:  # noqa: ANN401
+    def update(self, kind: ObjectKind, request: Mapping[str, Any], mask: Any) -> dict[str, Any]:
         """Start an update with the header's mask, and return its operation."""
         given = request.get("metadata", {})
         row = self._row(kind, given.get("id", ""))
@@ -130,7 +130,7 @@ class Methods:
         """Return the JSON of an object."""
         return self.shown(self._row(kind, id_))
 
-    def listing(self, kind: ObjectKind, request: Mapping[str, Any], rows: list[dict[str, Any]] | None = None) -> Any:  # noqa: ANN401
+    def listing(self, kind: ObjectKind, request: Mapping[str, Any], rows: list[dict[str, Any]] | None = None) -> Any:
         """Return a page of the objects of a parent."""
         every = list(self.store.of(kind.name, request.get("parent_id", ""))) if rows is None else rows
         start = int(request.get("page_token") or 0)
@@ -310,7 +310,7 @@ def dependents(store: Store, row: Mapping[str, Any]) -> Iterator[str]:
                 yield other["metadata"]["id"]
 
 
-def _ids(value: Any, path: list[str]) -> Iterator[str]:  # noqa: ANN401
+def _ids(value: Any, path: list[str]) -> Iterator[str]:
     if isinstance(value, list):
         for member in value:
             yield from _ids(member, path)

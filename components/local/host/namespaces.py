@@ -1,4 +1,4 @@
-"""Commands inside the machines of this host, for what plays the world around them."""
+"""Commands inside the machines of this host, in their namespaces, for what acts as the world around them."""
 
 import signal
 import subprocess

@@ -11,8 +11,9 @@ from typing import Any
 INTRODUCTION = """\
 # Benchmarks
 
-Written by `./hpc bench --write`; `./hpc bench` measures again, on any machine that can rehearse. What is compared is
-measured in turns, in one run, and a ratio is the median of its rounds: what slows the machine down slows both sides.
+Written by `.venv/bin/python -m tests.bench --write`, which measures again on any machine that can rehearse. What is
+compared is measured in turns, in one run, and a ratio is the median of its rounds: what slows the machine down slows
+both sides.
 """
 
 

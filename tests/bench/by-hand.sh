@@ -2,7 +2,7 @@
 # by-hand.sh up|down FOLDER NAME CIDR: sets up a Slurm cluster step by step, as a person does who follows a guide.
 #
 # It has the same machines and the same result as `./hpc up dev`: a controller with accounting, a login machine, two CPU
-# nodes and a GPU node, two users with accounts and a QOS, jobs in both partitions. bench/machines.py creates the
+# nodes and a GPU node, two users with accounts and a QOS, jobs in both partitions. machines.py creates the
 # machines in parallel, with a hosts file and shared folders; everything else is ssh and scp. Nothing waits longer than it
 # must: connections stay open, and polls run ten times a second. `up` removes the cluster if it fails or is interrupted;
 # `down` removes it at any time.
@@ -61,7 +61,7 @@ hang_up() {
 
 down() {
     hang_up
-    "$python" -m bench.machines remove "$folder" "$name"
+    "$python" -m tests.bench.machines remove "$folder" "$name"
     rm -rf "$work"
 }
 
@@ -76,7 +76,7 @@ trap 'exit 130' INT TERM HUP
 mkdir -p "$work"
 chmod 700 "$work"
 ssh-keygen -q -t ed25519 -N '' -f "$work/key"
-"$python" -m bench.machines make "$folder" "$name" "$cidr" "$work/key.pub" \
+"$python" -m tests.bench.machines make "$folder" "$name" "$cidr" "$work/key.pub" \
     "$controller=0" "$login=0" "${cpus[0]}=0" "${cpus[1]}=0" "$gpu=2" > "$work/machines"
 awk '{ print $2, $3, $4 }' "$work/machines" > "$work/known_hosts"
 
