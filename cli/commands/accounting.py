@@ -56,9 +56,9 @@ def restore(
 ) -> None:
     """Put a backup in the place of the accounting database. Jobs go on.
 
-    What is there now is backed up first, and kept on the controller. Records of jobs that run or wait are carried
-    over, and accounts, users and QOS are made to match the stack again. The cluster may have been recreated since the
-    backup, but must have the same name. Safe to repeat, also after it was cut off.
+    What is there now is backed up first, and kept on the controller. Records of jobs that began after the backup are
+    not merged. Accounts, users and QOS are made to match the stack again. The cluster may have been recreated since
+    the backup, but must have the same name. Safe to repeat, also after it was cut off.
     """
     from cli.cluster.backup import BackupError, can_read, read_backup, restore_backup, uploaded_name
 
