@@ -49,7 +49,7 @@ AT_ONCE = r"""
 set -e
 cp /etc/prometheus/rules/hpc.yml /etc/prometheus/prometheus.yml /etc/hpc/metrics.json /root
 sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[15m:1m\]/[30s:5s]/; s/\[(1|5|10|15)m\]/[20s]/' /etc/prometheus/rules/hpc.yml
-sed -Ei 's/> 86400/> 0/; s/> 5000/> 5/; s/\[6h\]\) >= 3/[1m]) >= 1/; s/tmpfs[|]//' \
+sed -Ei 's/> 86400/> 0/; s/> 5000/> 5/; s/\[6h\]\) >= 3/[6h]) >= 1/; s/tmpfs[|]//' \
     /etc/prometheus/rules/hpc.yml
 sed -Ei 's/(_interval|_timeout): [0-9]+s/\1: 3s/' /etc/prometheus/prometheus.yml
 sed -Ei 's/"interval_seconds": [0-9]+/"interval_seconds": 3/; s/\[1m\]/[20s]/' /etc/hpc/metrics.json
@@ -290,6 +290,6 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
 """Faults that are there side by side on a cluster `sick`: alerts, machine, what breaks it, what mends it; empty where
 nothing needs to."""
 LASTS = {"MachineFlapping"}
-"""A boot is news for as long as the alert looks back."""
+"""A boot is news for as long as the alert looks back: six hours."""
 OF_ELASTIC_NODES = {"ReconcileHeld", "ReconcileBlind", "NoCapacity", "ReconcileAlert"}
 """tests/e2e/test_elastic.py has a cluster for these."""
