@@ -9,16 +9,13 @@ from enum import Enum
 from typing import Any
 
 from cluster.printable import one_line
+from scripts.node.judge.kinds import KINDS
 
 ROOT = "hpc:cluster"
 """The stack-configuration key that holds the cluster; every path starts with it."""
 
 PROVIDERS = ("gcp",)
 """Sections of the cluster that a stack file has as settings of Pulumi's provider: `gcp:zone`."""
-
-OLDEST_KERNEL = 120
-"""Days after which a kernel is reported as old (ours). A user who becomes root by a vulnerability can read the
-cluster's MUNGE key."""
 
 Location = tuple[str | int, ...]
 """Keys and list positions below the root, such as `("users", 0, "uid")`."""
@@ -232,6 +229,11 @@ class ClusterFinding:
     """Advice on the command, or the step after it."""
     since: float | None = None
     """Seconds since the epoch; None if unknown."""
+    severity: str = ""
+    """critical or warning: that of its kind, but for an alert, which has its own."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "severity", self.severity or KINDS[self.id].severity)
 
 
 def merge_alike(findings: list[ClusterFinding]) -> list[ClusterFinding]:

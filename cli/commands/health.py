@@ -48,7 +48,8 @@ def health(
     Of a cluster of pods: drained nodes with who must act, and the last results of its operator's checks.
 
     JSON: {stack, ok, nodes [{node, state, reason, result, age, checks {kind: {state, text}}, measured, failing}],
-    findings [{id, where, what, todo, note, since}]}; age in seconds. Kinds of checks are kept from version to version.
+    findings [{id, severity, where, what, todo, note, since}]}; age in seconds. Kinds of checks are kept from version to
+    version.
     """
     cluster = connect(stack, Capability.NODES)
     if observer := observer_of(cluster.outputs):

@@ -23,8 +23,8 @@ def status(stack: options.Stack, *, timeout: options.Timeout = None, json: optio
     seconds; those that are there and late are asked once more, for 24 seconds. Of a cluster of pods, each question to
     kubectl is given 20 seconds. Exit code 0 when all is well, 1 when there is something to look at.
 
-    JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, late, why,
-    facts}}}; times are seconds since the epoch. An id stands for a kind of fault, and stays.
+    JSON: {stack, ok, findings [{id, severity, where, what, todo, note, since}], machines {name: {roles, reached,
+    late, why, facts}}}; times are seconds since the epoch. An id stands for a kind of fault, and stays.
     """
     cluster = connect(stack, Capability.STATUS)
     if observer := observer_of(cluster.outputs):

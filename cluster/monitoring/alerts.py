@@ -7,9 +7,10 @@ from typing import Any
 
 import yaml
 
-from cluster.findings import OLDEST_KERNEL, Actor
+from cluster.findings import Actor
 from cluster.observe.health_check_results import ADVICE
 from scripts.node.health.check_kinds import KINDS, MACHINE
+from scripts.node.judge.kinds import FREE_SHARE, OLDEST_KERNEL, OLDEST_PACKAGES, SKEW_SECONDS
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILE = Path(__file__).with_suffix(".yml")
@@ -17,6 +18,19 @@ IDLE = 'count by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m])
 """PromQL: the number of GPUs without any load in the last minute, by job."""
 IDLE_LONG = f'{IDLE} and on (hpc_job) ALERTS{{alertname="GpusIdle",alertstate="firing"}}'
 """The same for jobs whose alert fires."""
+
+_VALUES = {
+    "KERNEL_DAYS": f"{OLDEST_KERNEL}",
+    "KERNEL_SECONDS": f"{OLDEST_KERNEL * 86_400}",
+    "PACKAGES_DAYS": f"{OLDEST_PACKAGES}",
+    "PACKAGES_SECONDS": f"{OLDEST_PACKAGES * 86_400}",
+    "FREE_SHARE": f"{FREE_SHARE}",
+    "FREE_PERCENT": f"{FREE_SHARE:.0%}".replace("%", " %"),
+    "SKEW_SECONDS": f"{SKEW_SECONDS}",
+    "LOCAL_DISKS": '{fstype!~"tmpfs|ramfs|squashfs|fuse.*|virtiofs|nfs.*|lustre"}',
+    "IDLE_GPUS": IDLE,
+}
+"""Values of names in alerts.yml. A shared file system is the same for all machines, so each has no alert of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +44,13 @@ class Alert:
     actor: Actor = Actor.ADMIN
     what: str
     todo: str
+    findings: str = ""
+    """Kinds of findings, separated by blanks, that show the same in `./hpc status`."""
 
 
 def _alerts() -> Iterator[Alert]:
     text = _FILE.read_text(encoding="utf-8")
-    values = {"KERNEL_DAYS": str(OLDEST_KERNEL), "KERNEL_SECONDS": str(OLDEST_KERNEL * 86_400), "IDLE_GPUS": IDLE}
-    for name, value in values.items():
+    for name, value in _VALUES.items():
         text = text.replace(name, value)
     rows: list[dict[str, Any]] = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe one
     for row in rows:
@@ -72,7 +87,11 @@ def rules(alerts: Iterable[Alert] = ALERTS, machine: str = "controller") -> dict
             "expr": alert.expression,
             "for": f"{alert.minutes}m",
             "labels": {"severity": alert.severity, "actor": alert.actor.value},
-            "annotations": {"summary": alert.what, "todo": alert.todo.replace("PROMETHEUS", machine)},
+            "annotations": {
+                "summary": alert.what,
+                "todo": alert.todo.replace("PROMETHEUS", machine),
+                **({"findings": alert.findings} if alert.findings else {}),
+            },
         }
         for alert in alerts
     ]

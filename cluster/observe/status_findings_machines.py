@@ -5,21 +5,18 @@ from datetime import datetime, timezone
 from typing import Any
 
 from cluster.catalog.floors import vulnerable
-from cluster.findings import OLDEST_KERNEL, ClusterFinding
+from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.observe.status_findings_daemons import last_words
 from cluster.slurm.paths import CONTROLLER_FILES
+from scripts.node.judge.kinds import FREE_SHARE, OLDEST_KERNEL, OLDEST_PACKAGES, SKEW_SECONDS
 
 LIFETIME = 300
 """Seconds that a MUNGE credential is valid (munge(7)). If two clocks differ by more, each machine takes credentials of
 the other for expired or for not yet valid."""
-SKEW = 5.0
-"""Smallest difference in seconds that is a finding, long before it breaks anything."""
-NEARLY, FULL = 0.90, 0.99
-"""Share of a file system's space or inodes in use from which on it is nearly full, and full."""
+FULL = 0.99
+"""Share of a file system's space or inodes in use from which on it is called full, not nearly full."""
 DAY = 86400
-OLDEST = 60
-"""Days after which old packages are a finding. Ubuntu publishes security updates nearly every week."""
 _LOSSES = {
     "controller": ("controller machine", "no job starts and nobody can ask for one; jobs that run go on"),
     "login": ("login machine", "nobody can log in there"),
@@ -169,7 +166,7 @@ def clocks(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
     """Yield machines whose clock differs from the controller's by more than the time that reading it took."""
     for machine in cluster.machines:
         skew = clock_skew(machine, cluster.controller)
-        if abs(skew) < SKEW:
+        if abs(skew) < SKEW_SECONDS:
             continue
         effect = (
             "Every credential between the two is refused"
@@ -225,7 +222,7 @@ def full_disks(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
                 ("space", bytes_used(disk), space),
                 ("inodes", inodes_used(disk), inodes),
             ):
-                if used >= NEARLY:
+                if 1 - used < FREE_SHARE:
                     name = f"the shared file system {path}" if disk.get("shared") else path
                     degree = "full" if used >= FULL else "nearly full"
                     yield ClusterFinding(
@@ -364,7 +361,7 @@ def old_packages(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
         if not image.get("baked") or since is None:
             continue
         days = int((machine.answered - since) // DAY)
-        if days > OLDEST:
+        if days > OLDEST_PACKAGES:
             day = datetime.fromtimestamp(since, tz=timezone.utc).date()
             yield ClusterFinding(
                 id="image-old",

@@ -15,7 +15,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.controller import Disk
 from cluster.config.fields import as_written, explicit
 from cluster.config.validators import is_within
-from cluster.findings import OLDEST_KERNEL, Finding, Level, Location, dotted, listing
+from cluster.findings import Finding, Level, Location, dotted, listing
 from cluster.platforms.gcp import address_plan, capacity_checks, disks
 from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.disks import find_size_errors, find_type_errors
@@ -25,6 +25,7 @@ from cluster.platforms.gcp.image import BAKED, bakes, gpu_types, installs, recip
 from cluster.platforms.gcp.names import place
 from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
 from cluster.roster import monitoring_machine, nodeset_type
+from scripts.node.judge.kinds import OLDEST_KERNEL
 
 LARGEST_SERVICES = 22
 """Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""

@@ -14,6 +14,7 @@ from cluster.catalog.floors import vulnerable
 from cluster.findings import Actor, ClusterFinding, merge_alike
 from cluster.observe.nodes import Node, observed_nodes
 from cluster.observe.observation import ClusterObservation
+from cluster.observe.status_findings import firing_alerts
 from cluster.observe.status_findings_nodes import held
 from cluster.platforms.nebius.names import AVAILABLE
 from cluster.platforms.nebius.observation import HOSTS, Check, View
@@ -188,7 +189,7 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Cluste
         *_checks(seen, view),
         *held(seen),
     ]
-    return merge_alike(rows)
+    return merge_alike([*rows, *firing_alerts(seen, rows)])
 
 
 def health_findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:

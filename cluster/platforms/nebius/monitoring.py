@@ -29,7 +29,8 @@ _SCHEDULER = (
 )
 _NODE = (
     *"boot_time_seconds cpu_seconds_total disk_read_bytes_total disk_written_bytes_total".split(),
-    *"filesystem_avail_bytes filesystem_readonly filesystem_size_bytes load1 time_seconds".split(),
+    *"filesystem_avail_bytes filesystem_files filesystem_files_free filesystem_readonly filesystem_size_bytes".split(),
+    *"load1 time_seconds".split(),
     *"infiniband_port_data_transmitted_bytes_total memory_MemAvailable_bytes memory_MemTotal_bytes".split(),
     *"infiniband_port_data_received_bytes_total network_receive_bytes_total vmstat_oom_kill".split(),
     "network_transmit_bytes_total",

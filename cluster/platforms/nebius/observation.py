@@ -342,9 +342,10 @@ def alerts(text: str) -> list[dict[str, str]]:
     return [
         {
             "name": row["labels"].get("alertname", ""),
+            "where": next((row["labels"][label] for label in ("node", "instance") if label in row["labels"]), ""),
             **{key: row["labels"].get(key, "") for key in ("severity", "actor")},
             "since": row.get("startsAt", ""),
-            **{key: row["annotations"].get(key, "") for key in ("summary", "todo")},
+            **{key: row["annotations"].get(key, "") for key in ("summary", "todo", "findings")},
         }
         for row in rows
     ]

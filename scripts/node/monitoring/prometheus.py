@@ -21,14 +21,19 @@ def query(expression: str) -> list[dict[str, Any]]:
     return list(get(f"query?query={quote(expression)}")["result"])
 
 
+PLACES = ("where", "node", "machine", "instance")
+"""Labels that have the name of a machine. The instance of a metric of the whole cluster is the controller."""
+
+
 def firing() -> list[dict[str, str]]:
-    """Return the firing alerts, with the labels and annotations of their rules."""
+    """Return the firing alerts, with labels and annotations of their rules; `where` is a machine's name or empty."""
     alerts: list[dict[str, str]] = []
     for alert in get("alerts")["alerts"]:
         if alert["state"] == "firing":
             texts = {**alert["labels"], **alert["annotations"], "name": alert["labels"]["alertname"]}
-            keys = ("name", "severity", "actor", "summary", "todo")
-            alerts.append({"since": alert["activeAt"], **{key: texts.get(key, "") for key in keys}})
+            keys = ("name", "severity", "actor", "summary", "todo", "findings")
+            where = next((texts[label] for label in PLACES if label in texts), "")
+            alerts.append({"since": alert["activeAt"], "where": where, **{key: texts.get(key, "") for key in keys}})
     return alerts
 
 

@@ -57,7 +57,7 @@ def status(nodes: int) -> Status:
     jobs["states"] = {"RUNNING": nodes // 2, "PENDING": 40}
     controller["alerts"] = [
         {"name": "HpcNodeDrained", "severity": "warning", "since": "2026-11-20T05:45:00Z", "actor": "an administrator",
-         "summary": "1 node is drained"},
+         "where": "hc-cpu-1", "summary": "1 node is drained", "findings": "node-drained"},
     ]  # fmt: skip
     return Status(observation=seen, findings=findings(seen), tables=status_screen.tables(seen, NOW))
 

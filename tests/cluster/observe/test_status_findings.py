@@ -53,6 +53,17 @@ def reconciles(**values: Any) -> Callable[[ClusterObservation], ClusterObservati
     return part("controller", reconcile={**calm, **values})
 
 
+def fires(**values: str) -> Callable[[ClusterObservation], None]:
+    """An alert fires for ten minutes."""
+    alert = {"where": "", "severity": "warning", "actor": "administrator", "summary": "", "findings": ""}
+
+    def change(seen: ClusterObservation) -> None:
+        rows = facts(seen, "controller").setdefault("alerts", [])
+        rows.append({**alert, "todo": "./hpc status STACK", "since": "2026-11-21T06:17:50.123456789Z", **values})
+
+    return change
+
+
 def stopped(machine: str, unit: str, **more: Any) -> Callable[[ClusterObservation], None]:
     return lambda seen: stop(seen, machine, unit, **more)
 
@@ -84,7 +95,7 @@ def slow(seen: ClusterObservation) -> ClusterObservation:
 def filling(seen: ClusterObservation) -> None:
     for disk in facts(seen, "controller")["disks"].values():
         if not disk.get("shared"):
-            disk.update(used=91 << 30, free=9 << 30)
+            disk.update(used=96 << 30, free=4 << 30)
 
 
 def image(**values: Any) -> tuple[Change, ...]:
@@ -175,6 +186,16 @@ FAULTS: dict[str, tuple[Change, ...]] = {
         ),
     ),
     "a repaired node without a partner": (reconciles(waits={"hc-gpu-0": 0.0}),),
+    "alerts that fire: of a machine, of the cluster, of a user's job": (
+        fires(name="MachineFlapping", where="hc-login-0", actor="cloud support", summary="has booted 3 times"),
+        fires(name="BackupOld", summary="There is no backup", todo="./hpc accounting backup STACK"),
+        fires(name="GpusIdle", actor="user", summary="8 GPUs of job 17 of bob have done nothing"),
+    ),
+    "alerts of faults that are found without Prometheus too": (
+        said("cpu-0", "DOWN", "gres/gpu count too low"),
+        fires(name="NodeDown", where="hc-cpu-0", findings="node-down network-cut", severity="critical"),
+        fires(name="NodeDown", where="hc-cpu-1", findings="node-down network-cut", severity="critical"),
+    ),
     "a refused topology.conf": (part("controller", topology="slurmctld refuses it:\nno such node dev-cpu-9"),),
     "a report that is late": (lambda seen: late(seen, "cpu-1"),),
     "a slurmctld that was stopped, a minute ago": (silence, stopped("controller", "slurmctld")),
@@ -278,7 +299,7 @@ def seen_with(*changes: Change) -> str:
     lines: list[str] = []
     for finding in findings(seen):
         since = f" since {finding.since - NOW:+.0f} s" if finding.since else ""
-        lines.append(f"{finding.id} {','.join(finding.where)}{since}: {finding.what}")
+        lines.append(f"{finding.severity} {finding.id} {','.join(finding.where)}{since}: {finding.what}")
         lines += [f"  {key}: {text}" for key, text in (("note", finding.note), ("to do", finding.todo)) if text]
     return "\n".join(lines)
 
