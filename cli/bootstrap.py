@@ -24,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 LOCKS = {"run": "requirements.txt", "dev": "requirements-dev.txt"}
+TOOLS = ROOT / "requirements-tools.txt"
+"""Locked packages that no environment contains: each is installed alone, into the user's cache, by who needs it."""
 SIZES = {"requirements.txt": "0.6 GB", "requirements-dev.txt": "0.8 GB"}
 """Sizes of what they install, most of it the resource classes of Google and Kubernetes: 316 and 530 MB, and what Python
 compiles, if it compiles everything."""
@@ -143,16 +145,18 @@ def uv_on_path() -> str | None:
     return program if version and (int(version[1]), int(version[2])) >= (0, 5) else None
 
 
-def own_uv() -> Path:
-    """Return the locked uv of requirements-uv.txt, which is installed with pip into the user's cache on first use."""
-    lock = ROOT / "requirements-uv.txt"
-    version = lock.read_text().split()[0].removeprefix("uv==")
+def tool(name: str) -> Path:
+    """Return the folder with a package of requirements-tools.txt, which pip installs into the user's cache on first
+    use, without what it depends on. Raises SetupError: pip failed."""
+    pinned = re.search(rf"^{re.escape(name)}==(\S+) .*\n(?: .*\n)*", TOOLS.read_text(), re.MULTILINE)
+    if not pinned:
+        raise SetupError(f"{TOOLS} has no {name}. Restore the file from version control.")
     home = os.environ.get("HOME")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or (Path(home) / ".cache" if home else VENV / "cache")) / "hpc"
-    target, new = cache / f"uv-{version}", cache / "uv-new"
+    target, new = cache / f"{name}-{pinned[1]}", cache / f"{name}-new"
     with locked(cache):
-        if not (target / "bin/uv").exists():
-            say(f"fetching uv {version}, which installs the rest")
+        if not target.exists():
+            say(f"fetching {name} {pinned[1]} (once)")
             shutil.rmtree(new, ignore_errors=True)
             has_pip = importlib.util.find_spec("pip") is not None
             if not has_pip and not importlib.util.find_spec("ensurepip"):
@@ -161,12 +165,16 @@ def own_uv() -> Path:
             if not has_pip:
                 run([python, "-m", "venv", new], dict(os.environ), "python3 -m venv")
                 python = new / "bin/python"
-            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", lock]
-            target_options = ["--target", new] if has_pip else []
+            new.mkdir(exist_ok=True)
+            lock = new / TOOLS.name
+            lock.write_text(pinned[0])
+            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes"]
+            # The newest Python is demanded by what is not used here.
+            options += ["--ignore-requires-python", "-r", lock, *(["--target", new] if has_pip else [])]
             env = os.environ | {"PIP_ROOT_USER_ACTION": "ignore"}
-            run([python, "-m", "pip", "install", *options, *target_options], env, "pip install uv")
+            run([python, "-m", "pip", "install", *options], env, f"pip install {name}")
             new.rename(target)
-    return target / "bin/uv"
+    return target
 
 
 def current(name: str) -> bool:
@@ -191,7 +199,7 @@ def prepare(kind: str) -> None:
         name = LOCKS["dev"] if (VENV / LOCKS["dev"]).exists() else LOCKS[kind]
         started = time.monotonic()
         say(f"preparing {VENV} from {name} (once, {SIZES[name]})")
-        uv = uv_on_path() or own_uv()
+        uv = uv_on_path() or tool("uv") / "bin/uv"
         env = uv_environment()
         quiet = [] if sys.stderr.isatty() else ["--quiet"]
         for stamp in LOCKS.values():
@@ -223,7 +231,7 @@ def add(name: str, size: str) -> None:
     pinned = re.findall(rf"^({re.escape(name)}==[^\\\n]*[^\\\s])", lock.read_text(), re.MULTILINE)
     with locked(VENV):
         say(f"installing {name} into {VENV} (once, {size})")
-        uv = uv_on_path() or own_uv()
+        uv = uv_on_path() or tool("uv") / "bin/uv"
         stamps = [VENV / stamp for stamp in LOCKS.values() if (VENV / stamp).exists()]
         for stamp in stamps:
             stamp.rename(f"{stamp}.new")  # after a kill, the next run makes the environment complete again

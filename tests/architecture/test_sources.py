@@ -10,13 +10,7 @@ import pytest
 from tests import programs
 
 ROOT = Path(__file__).parents[2]
-LOCKS = (
-    "requirements.txt",
-    "requirements-dev.txt",
-    "requirements-uv.txt",
-    "requirements-go.txt",
-    "requirements-pages.txt",
-)
+LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-tools.txt")
 
 
 def project_files() -> list[Path]:

@@ -50,7 +50,7 @@ class Checkout:
         shutil.copy(ROOT / "cli/bootstrap.py", self.folder / "cli")
         for name in ("requirements.txt", "requirements-dev.txt"):
             (self.folder / name).write_text(f"{name}, first\n")
-        (self.folder / "requirements-uv.txt").write_text("uv==0.99.0 \\\n")
+        (self.folder / "requirements-tools.txt").write_text("uv==0.99.0 \\\n    --hash=sha256:0\n")
         self.bin = folder / "bin"
         self.bin.mkdir()
         for tool in TOOLS:

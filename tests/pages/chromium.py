@@ -19,13 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from scripts.hostfiles import locked
+from cli import bootstrap
 from tests.waiting import PATIENCE
 
 PROGRAMS = ("chromium-headless-shell", "chromium")
-LOCK = Path(__file__).parents[2] / "requirements-pages.txt"
 AXE = "pytest_playwright_axe/resources/axe.min.js"
-"""axe-core, in the one package of the lock that holds it; nothing of the package itself is imported."""
+"""axe-core, in a package of which nothing is imported."""
 _ARGUMENTS = (
     # As root, in a container, without a display, a GPU or a network.
     *"--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run".split(),
@@ -39,26 +38,6 @@ _CHANGED = "ERR_NETWORK_CHANGED"
 def program() -> str | None:
     """The browser's path, or None where there is none."""
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
-
-
-def packages() -> Path:
-    """The folder of the lock's packages, installed with pip into the cache once, without what they depend on."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/root") / ".cache") / "hpc"
-    version = LOCK.read_text(encoding="utf-8").split()[0].partition("==")[2]
-    target, new = home / f"pages-{version}", home / "pages-new"
-    with locked(home / "pages.lock"):
-        stamp = target / LOCK.name
-        if not stamp.exists() or stamp.read_bytes() != LOCK.read_bytes():
-            shutil.rmtree(new, ignore_errors=True)
-            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes"]
-            # The newest Python is demanded by what is not imported here.
-            command = [sys.executable, "-m", "pip", "install", *options, "--ignore-requires-python"]
-            env = os.environ | {"PIP_ROOT_USER_ACTION": "ignore"}
-            subprocess.run([*command, "--target", str(new), "-r", str(LOCK)], check=True, env=env, timeout=PATIENCE)
-            shutil.copyfile(LOCK, new / LOCK.name)
-            shutil.rmtree(target, ignore_errors=True)
-            new.rename(target)
-    return target
 
 
 class Browser:
@@ -227,7 +206,7 @@ class Page:
     def violations(self) -> list[str]:
         """Return what axe finds wrong, each with its element."""
         if not self.evaluate("typeof axe === 'object'"):
-            self.evaluate((packages() / AXE).read_text(encoding="utf-8") + ";0")
+            self.evaluate((bootstrap.tool("pytest-playwright-axe") / AXE).read_text(encoding="utf-8") + ";0")
         found = self.evaluate("axe.run(document, {resultTypes: ['violations']}).then(done => done.violations)")
         return [
             f"{item['id']}: {node['html'][:200]}: {node['failureSummary']}" for item in found for node in item["nodes"]

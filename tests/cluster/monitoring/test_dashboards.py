@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cli import bootstrap
 from cluster.monitoring.dashboards import DASHBOARDS, ELASTIC, FABRIC, IMAGE, grafana_files
 from tests import programs
 from tests.architecture.test_sources import ROOT
 from tests.e2e.test_health import NOT_HERE, expand_query
-from tests.pages.chromium import packages
 
 Tool = Callable[..., str]
 GPU = '{instance="big-gpu-0",gpu="3",hpc_job="7"}'
@@ -124,7 +124,10 @@ def test_grafanas_types_accept_the_dashboards():
     """Its typed SDK, which has a release for Grafana 11.6 as its newest."""
     documents = [document for name, document in grafana_files("dev").items() if name.endswith(".json")]
     done = programs.run(
-        [sys.executable, "-c", _TYPES], input=json.dumps(documents), env={"PYTHONPATH": str(packages())}, check=True
+        [sys.executable, "-c", _TYPES],
+        input=json.dumps(documents),
+        env={"PYTHONPATH": str(bootstrap.tool("grafana-foundation-sdk"))},
+        check=True,
     )
     assert missing(documents, json.loads(done.stdout)) == []
 
