@@ -54,7 +54,7 @@ _ROWS = (
         containers=("pyxis", "apptainer"),
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),
     Image(
-        name="soperator", slurm_versions=("25.11", "26.05"), built=True, slurmrestd=True, sudo=True,
+        name="soperator", slurm_versions=("25.11",), built=True, slurmrestd=True, sudo=True,
         # ansible/run.yml: the role nccl-tests; nebius-solutions-library, soperator/test/quickcheck: both names.
         containers=("pyxis",), nccl_tests=True,
         source="github.com/nebius/soperator, Makefile: the version of Soperator decides"),

@@ -14,7 +14,7 @@ from pulumi_kubernetes.helm.v3 import RepositoryOptsArgs
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
 
 from cluster.config import ClusterConfig
-from cluster.platforms.nebius import monitoring, versions
+from cluster.platforms.nebius import monitoring
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import JAIL
 from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
@@ -177,7 +177,6 @@ class Slurm(pulumi.ComponentResource):
         spec = {
             "nodes": {machine.name: machine.gpu.count if machine.gpu else 0 for machine in roster},
             "nodesets": list(config.nodesets),
-            "sentinel": versions.series(settings.soperator.version).sentinel,
             **({"elastic": elastic} if most else {}),
             # With the shapes, so that recreated nodes are waited for again.
             "shapes": {name: row["shape"] for name, row in infrastructure.nodesets.items()},
@@ -211,8 +210,6 @@ class Slurm(pulumi.ComponentResource):
         infrastructure = self._infrastructure
         if condition == "nodes":
             return [infrastructure.nodes, infrastructure.volumes]
-        if condition == "gpu":
-            return [infrastructure.nodes, *infrastructure.operators.ready]
         return [self._people if condition == "people" else self._wait(condition)]
 
     def _wait(

@@ -1,4 +1,4 @@
-"""Resources on Nebius: subnet, address, file systems, backups, Kubernetes, node groups, GPU clusters, operators."""
+"""Resources on Nebius: subnet, address, file systems, backups, Kubernetes, node groups, GPU clusters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -148,6 +148,7 @@ class KubernetesCluster(pulumi.ComponentResource):
     ) -> None:
         super().__init__("hpc:nebius:KubernetesCluster", name, {}, opts)
         settings = cloud.settings
+        allowed = list(settings.kubernetes.allowed_cidrs)
         self.resource = cloud.resource(
             "Cluster",
             f"{name}-mk8s",
@@ -156,7 +157,7 @@ class KubernetesCluster(pulumi.ComponentResource):
                     "subnet_id": subnet_id,
                     "version": settings.kubernetes.version,
                     "etcd_cluster_size": settings.kubernetes.etcd_size,
-                    "endpoints": {"public_endpoint": {}},
+                    "endpoints": {"public_endpoint": {"allowed_cidrs": allowed} if allowed else {}},
                 }
             },
             called=cloud.name,
@@ -310,55 +311,6 @@ class GpuClusters(pulumi.ComponentResource):
         self.register_outputs({"ids": self.of})
 
 
-NETWORK_OPERATOR = {"operator.resources.limits.cpu": "500m", "operator.resources.limits.memory": "1280Mi"}
-"""Resource limits of the network operator: on larger clusters its defaults end in OOM (nebius-solutions-library)."""
-
-
-class Operators(pulumi.ComponentResource):
-    """The network operator and the GPU operator, which install drivers; node images with drivers need neither.
-
-    Source: main.tf of nebius-solutions-library, soperator/installations/example (use_preinstalled_gpu_drivers).
-    """
-
-    ready: Sequence[pulumi.Resource] = ()
-
-    def __init__(
-        self,
-        name: str,
-        cloud: Cloud,
-        cluster_id: pulumi.Input[str],
-        *,
-        gpus: bool,
-        after: Sequence[pulumi.Resource],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        """`gpus`: whether any node has GPUs; without GPUs there is no operator."""
-        super().__init__("hpc:nebius:Operators", name, {}, opts)
-        gpu = cloud.settings.gpu
-        driver = {
-            "driver.version": gpu.driver_version,
-            "dcgmExporter.enabled": "true",
-            "dcgmExporter.serviceMonitor.enabled": "false",
-            "mig.strategy": "none",
-        }
-        operators = {"network-operator": NETWORK_OPERATOR, "gpu-operator": driver}
-        for application, values in operators.items() if gpus and gpu.driver == "operator" else ():
-            release = cloud.resource(
-                "K8sRelease",
-                f"{name}-{application}",
-                {
-                    "cluster_id": cluster_id,
-                    "product_slug": f"nebius/nvidia-{application}",
-                    "namespace": application,
-                    "application_name": application,
-                    "set": values,
-                },
-                opts=pulumi.ResourceOptions(parent=self, depends_on=[*(self.ready or after)]),
-            )
-            self.ready = (*self.ready, release)
-        self.register_outputs({})
-
-
 class Infrastructure(pulumi.ComponentResource):
     """A Kubernetes cluster in which Soperator can be installed, with the resources that it needs."""
 
@@ -379,7 +331,6 @@ class Infrastructure(pulumi.ComponentResource):
     """The wait for nodes that are Ready and advertise their GPUs."""
     volumes: Teardown
     """The teardown of volumes, which is deleted after all charts and before all nodes."""
-    operators: Operators
 
     def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Infrastructure", name, {}, opts)
@@ -447,15 +398,7 @@ class Infrastructure(pulumi.ComponentResource):
             after=[drain, partitions, *([self.backups.contents] if self.backups else [])],
             opts=child,
         ).of
-        self.operators = Operators(
-            f"{name}-nvidia",
-            self.cloud,
-            self.cluster.resource.id,
-            gpus=any(group.gpus for group in self.groups),
-            after=[self.api, *groups.values()],
-            opts=child,
-        )
-        self.volumes = self.teardown("volumes", [self.api, *groups.values(), *self.operators.ready])
+        self.volumes = self.teardown("volumes", [self.api, *groups.values()])
         rows = [
             {
                 "name": group.name,

@@ -153,22 +153,10 @@ def kubernetes_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
         missing = [text for group in groups for text in _missing(group, nodes)]
         return Progress(_listed(missing), done=not missing)
 
-    def explain() -> str:
-        if not any(group["gpus"] for group in groups):
-            return ""
-        unready = [
-            f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']}: {pod['status'].get('phase')}"
-            for pod in kubectl.items("pods", "--namespace=gpu-operator")
-            if pod["status"].get("phase") not in ("Running", "Succeeded")
-        ]
-        return _indented(unready[:_SHOWN])
-
     return Goal(
         f"{sum(int(group['count']) for group in groups)} Kubernetes nodes",
         check,
-        "nodes that are missing: see the node group's events and quotas in Nebius's console; nodes without GPUs: "
-        "see the pods of the GPU operator (namespace gpu-operator), or choose another nebius.gpu.driver; then `up`",
-        explain,
+        "see the node group's events and quotas in Nebius's console, then run `up` again",
     )
 
 
@@ -336,11 +324,8 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
     """
     expected = {name: int(gpus) for name, gpus in spec["nodes"].items()}
     members = {*expected, *spec.get("elastic", ())}
-    sentinel = spec["sentinel"]
 
     def check() -> Progress:
-        if kubectl.execute(LOGIN, "sh", "-c", f"test -e {sentinel} && echo yes || echo no").strip() != "yes":
-            return Progress(f"the jail has no {sentinel}: it is not populated")
         text = kubectl.execute(LOGIN, *NODES_COMMAND.split())
         nodes = parse_nodes(text)
         for name in sorted(name for name, node in nodes.items() if _has_left(node, members, spec["nodesets"])):
@@ -410,9 +395,8 @@ def jail_gpus(kubectl: Kubectl, spec: Spec) -> Goal:
     return Goal(
         "GPUs in the jail",
         check,
-        "delete the worker pods that are named (kubectl delete pod), which Soperator creates again; Soperator "
-        "before 4.1.4 needs a newer nebius.soperator.version; if libnvidia-ml.so is not found, run ldconfig in the "
-        "jail; then run `up` again",
+        "delete the worker pods that are named (kubectl delete pod), which Soperator creates again; if libnvidia-ml.so "
+        "is not found: ./hpc run STACK -- srun --nodes=1 --gpus=1 ldconfig; then run `up` again",
         limit="",
         most=GPU_SECONDS,
     )

@@ -17,7 +17,7 @@ from components.nebius import environment as nebius
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/nebius-known-problems.md"
-PROBLEMS = 32
+PROBLEMS = 33
 """Known problems of Soperator, its recipe and Nebius that this program was built with in mind."""
 TEST = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 

@@ -119,9 +119,7 @@ def sent() -> Iterator[tuple[Kind, Mapping[str, Any]]]:
     """Specs of every resource of the shipped stack, and of other ways of having one."""
     shipped = yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text())["config"]["hpc:cluster"]
     worker = shipped["nodesets"]["worker"]
-    ways = (
-        {}, {"gpu": {"driver": "operator"}, "subnet": "create"}, {"login": {"service": "NodePort"}},
-    )  # fmt: skip
+    ways = ({}, {"subnet": "create"}, {"login": {"service": "NodePort"}})
     capacities = ({}, {"spot": {}}, {"reservation": "capacityblockgroup-e00abc"})
     for way, capacity in zip(ways, capacities, strict=True):
         nodesets = {"worker": {**worker, "capacity": capacity}} if capacity else {"worker": worker}

@@ -122,9 +122,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "nebius-node-reserves": Mutation(
         "cluster/platforms/nebius/machine_types.py", "max(0, vcpus - 1) * 1000", "max(0, vcpus - 2) * 1000"
     ),
-    "nebius-drivers-presets": Mutation(
-        "cluster/platforms/nebius/versions.py", '_HOPPER = ("gpu-l40s-a",', '_HOPPER = ("gpu-l40s-b",'
-    ),
+    "nebius-drivers-presets": Mutation("cluster/platforms/nebius/versions.py", '"cuda13.0"', '"cuda13.9"'),
     "nebius-node-groups": Mutation(
         "cluster/platforms/nebius/stack_file_fields.py", 'ByRule("services")] = 192', 'ByRule("services")] = 193'
     ),
@@ -174,10 +172,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "nebius-quotas": Mutation(_NEBIUS_API, '"usage_percentage"', '"usage_share"'),
     "nebius-room": Mutation(_NEBIUS_API, '"preemptible"', '"spot"'),
     # soperator
-    "soperator-sentinel": Mutation("cluster/platforms/nebius/versions.py", '"/.populated"', '"/.is_populated"'),
     "soperator-slurm-of-versions": Mutation("cluster/platforms/nebius/versions.py", '"25.11.3"', '"25.11.4"'),
     "soperator-checks-namespace": Mutation(
-        "cluster/platforms/nebius/versions.py", 'cluster_name="soperator"', 'cluster_name=""'
+        "cluster/platforms/nebius/versions.py", 'CLUSTER_NAME = "soperator"', 'CLUSTER_NAME = "other"'
     ),
     "soperator-chart-keys": Mutation(
         "cluster/platforms/nebius/charts/slurm-cluster.yaml", "sshdServiceType:", "sshdServiceKind:"
@@ -185,7 +182,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "soperator-power-saving": Mutation(_SOPERATOR, '"powerState.Spec.ActiveNodes"', '"powerState.Spec.Nodes"'),
     "soperator-suspends-by-slurm-conf": Mutation(_SOPERATOR, "idle_on_node_suspend", "idle_on_suspend"),
     "soperator-late-nodes": Mutation(
-        "cluster/platforms/nebius/versions.py", "RESUME_FAILS = (5, 0, 0)", "RESUME_FAILS = (4, 1, 0)"
+        "tests/outside/check_soperator.py", '("ResumeFailProgram" in config)', '("ResumeProgram" in config)'
     ),
     "soperator-checks-skip-sleeping-nodes": Mutation(_SOPERATOR, '"POWERED_DOWN", "No', '"POWERED_OFF", "No'),
     "soperator-metrics": Mutation(_SOPERATOR, '"slurm_node_info"', '"slurm_nodes_info"'),

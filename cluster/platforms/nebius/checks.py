@@ -1,6 +1,6 @@
 """Checks of a configuration for Nebius: errors, and warnings for its author."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, combinations, product
 from typing import Any
 
@@ -18,7 +18,6 @@ from cluster.platforms.nebius.platform import CIDR
 from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, releases_without_overrides
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
 from cluster.platforms.nebius.stack_file_fields import AUTO_LIMIT_GIB, Nebius, settings_of
-from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, parse
 from cluster.roster import nodeset_type
 from cluster.slurm.power_saving import elastic_nodesets
 
@@ -43,91 +42,71 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """Yield the warnings for the author of the stack file."""
     settings = settings_of(config)
-    yield from _soperator_warnings(settings)
+    yield from _soperator_warnings(config, settings)
     yield from _gpu_warnings(config, settings)
     yield from _filesystem_warnings(settings)
     yield from _setting_warnings(config)
-    yield from _elastic_warnings(config, settings)
+    yield from _elastic_warnings(config)
 
 
 def _soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     version = settings.soperator.version
-    if parse(version) < versions.FIRST:
+    if not versions.FIRST <= versions.parse(version) < versions.END:
         first = ".".join(map(str, versions.FIRST))
         yield Finding(
-            id="nebius-soperator-old",
+            id="nebius-soperator-version",
             at=_VERSION,
             given=version,
-            allowed=f"{first} or later, e.g. {versions.SOPERATOR}: this program follows the newest series and the next",
+            allowed=f"{first} and later patches of {first[:3]}, e.g. {versions.SOPERATOR}: this program has values for "
+            "their charts",
             todo=f"write {versions.SOPERATOR}",
         )
         return
-    if (given := config.slurm.version) and given != settings.slurm_release:
-        yield Finding(
-            id="nebius-slurm-release",
-            at=("slurm", "version"),
-            given=given,
-            allowed=f"{settings.slurm_release}, the release of Soperator {version}",
-            todo="remove it, or write another nebius.soperator.version",
-        )
-    if (only := versions.series(version).cluster_name) and config.name != only:
+    if config.name != (only := versions.CLUSTER_NAME):
         yield Finding(
             id="nebius-cluster-name",
             at=("name",),
             given=config.name,
-            allowed=f"{only} with Soperator {version}: its chart of active checks has objects in the namespace {only}, "
-            "whatever the cluster is called",
+            allowed=f"{only}: Soperator's chart of active checks has objects in the namespace {only}, whatever the "
+            "cluster is called",
             todo=f"write name: {only}; the stack keeps its name, and nebius.prefix distinguishes clusters of a project",
         )
     yield from _name_errors(config)
 
 
-def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
-    version, read = settings.soperator.version, ".".join(map(str, versions.READ))
-    if not versions.is_known(version):
-        yield Finding(
-            id="nebius-soperator-unknown",
-            level=Level.WARNING,
-            at=_VERSION,
-            what=f"the charts of Soperator {version} are not known here, the newest of which are those of "
-            f"{read}: values may be missing, and without charts of that version `up` fails",
-            todo=f"check that there is such a release, or write {versions.SOPERATOR}",
-        )
-    faults = versions.faults(version)
-    newest = versions.parse(versions.SOPERATOR)
-    if gone := [fault for fault in faults if fault.corrected <= newest]:
-        yield Finding(
-            id="nebius-soperator-faults",
-            level=Level.WARNING,
-            at=_VERSION,
-            what=f"Soperator {version} has known faults that a later release corrects: {_effects(gone)}",
-            todo=f"write {versions.SOPERATOR}",
-        )
-    software = {"slurm": versions.series(version).slurm.partition("-")[0]}
-    software |= {"nvidia": settings.gpu.driver_version} if settings.gpu.driver == "operator" else {}
+def _soperator_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    version, number = settings.soperator.version, versions.parse(settings.soperator.version)
+    was_read, read = number <= versions.READ, ".".join(map(str, versions.READ))
+    for fault in versions.FAULTS:
+        if number < fault.corrected and AFFECTED[fault.clusters](config, settings):
+            yield Finding(
+                id="nebius-soperator-fault",
+                level=fault.level,
+                at=_VERSION,
+                what=f"Soperator {version} has a fault{'' if was_read else f', if it has what {read} has'}: "
+                f"{fault.effect} (nebius/soperator, pull request {fault.pull})",
+                todo=fault.todo,
+            )
     todo = (
         "write a release of Soperator with a later Slurm once there is one; until then, only people whom you trust "
         "with the whole cluster should have accounts"
     )
-    assumed = (
-        "" if versions.was_read(version) or not versions.is_known(version) else f", if it has the Slurm of {read},"
-    )
-    yield from vulnerable_software(_VERSION, f"Soperator {version}{assumed}", software, todo)
-    if versions.is_known(version) and (left := [fault for fault in faults if fault not in gone]):
-        has = (
-            "has faults that no release corrects" if versions.was_read(version) else f"may have faults that {read} has"
-        )
-        yield Finding(
-            id="nebius-soperator-open-faults",
-            level=Level.INFO,
-            at=_VERSION,
-            what=f"{version} {has}: pull requests {', '.join(str(fault.pull) for fault in left)} of nebius/soperator",
-            todo="see docs/reference/nebius-known-problems.md",
-        )
+    assumed = "" if was_read else f", if it has the Slurm of {read},"
+    yield from vulnerable_software(_VERSION, f"Soperator {version}{assumed}", {"slurm": versions.SLURM}, todo)
 
 
-def _effects(faults: Sequence[versions.Fault]) -> str:
-    return "; ".join(f"{fault.effect} (nebius/soperator, pull request {fault.pull})" for fault in faults)
+def _is_mixed(config: ClusterConfig, _: Nebius) -> bool:
+    """Return whether there are nodesets with GPUs and others."""
+    return len({bool(nodeset_type(config, section).gpu) for section in config.nodesets.values()}) > 1
+
+
+AFFECTED: Mapping[str, Callable[[ClusterConfig, Nebius], bool]] = {
+    "all": lambda *_: True,
+    "elastic": lambda config, _: bool(elastic_nodesets(config)),
+    "fabric": lambda config, settings: any(settings.workers_of(name).infiniband for name in config.nodesets),
+    "mixed": _is_mixed,
+}
+"""Whether a cluster has a fault, by its `clusters`."""
 
 
 def _name_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -316,7 +295,6 @@ def _gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             todo="remove infiniband, or write such a machine type for the nodeset",
         )
     yield from _fabric_errors(config, settings)
-    yield from _driver_errors(config, settings)
 
 
 def _fabric_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
@@ -345,27 +323,7 @@ def _fabric_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]
             )
 
 
-def _driver_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    """Yield the preset of drivers if it is a known one that node images of this Kubernetes do not have."""
-    preset, version = settings.gpu.drivers_preset, KUBERNETES_VERSIONS.get(settings.kubernetes.version)
-    if settings.gpu.driver != "preinstalled" or version is None or preset not in PRESETS:
-        return
-    platforms = [nodeset_type(config, nodeset).family.name for nodeset in config.nodesets.values()]
-    for platform in dict.fromkeys(platforms):
-        offered = version.drivers.get(platform, ())
-        if offered and preset not in offered:
-            yield Finding(
-                id="nebius-drivers-preset",
-                at=("nebius", "gpu", "drivers_preset"),
-                given=preset,
-                allowed=f"with Kubernetes {version.name} on {platform}: {listing(offered)} (as of {LOOKED})",
-                todo=f"write {offered[-1]}, or another nebius.kubernetes.version",
-            )
-            return
-
-
 def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    yield from _kubernetes_warnings(settings)
     for name, section in config.nodesets.items():
         row, infiniband = nodeset_type(config, section), settings.workers_of(name).infiniband
         here = row.family.name, settings.region
@@ -391,24 +349,6 @@ def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
                 todo=f"known for these nodes: {listing(fabrics_of(*here))}; Nebius's page "
                 "docs.nebius.com/compute/clusters/gpu has all",
             )
-
-
-def _kubernetes_warnings(settings: Nebius) -> Iterator[Finding]:
-    """Yield a version that no new cluster gets. It is no error, because an existing cluster keeps it."""
-    version = settings.kubernetes.version
-    row = KUBERNETES_VERSIONS.get(version)
-    if row is not None and not row.deprecated:
-        return
-    creatable = [known.name for known in KUBERNETES_VERSIONS.values() if not known.deprecated]
-    ended = f", and ended it on {row.end_of_life}" if row and row.end_of_life else ""
-    why = f"Nebius creates no clusters of it any more{ended}" if row else "it is none of those that are known here"
-    yield Finding(
-        id="nebius-kubernetes-version",
-        level=Level.WARNING,
-        at=("nebius", "kubernetes", "version"),
-        what=f"Kubernetes {version}: {why} (as of {LOOKED}). `up` asks Nebius before it creates a cluster",
-        todo=f"for a new cluster, write one of {listing(creatable)}",
-    )
 
 
 IMAGE_STORAGE = "/mnt/image-storage"
@@ -589,18 +529,8 @@ def _setting_warnings(config: ClusterConfig) -> Iterator[Finding]:
             )
 
 
-def _elastic_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    """Yield warnings of elastic nodes: those that come late, and checks without any node that is up."""
+def _elastic_warnings(config: ClusterConfig) -> Iterator[Finding]:
     elastic = elastic_nodesets(config)
-    if elastic and versions.parse(settings.soperator.version) < versions.RESUME_FAILS:
-        yield Finding(
-            id="nebius-elastic-late",
-            level=Level.WARNING,
-            at=("nodesets", elastic[0], "count"),
-            what="a node that does not come within 30 minutes is down in Slurm and its jobs are requeued, but before "
-            "Soperator 5.0 its pod goes on to wait for a machine, which joins and is paid for until it is idle",
-            todo="nothing where Nebius has room; otherwise name a capacity block as the nodeset's `capacity`",
-        )
     if elastic and not any(section.static for section in config.nodesets.values()):
         yield Finding(
             id="nebius-elastic-asleep",
@@ -617,7 +547,7 @@ def _unused_error(at: Location, given: str, why: str) -> Finding:
 
 
 def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    if not settings.values or versions.parse(settings.soperator.version) < versions.FIRST:
+    if not settings.values:
         return
     facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
     try:

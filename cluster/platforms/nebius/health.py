@@ -31,8 +31,6 @@ class Problem:
     """A sentence without its full stop, which follows the name of a pod or node."""
     todo: str
     """A command, with STACK and NAME as placeholders; or what to do, in words."""
-    fixed: str
-    """First version of Soperator without it; empty if there is none."""
     source: str
 
 
@@ -44,8 +42,9 @@ PROBLEMS: Sequence[Problem] = (
             r"load library failed: libnvidia-ml\.so"
         ),
         what="containers with GPUs find no NVIDIA libraries: the jail's ld.so.cache has none of them",
-        todo="./hpc ssh STACK login-0 -- ldconfig",
-        fixed="",
+        # On a node with GPUs: elsewhere the jail has placeholders in place of the libraries, which ldconfig skips
+        # (images/common/scripts/complement_jail.sh of 4.1.7).
+        todo="./hpc run STACK -- srun --nodes=1 --gpus=1 ldconfig",
         source="soperator issue 2468",
     ),
     Problem(
@@ -56,7 +55,6 @@ PROBLEMS: Sequence[Problem] = (
         ),
         what="slurmctld does not start: names of InfiniBand switches end in more digits than Slurm can read",
         todo="set slurm.topology: none in the stack file, then: ./hpc up STACK",
-        fixed="5.0.0",
         source="soperator pull request 2623",
     ),
     Problem(
@@ -64,7 +62,6 @@ PROBLEMS: Sequence[Problem] = (
         symptom=re.compile(r"\[user_problem\] boot_disk_full|of node boot disk is used"),
         what="its boot disk is full of containers and caches, so it takes no jobs",
         todo="./hpc ssh STACK NAME -- 'enroot list; docker ps --all; /opt/soperator_utils/fs_usage.sh -l'",
-        fixed="",
         source="soperator issue 1468; helm/slurm-cluster/slurm_scripts/boot_disk_full.sh",
     ),
 )
@@ -209,13 +206,11 @@ def _unread(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 
 
 def _known(seen: ClusterObservation, problem: Problem, name: str, since: float | None = None) -> ClusterFinding:
-    fixed = f"Soperator {problem.fixed} does not have this problem." if problem.fixed else ""
     return ClusterFinding(
         id=f"known-problem-{problem.number}",
         where=(name,),
         what=problem.what,
         todo=problem.todo.replace("STACK", seen.stack).replace("NAME", name),
-        note=fixed,
         since=since,
     )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from cluster.catalog.slurm_releases import takes_over
 from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
@@ -190,12 +189,8 @@ def kubernetes(edit: Edit) -> Impact:
 @rule(Effect.REPLACE, Effect.REFUSED)
 def soperator(edit: Edit) -> Impact:
     """Soperator's version, with other images of all pods."""
-    old, new = (versions.series(version).release for version in (edit.old, edit.new))
-    if not takes_over(new, old) or versions.parse(edit.new) < versions.parse(edit.old):
-        return Refuse(
-            f"Slurm {new} of Soperator {edit.new} does not start on what Slurm {old} of {edit.old} left: put it back",
-            command="put it back",
-        )
+    if versions.parse(edit.new) < versions.parse(edit.old):
+        return Refuse("Soperator can't go back to an earlier version: put it back", command="put it back")
     return _recreate_all(edit, "all pods are recreated with other images")
 
 

@@ -70,8 +70,11 @@ _L40S_AMD = tuple(
 )
 _RTX6000 = (_gpu(1, 24, 218), _gpu(8, 192, 1744))
 
-REGIONS = ("eu-north1", "eu-north2", "eu-west1", "eu-west2", "me-west1", "uk-south1", "us-central1", "us-north1")
 # fmt: off
+REGIONS = (
+    "eu-north1", "eu-north2", "eu-south1", "eu-west1", "eu-west2", "me-west1", "uk-south1", "uk-south2", "us-central1",
+    "us-north1",
+)
 _ROWS = (
     NebiusPlatform(name="cpu-e2", presets=_E2, regions=("eu-north1",)),
     NebiusPlatform(name="cpu-d3", presets=_D3, regions=REGIONS),
@@ -88,6 +91,10 @@ _ROWS = (
     NebiusPlatform(
         name="gpu-rtx6000", presets=_RTX6000, gpu="nvidia_rtx_pro_6000_blackwell_server_edition",
         regions=("us-central1",)),
+    # docs.nebius.com/compute/virtual-machines/types, as noted in the autumn of 2026.
+    NebiusPlatform(
+        name="gpu-rtx6000-a", presets=_RTX6000, gpu="nvidia_rtx_pro_6000_blackwell_server_edition",
+        regions=("eu-south1", "uk-south2")),
 )
 # fmt: on
 

@@ -15,7 +15,6 @@ from cluster.monitoring.alerts import ALERTS, Alert, rules
 from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, grafana_dashboard
 from cluster.monitoring.files import GPU_FIELDS, alertmanager_config, secret_placeholder
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE
-from cluster.platforms.nebius.stack_file_fields import settings_of
 from cluster.roster import nodeset_gpu
 
 SECRET = "hpc-alerts"  # noqa: S105 - the name of a Secret
@@ -51,8 +50,6 @@ EXPORTED = frozenset(
     )
 )
 """The collected metrics, of those that rules and panels use."""
-_SLURM_GPUS = "26.05"
-"""The first release with metrics of GPUs in slurmctld."""
 _MOUNTS = '{fstype="virtiofs",mountpoint=~"/mnt/(jail|jail-submount-.+|controller-spool|accounting)"}'
 """Shared file systems on Kubernetes' nodes (helm/slurm-cluster-storage)."""
 _WAIT = 'slurm_job_info{job_state="PENDING",job_state_reason=~"None|Priority|Resources"}'
@@ -121,7 +118,7 @@ def recording_rules(config: ClusterConfig, interval: int) -> dict[str, str]:
         },
     }  # fmt: skip
     gpus = {name: gpu.count for name, section in config.nodesets.items() if (gpu := nodeset_gpu(config, section))}
-    if gpus and settings_of(config).slurm_release < _SLURM_GPUS:
+    if gpus:
         records["slurm_node_gpus"] = " or ".join(
             f'0 * slurm_node_cpus{{node=~"{name}-[0-9]+"}} + {count}' for name, count in gpus.items()
         )
@@ -132,7 +129,7 @@ def recording_rules(config: ClusterConfig, interval: int) -> dict[str, str]:
 
 def metrics(config: ClusterConfig) -> frozenset[str]:
     """Return all metrics that rules and panels may use."""
-    return EXPORTED | recording_rules(config, 0).keys() | {"slurm_node_gpus", "slurm_node_gpus_alloc"}
+    return EXPORTED | recording_rules(config, 0).keys()
 
 
 _WORD = re.compile(r"\b[a-zA-Z_]\w*\b(?!\s*\()")

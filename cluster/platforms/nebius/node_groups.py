@@ -10,7 +10,7 @@ from typing import Literal
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.nodesets import Nodeset
-from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
+from cluster.platforms.nebius.machine_types import preset_of
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.stack_file_fields import Filesystem, Nebius
 from cluster.roster import nodeset_type
@@ -65,7 +65,7 @@ class NodeGroup:
     in_gpu_cluster: bool = False
     """True if its nodes join the GPU cluster of the nodeset."""
     drivers_preset: str = ""
-    """NVIDIA's driver of the node image; empty if the GPU operator installs it, or there is no GPU."""
+    """NVIDIA's driver of the node image; empty if there is no GPU."""
     preemptible: bool = False
     """True if Nebius may take nodes back at any time."""
     policy: Literal["AUTO", "FORBID", "STRICT"] = "AUTO"
@@ -78,7 +78,9 @@ class NodeGroup:
     """Rules by which Kubernetes recreates a node itself: a condition, its status (TRUE, FALSE or UNKNOWN), and the
     seconds after which the node is recreated; None turns the rule off."""
     max_pods: int | None = None
-    os: str
+    os: str = "ubuntu24.04"
+    """The operating system of images with cuda12.8 and later drivers (nebius/api 5101002, mk8s/v1/node_group.proto,
+    NodeTemplate.os). `up` asks Nebius whether there is one for this cluster."""
 
     @property
     def platform(self) -> str:
@@ -141,7 +143,6 @@ def service_groups(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGrou
             tags=tags,
             labels=_labels(role),
             taints={} if role == "system" else {NODESET_LABEL: role},
-            os=node_os(settings, machine_type),
         )
 
 
@@ -168,7 +169,7 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
                 taints={GPU: str(gpus)} if gpus else {},
                 gpus=gpus,
                 in_gpu_cluster=extra.infiniband is not None,
-                drivers_preset=settings.gpu.drivers_preset if gpus and settings.gpu.driver == "preinstalled" else "",
+                drivers_preset=settings.gpu.drivers_preset if gpus else "",
                 preemptible=way == "spot",
                 # Without `capacity`, nodes come from a capacity block if the project has one.
                 policy="FORBID" if way == "on_demand" else "STRICT" if way == "reservation" else "AUTO",
@@ -176,7 +177,6 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
                 unavailable=max(1, count * extra.max_unavailable_percent // 100),
                 repairs=REPAIRS if settings.health.replace_nodes else (),
                 max_pods=WORKER_PODS,
-                os=node_os(settings, machine_type),
             )
 
 
@@ -195,12 +195,11 @@ def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:
     configurations, they are recreated, so they must have no jobs."""
     group = next(node_group for node_group in node_groups(config, settings) if node_group.nodeset == nodeset)
     workers = settings.workers_of(nodeset)
-    gpu = (settings.gpu.driver, settings.gpu.driver_version) if group.gpus else ()
     mounts = [submount.mount for submount in settings.filesystems.submounts.values()]
     parts = (
         replace(group, name="", count=0, between=None, unavailable=1, repairs=()),
         (workers.infiniband, sorted(workers.local_disks.items()), workers.image_disk),
-        (settings.kubernetes.version, settings.soperator.version, gpu, mounts),
+        (settings.kubernetes.version, settings.soperator.version, mounts),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -215,18 +214,3 @@ def _labels(role: str, nodeset: str = "", gpus: int = 0) -> dict[str, str]:
         # Users' connections do not go through a worker, which may be unavailable. The recipe has the label as well.
         **({NO_BALANCER_LABEL: "true"} if role == "worker" else {}),
     }
-
-
-def node_os(settings: Nebius, machine_type: str) -> str:
-    """Return the operating system of a group's nodes: the one for Kubernetes' version, platform and NVIDIA's driver.
-
-    Source: nebius/api, mk8s/v1/node_group.proto, NodeTemplate.os.
-    """
-    platform = PLATFORMS[machine_type.partition("/")[0]]
-    old = settings.kubernetes.version == "1.30" and "b200" not in platform.name
-    older_driver = (
-        settings.gpu.driver == "preinstalled"
-        and platform.name in ("gpu-h100-sxm", "gpu-h200-sxm")
-        and settings.gpu.drivers_preset in ("cuda12", "cuda12.4")
-    )
-    return "ubuntu22.04" if old or older_driver else "ubuntu24.04"

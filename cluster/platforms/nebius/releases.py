@@ -22,7 +22,7 @@ from cluster.platforms.nebius.machine_types import MUNGE, Resources
 from cluster.platforms.nebius.names import GPU, LOGIN_NODE_PORT, MONITORING_NAMESPACE, NODESET_LABEL, OPERATOR_NAMESPACE
 from cluster.platforms.nebius.node_groups import JAIL, SPOOL, submount_tag
 from cluster.platforms.nebius.stack_file_fields import Nebius, NodeDisk, Workers, settings_of
-from cluster.platforms.nebius.versions import image_tag, series
+from cluster.platforms.nebius.versions import CERT_MANAGER, GPU_CHECKS, LONG_CHECKS, SCRIPTS, image_tag
 from cluster.roster import has_gpus, nodeset_gpu
 from cluster.slurm.power_saving import elastic_nodesets
 
@@ -49,9 +49,8 @@ class Release:
     needs: tuple[str, ...] = ()
     """Names of releases that are installed before it."""
     after: tuple[str, ...] = ()
-    """Further conditions to wait for: `nodes` (node groups are complete), `gpu` (the GPU operator is deployed and nodes
-    advertise their GPUs), `populated` (the Job that populates the jail is Complete), `available` (the SlurmCluster is),
-    `people` (users and accounts are created)."""
+    """Further conditions to wait for: `nodes` (node groups are complete, their GPUs too), `populated` (the Job that
+    populates the jail is Complete), `available` (the SlurmCluster is), `people` (users and accounts are created)."""
     hooks: bool = True
     """True if the chart's hooks run. Without hooks, the waits of this program replace theirs."""
     post_renderer: str = ""
@@ -110,10 +109,10 @@ def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: F
         "prometheus-operator-crds": ("19.1.0", "monitoring-system", f"{PROMETHEUS}/helm-charts"),
         "mariadb-operator-crds": mariadb,
         "mariadb-operator": mariadb,
-        "cert-manager": (series(version).cert_manager, "cert-manager-system", "https://charts.jetstack.io"),
+        "cert-manager": (CERT_MANAGER, "cert-manager-system", "https://charts.jetstack.io"),
         "kruise": ("1.8.0", "kruise-system", "https://openkruise.github.io/charts/"),
         "k8up": ("4.8.7", "k8up-system", "https://k8up-io.github.io/k8up"),
-        # Versions of Soperator 5.0, which 4.1 has here too.
+        # Versions of nebius/soperator c238d993, the branch of 5.0, whose dashboards these metrics are for.
         "victoria-metrics-k8s-stack": ("0.80.0", MONITORING_NAMESPACE, VICTORIA_METRICS),
         "victoria-logs-single": ("0.13.9", MONITORING_NAMESPACE, VICTORIA_METRICS),
         "opentelemetry-collector": (
@@ -122,8 +121,6 @@ def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: F
             "https://open-telemetry.github.io/opentelemetry-helm-charts",
         ),
     }
-    gpus = has_gpus(config)
-    ready = ("nodes", "gpu") if gpus else ("nodes",)
     result = [
         # Charts describe their metrics with these kinds, and some can't be installed without them. The operator of
         # `monitoring` reads them, or a Prometheus of your own.
@@ -149,15 +146,15 @@ def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: F
         soperator(
             "slurm-cluster",
             needs=("soperator", "mariadb-operator", "slurm-cluster-storage", "soperator-custom-configmaps"),
-            after=ready,
+            after=("nodes",),
             timeout=3600,
         ),
-        soperator("nodesets", needs=("soperator", "slurm-cluster"), after=ready),
+        soperator("nodesets", needs=("soperator", "slurm-cluster"), after=("nodes",)),
         soperator("soperatorchecks", OPERATOR_NAMESPACE, needs=("soperator",)),
         soperator("nodeconfigurator", OPERATOR_NAMESPACE, needs=("soperator",)),
     ]
-    if gpus:
-        result.append(soperator("soperator-dcgm-exporter", needs=("prometheus-operator-crds",), after=("nodes", "gpu")))
+    if has_gpus(config):
+        result.append(soperator("soperator-dcgm-exporter", needs=("prometheus-operator-crds",), after=("nodes",)))
     result.append(
         # Without hooks: the chart's own Job would fail the release, and with it `up`, at the first failed check.
         # `status` shows failed checks instead. After accounts: with AccountingStorageEnforce Slurm refuses jobs of a
@@ -332,7 +329,6 @@ def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[
         "mirror_tag": image_tag(version) if moved else _OMIT,
         "tag": image_tag(version),
         "cuda": settings.gpu.cuda,
-        "gpu_operator": settings.gpu.driver == "operator",
         "replace_nodes": settings.health.replace_nodes,
         "schedule": settings.backups.schedule,
         "keep_daily": settings.backups.keep_daily,
@@ -390,31 +386,24 @@ def _service(settings: Nebius, facts: Facts) -> dict[str, Any]:
 
 
 def _active_checks(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
-    scope, of = settings.health.scope, series(settings.soperator.version)
+    scope = settings.health.scope
     quick, long = scope in ("prod_quick", "prod_acceptance"), scope == "prod_acceptance"
+    gpus = has_gpus(config)
 
-    def run(*, after_creation: bool) -> dict[str, Any]:
+    def run(*, after_creation: bool, suspend: bool = False) -> dict[str, Any]:
         """Return the values of a check of GPUs, which never runs without GPUs."""
-        return (
-            {"runAfterCreation": after_creation} if has_gpus(config) else {"runAfterCreation": False, "suspend": True}
-        )
+        suspended = {"suspend": True} if suspend or not gpus else {}
+        return {"runAfterCreation": after_creation and gpus, **suspended}
 
     checks: dict[str, dict[str, Any]] = {
-        **{name: run(after_creation=quick) for name in of.gpu_checks},
-        **{name: run(after_creation=long) for name in of.long_checks},
+        **{name: run(after_creation=quick, suspend=scope == "testing") for name in GPU_CHECKS},
+        **{name: run(after_creation=long) for name in LONG_CHECKS},
         "manage-jail-state": {"runAfterCreation": scope != "skip_all"},
+        "prepull-container-image": run(after_creation=quick),
+        "ssh-check": {
+            "k8sJobSpec": {"jobContainer": {"env": [{"name": "NUM_OF_LOGIN_NODES", "value": str(config.login.count)}]}}
+        },
     }
-    if long and not of.long_checks_enabled:
-        for name in of.long_checks:
-            checks[name]["enabled"] = True
-    if of.prepull:
-        checks[of.prepull] = run(after_creation=quick)
-    if of.counts_logins:
-        count = {"name": "NUM_OF_LOGIN_NODES", "value": str(config.login.count)}
-        checks[of.counts_logins] = {"k8sJobSpec": {"jobContainer": {"env": [count]}}}
-    if scope == "testing":
-        for name in of.gpu_checks:
-            checks[name]["suspend"] = True
     if elastic_nodesets(config):
         checks["ensure-healthy-nodes"] = {"runAfterCreation": False}  # it reports nodes that are powered down as down
     if slurm.topology_plugin(config, settings) not in ("topology/tree", "topology/block"):
@@ -432,8 +421,7 @@ def _nodeset(config: ClusterConfig, settings: Nebius, name: str) -> dict[str, An
     return {
         "name": name,
         "count": section.most,
-        # From 5.0 on it also limits the pods that start together, which are the nodes that one job wakes.
-        "together": section.most if section.elastic else max(1, section.most // 5),
+        "together": max(1, section.most // 5),
         "elastic": True if section.elastic else _OMIT,
         "awake": section.static if section.elastic else _OMIT,
         "has_gpus": bool(gpu),
@@ -446,7 +434,7 @@ def _nodeset(config: ClusterConfig, settings: Nebius, name: str) -> dict[str, An
         if gpu
         else _OMIT,
         "mounts": _mounts(settings, workers),
-        "custom_mounts": _custom_mounts(config, settings, workers, gpus=bool(gpu)),
+        "custom_mounts": _custom_mounts(workers, gpus=bool(gpu)),
         "shared_memory": f"{shared_memory_gib}Gi",
         "initial": _initial(settings, workers, gpus=bool(gpu)),
     }
@@ -469,11 +457,10 @@ def _mounts(settings: Nebius, workers: Workers) -> list[dict[str, Any]]:
     return mounts
 
 
-def _custom_mounts(config: ClusterConfig, settings: Nebius, workers: Workers, *, gpus: bool) -> list[dict[str, Any]]:
+def _custom_mounts(workers: Workers, *, gpus: bool) -> list[dict[str, Any]]:
     """Return mounts of Soperator's prolog and epilog, which the cluster's chart leaves out of worker pods; and of host
     folders."""
-    scripts = fill_template(series(settings.soperator.version).scripts, {"cluster": config.name})
-    source = {"configMap": {"name": scripts, "defaultMode": 0o755}}
+    source = {"configMap": {"name": SCRIPTS, "defaultMode": 0o755}}
     mounts: list[dict[str, Any]] = [
         {"name": "slurm-scripts", "mountPath": "/opt/slurm_scripts/", "volumeSource": source},
         {"name": "slurm-scripts-jail", "mountPath": "/mnt/jail.upper/opt/slurm_scripts/", "volumeSource": source},
@@ -481,12 +468,11 @@ def _custom_mounts(config: ClusterConfig, settings: Nebius, workers: Workers, *,
     if gpus:
         jobs = {"hostPath": {"path": _JOBS_DIRECTORY, "type": "DirectoryOrCreate"}}
         mounts.append({"name": "hpc-jobs-dir", "mountPath": _JOBS_DIRECTORY, "volumeSource": jobs})
-        if settings.gpu.driver == "preinstalled":
-            run = {"hostPath": {"path": "/run", "type": "Directory"}}
-            mounts.append({"name": _HOST_RUN, "mountPath": "/host-run", "readOnly": True, "volumeSource": run})
-            # The driver is in the root of the node; it is mounted at the path that the GPU operator would use.
-            root = {"hostPath": {"path": "/", "type": ""}}
-            mounts.append({"name": "nvidia-driver-root", "mountPath": "/run/nvidia/driver", "volumeSource": root})
+        run = {"hostPath": {"path": "/run", "type": "Directory"}}
+        mounts.append({"name": _HOST_RUN, "mountPath": "/host-run", "readOnly": True, "volumeSource": run})
+        # The driver is in the root of the node; it is mounted at the path that NVIDIA's GPU operator would use.
+        root = {"hostPath": {"path": "/", "type": ""}}
+        mounts.append({"name": "nvidia-driver-root", "mountPath": "/run/nvidia/driver", "volumeSource": root})
     if workers.image_disk:
         source = {"configMap": {"name": _IMAGE_STORAGE, "defaultMode": 0o500}}
         mounts += [
@@ -503,9 +489,9 @@ def _initial(settings: Nebius, workers: Workers, *, gpus: bool) -> list[dict[str
     """Return the containers before slurmd: they check mounts, wait for NVIDIA's persistence daemon, and create
     directories on an image disk."""
     containers = _mounted(settings, JAIL, *settings.filesystems.submounts)
-    if gpus and settings.gpu.driver == "preinstalled":
-        # NVIDIA's runtime gives slurmd's container the socket only if it exists when the container starts. The GPU
-        # operator's daemon has its socket elsewhere. As nebius-solutions-library, pull request 1177.
+    if gpus:
+        # NVIDIA's runtime gives slurmd's container the socket only if it exists when the container starts. As
+        # nebius-solutions-library, pull request 1177.
         wait = (
             f"until test -S /volume-mount/{PERSISTENCED_SOCKET}; do "
             f"echo waiting for /run/{PERSISTENCED_SOCKET} of the node; sleep 5; done"

@@ -9,14 +9,14 @@ from cluster.platforms.base import Places
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up, settings_of
-from cluster.platforms.nebius.versions import series
+from cluster.platforms.nebius.versions import SLURM
 
 
 def describe_request(config: ClusterConfig) -> list[str]:
     """Return the lines below a preview: one for each role and nodeset, then storage, quotas and versions."""
     settings = settings_of(config)
     groups, version = node_groups(config, settings), settings.soperator.version
-    software = f"Soperator {version} (Slurm {series(version).slurm}) on Kubernetes {settings.kubernetes.version}"
+    software = f"Soperator {version} (Slurm {SLURM}) on Kubernetes {settings.kubernetes.version}"
     return [
         *_machines(config, groups),
         *_storage(config, settings, groups),

@@ -9,7 +9,16 @@ from typing_extensions import Self
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact_annotations import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.section import Section
-from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds, text_schema
+from cluster.config.types import (
+    Flag,
+    MachineTypeName,
+    MountPoint,
+    Positive,
+    PublicKey,
+    Seconds,
+    SourceCidr,
+    text_schema,
+)
 from cluster.config.validators import matching, one_of
 from cluster.findings import RefusedError
 from cluster.platforms.nebius import versions
@@ -276,6 +285,10 @@ class Kubernetes(Section):
         Literal[1, 3], NoEffect("members of etcd come or go; the API server may not answer for a minute")
     ] = 3
     """Members of etcd. With 3 the control plane survives the loss of one."""
+    allowed_cidrs: Annotated[
+        tuple[SourceCidr, ...], NoEffect("who may reach the API server from then on; Slurm and its jobs run on")
+    ] = Field(default=(), max_length=100, examples=[["203.0.113.0/24"]])
+    """Networks from which the API server can be reached; yours must be among them. None: all, with a credential."""
 
 
 class Soperator(Section):
@@ -306,19 +319,14 @@ class LoginService(Section):
 class Gpu(Section):
     """NVIDIA's driver on nodes with GPUs: the same on all, because they share one jail."""
 
-    driver: Literal["operator", "preinstalled"] = "preinstalled"
-    """Its installer: NVIDIA's GPU operator (`driver_version`), or Nebius's node images (`drivers_preset`)."""
-    driver_version: str = Field(default="580.95.05", min_length=1, max_length=40)
-    """With `driver: operator`: version of NVIDIA's driver. Nebius's chart of the operator has 570.148.08 and
-    580.95.05."""
-    drivers_preset: str = Field(default=versions.NEWEST_PRESET, min_length=1, max_length=40)
-    """With `driver: preinstalled`: preset of Nebius's node images, e.g. cuda12.8 or cuda13.0. The jail and the checks
-    have the version of CUDA that goes with it."""
+    drivers_preset: str = Field(default=versions.DRIVERS_PRESET, min_length=1, max_length=40)
+    """Preset of Nebius's node images, e.g. cuda12.8 or cuda13.0. The jail and the checks have the version of CUDA that
+    goes with it."""
 
     @property
     def cuda(self) -> str:
         """Version of CUDA of the jail and of the checks."""
-        return versions.cuda_of(self.driver_version if self.driver == "operator" else self.drivers_preset)
+        return versions.cuda_of(self.drivers_preset)
 
 
 class Timeouts(Section):
@@ -399,7 +407,7 @@ class Nebius(Section):
     @property
     def slurm_release(self) -> str:
         """Slurm's release, which Soperator's version decides."""
-        return versions.series(self.soperator.version).release
+        return versions.SLURM_RELEASE
 
     def workers_of(self, nodeset: str) -> Workers:
         """Return the settings of a nodeset that only Nebius has."""

@@ -34,8 +34,6 @@ class Kind:
     """True if the API has an update at all."""
     identity: tuple[str, ...] = ()
     """Fields of the spec that identify it beside its parent, if the API gives it no unique name."""
-    input_only: tuple[str, ...] = ()
-    """Names of fields of the spec that the API never returns, or marks as sensitive: the state keeps what was sent."""
     ready: frozenset[str] = frozenset()
     """States in which it can be used; empty if the kind has no state and can be used when its operation has ended."""
     failed: frozenset[str] = frozenset()
@@ -101,16 +99,8 @@ _ROWS = (
     Kind(
         name="NodeGroup", module="mk8s.v1", listing="ListNodeGroupsRequest", parent="Cluster", order=20,
         ready=frozenset({"RUNNING"}), immutable=("template.nvlink.nvl_instance_group_id",),
-        input_only=("cloud_init_user_data",),
         # A change of the template recreates node after node, each of which may drain for ten minutes.
         create_seconds=60 * MINUTE, update_seconds=180 * MINUTE, delete_seconds=60 * MINUTE,
-    ),
-    Kind(
-        name="K8sRelease", module="applications.v1alpha1", listing="ListK8sReleasesRequest", order=10,
-        identity=("cluster_id", "namespace", "application_name"), ready=frozenset({"DEPLOYED"}),
-        failed=frozenset({"FAILED"}), deleting=frozenset(),
-        immutable=("cluster_id", "product_slug", "namespace", "application_name"),
-        input_only=("values", "set"), create_seconds=40 * MINUTE, update_seconds=40 * MINUTE,
     ),
     Kind(name="ServiceAccount", module="iam.v1", listing="ListServiceAccountRequest", order=30),
     Kind(

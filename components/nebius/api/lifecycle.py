@@ -261,7 +261,7 @@ def read(id_: str, props: Mapping[str, Any]) -> Result | None:
         return None
     labels = dict(message.metadata.labels)
     inputs = {
-        "spec": observed_spec(desired.spec, to_full_json(message.spec), kind.input_only),
+        "spec": observed_spec(desired.spec, to_full_json(message.spec)),
         "labels": {name: labels[name] for name in props.get("labels") or {} if name in labels},
         "owner": owner_of(message) if kind.updatable else change.owner,
         **({"resource_name": message.metadata.name} if kind.unique else {}),
@@ -413,9 +413,7 @@ class _Change:
         failed = state_of(message) in kind.failed or (
             last is not None and not last.successful() and not _is_ready(kind, message)
         )
-        changed = differing_paths(
-            observed_spec(desired.spec, to_full_json(message.spec), kind.input_only), desired.spec, kind.immutable
-        )
+        changed = differing_paths(observed_spec(desired.spec, to_full_json(message.spec)), desired.spec, kind.immutable)
         if not failed and not changed:
             self.apply(id_, {})
             return id_

@@ -6,7 +6,7 @@ A comparison needs no SDK, because a preview compares and imports no client.
 import difflib
 import importlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.nebius.api.client import NebiusError
@@ -14,7 +14,7 @@ from components.nebius.api.kinds import Kind
 
 Message = Any
 """A message or a client of the SDK, or its JSON: a preview does not import the SDK's classes."""
-MAPS = frozenset({"labels", "set"})
+MAPS = frozenset({"labels"})
 """Fields that are maps: an empty map is the same as none, while an empty message is a choice."""
 
 
@@ -57,19 +57,13 @@ def differing_paths(olds: Message, news: Message, paths: Iterable[str]) -> list[
     return [path for path in paths if not same(value_at(olds, path), value_at(news, path))]
 
 
-def observed_spec(desired: Message, actual: Message, keep: Collection[str] = ()) -> Message:
-    """Return the actual spec, of the fields that the stack sets; fields that the API filled in are left out.
-
-    `keep` are names of fields that the API does not return, which stay as desired. Equal fields keep the stack's
-    notation.
-    """
+def observed_spec(desired: Message, actual: Message) -> Message:
+    """Return the actual spec, of the fields that the stack sets; fields that the API filled in are left out. Equal
+    fields keep the stack's notation."""
     if same(desired, actual):
         return desired
     if isinstance(desired, Mapping) and isinstance(actual, Mapping):
-        return {
-            name: member if name in keep else observed_spec(member, actual.get(name), keep)
-            for name, member in desired.items()
-        }
+        return {name: observed_spec(member, actual.get(name)) for name, member in desired.items()}
     if isinstance(desired, (list, tuple)) and isinstance(actual, (list, tuple)) and len(desired) == len(actual):
         return _observed_items(desired, list(actual))
     return actual

@@ -67,12 +67,8 @@ class TestReleases:
 
 
 class TestMetrics:
-    @pytest.mark.parametrize("version", ["4.1.7", "5.0.0"])
-    def test_each_expression_is_of_metrics_that_are_exported_or_recorded_before(self, version):
-        there = set(monitoring.EXPORTED)
-        if version == "5.0.0":
-            there |= {"slurm_node_gpus", "slurm_node_gpus_alloc"}
-        stack = config(cluster(version))
+    def test_each_expression_is_of_metrics_that_are_exported_or_recorded_before(self):
+        there, stack = set(monitoring.EXPORTED), config(cluster())
         for name, expression in monitoring.recording_rules(stack, 30).items():
             assert monitoring.metrics_of(expression) <= there | {name}, name
             there.add(name)

@@ -1,5 +1,7 @@
 """The tables of Nebius: a machine type is what its name says, and versions are known by their faults."""
 
+from typing import Any
+
 import pytest
 
 from cluster.catalog import IMAGES, MACHINE_TYPES
@@ -13,7 +15,7 @@ from cluster.platforms.nebius.machine_types import (
     fabrics_of,
     preset_of,
 )
-from tests.cluster.nebius.clusters import H100, nebius
+from tests.cluster.nebius.clusters import H100, ONE_GPU, gpus, nebius
 
 TYPES = [machine_type for machine_type in MACHINE_TYPES.values() if machine_type.platform == "nebius"]
 
@@ -51,49 +53,33 @@ def test_fabrics_are_of_platforms_and_regions_that_there_are() -> None:
 
 
 class TestSoperator:
-    @pytest.mark.parametrize(
-        ("version", "release", "tag"),
-        [
-            ("4.1.4", "25.11", "4.1.4-slurm25.11.3"),
-            ("4.1.7", "25.11", "4.1.7-slurm25.11.3"),
-            ("5.0.0", "26.05", "5.0.0-slurm26.05.3-nebius-2"),
-        ],
-    )
-    def test_a_version_decides_release_and_images(self, version: str, release: str, tag: str) -> None:
-        assert versions.series(version).release == release
-        assert versions.image_tag(version) == tag
-        assert nebius(nebius={"soperator": {"version": version}}).slurm_version == release
-
-    def test_every_release_is_in_the_tables(self) -> None:
-        releases = {row.release for row in versions.SERIES}
-        assert releases <= set(VERSIONS)
-        assert releases == set(IMAGES["soperator"].slurm_versions)
+    def test_a_version_decides_release_and_images(self) -> None:
+        assert versions.image_tag("4.1.7") == "4.1.7-slurm25.11.3"
+        assert versions.SLURM.startswith(f"{versions.SLURM_RELEASE}.")
+        assert nebius().slurm_version == versions.SLURM_RELEASE
+        assert versions.SLURM_RELEASE in VERSIONS
+        assert IMAGES["soperator"].slurm_versions == (versions.SLURM_RELEASE,)
 
     def test_the_defaults_are_the_recipes(self) -> None:
         # nebius-solutions-library 00c54d0, soperator/installations/example/terraform.tfvars: slurm_operator_version,
         # k8s_version.
         assert (versions.SOPERATOR, versions.KUBERNETES) == ("4.1.11", "1.36")
-        assert versions.is_known(versions.SOPERATOR)
 
     @pytest.mark.parametrize(
-        ("version", "pulls"),
-        [("4.1.4", {2807, 2623, 2820}), ("4.1.7", {2623, 2820}), ("4.1.11", {2623, 2820}), ("5.0.0", set())],
+        ("version", "changes", "pulls"),
+        [
+            ("4.1.4", {}, {2807, 2820}),
+            ("4.1.7", {}, {2820}),
+            ("4.1.7", gpus(), {2623, 2820}),
+            ("4.1.11", {"nodesets": {"cpu": {"count": 1}, "gpu": {"machine_type": ONE_GPU}}}, {2683, 2820}),
+            ("4.1.11", {"nodesets": {"worker": {"count": {"min": 1, "max": 2}}}}, {2820, 2859}),
+        ],
     )
-    def test_faults_end_with_their_correction(self, version: str, pulls: set[int]) -> None:
-        assert {fault.pull for fault in versions.faults(version)} == pulls
-
-    @pytest.mark.parametrize(("version", "was_read"), [("4.1.4", True), ("4.1.7", True), ("4.1.8", False)])
-    def test_what_was_read_is_distinguished_from_what_is_assumed(self, version: str, was_read: bool) -> None:
-        assert versions.was_read(version) is was_read
-        [finding] = [
-            row
-            for row in find_warnings(nebius(nebius={"soperator": {"version": version}}))
-            if row.id == "nebius-soperator-open-faults"
-        ]
-        assert ("may have faults that 4.1.7 has" in finding.what) is not was_read
-
-    @pytest.mark.parametrize("version", ["4.0.5", "4.2.0", "5.0.0"])
-    def test_only_the_series_whose_charts_were_read_is_known_with_its_later_patches(self, version: str) -> None:
-        assert not versions.is_known(version)
-        assert versions.is_known("4.1.0")
-        assert versions.is_known("4.1.11")
+    def test_faults_of_a_version_are_named_where_a_cluster_has_them(
+        self, version: str, changes: dict[str, Any], pulls: set[int]
+    ) -> None:
+        section = {**changes.get("nebius", {}), "soperator": {"version": version}}
+        found = find_warnings(nebius(**{**changes, "nebius": section}))
+        texts = [row.what for row in found if row.id == "nebius-soperator-fault"]
+        assert {int(text.rpartition(" ")[2].rstrip(")")) for text in texts} == pulls
+        assert all(("if it has what 4.1.7 has" in text) is (version == "4.1.11") for text in texts)

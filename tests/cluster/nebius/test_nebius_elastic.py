@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.findings import Finding, Level
+from cluster.findings import Level
 from cluster.impact.edits import edits
 from cluster.impact.table import impact
 from cluster.load import find_warnings
@@ -17,14 +17,12 @@ from tests.cluster.nebius.clusters import groups, nebius, releases_of, settings
 
 BOTH = {"elastic": {"count": {"min": 2, "max": 16}, "idle": "20m"}, "fixed": {"count": 3}}
 PARTITIONS = {"main": {"nodesets": ["elastic", "fixed"], "default": True}, "rest": {"nodesets": ["fixed"]}}
-VERSIONS = ("4.1.7", "5.0.0")
 
 
-def releases(version: str = "4.1.7", **nodesets: Any) -> dict[str, dict[str, Any]]:
+def releases(**nodesets: Any) -> dict[str, dict[str, Any]]:
     """Values of each release of a cluster of both nodesets, or of these."""
     partitions = {"main": {"nodesets": [*nodesets], "default": True}} if nodesets else PARTITIONS
-    section = {"soperator": {"version": version}}
-    found = releases_of(given_(nodesets=nodesets or BOTH, partitions=partitions, nebius=section))
+    found = releases_of(given_(nodesets=nodesets or BOTH, partitions=partitions))
     return {name: dict(release.values) for name, release in found.items()}
 
 
@@ -50,14 +48,11 @@ def test_only_the_number_of_an_elastic_nodesets_nodes_changes_with_its_count() -
     assert len({shape(cluster, settings(cluster), "worker") for cluster in clusters}) == 1
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_soperator_powers_nodes_up_and_down(version: str) -> None:
-    elastic, fixed = releases(version)["nodesets"]["nodesets"]
+def test_soperator_powers_nodes_up_and_down() -> None:
+    elastic, fixed = releases()["nodesets"]["nodesets"]
     assert {key: elastic[key] for key in ("replicas", "ephemeralNodes", "initialNumberEphemeralNodes")} == {
         "replicas": 16, "ephemeralNodes": True, "initialNumberEphemeralNodes": 2,
     }  # fmt: skip
-    # All nodes of a job start together.
-    assert elastic["maxUnavailable"] == 16
     assert not {"ephemeralNodes", "initialNumberEphemeralNodes"} & fixed.keys()
 
 
@@ -93,24 +88,12 @@ def test_a_preview_shows_both_numbers_and_the_most_that_it_may_cost() -> None:
     assert row["count"] == 1 + 2 + 3
 
 
-def warnings(version: str, low: int) -> dict[str, Finding]:
-    cluster = nebius(nodesets={"worker": {"count": {"min": low, "max": 4}}}, nebius={"soperator": {"version": version}})
-    found = find_warnings(cluster)
-    return {item.id: item for item in found if item.id.startswith("nebius-elastic")}
-
-
-@pytest.mark.parametrize(
-    ("version", "low", "ids"),
-    [
-        ("4.1.7", 1, {"nebius-elastic-late"}),
-        ("5.0.0", 1, set()),
-        ("5.0.0", 0, {"nebius-elastic-asleep"}),
-    ],
-)
-def test_differences_of_a_version_with_elastic_nodes_are_warnings(version: str, low: int, ids: set[str]) -> None:
-    found = warnings(version, low)
-    assert set(found) == ids
-    assert all(item.level is Level.WARNING and item.at[:2] == ("nodesets", "worker") for item in found.values())
+@pytest.mark.parametrize(("low", "asleep"), [(1, False), (0, True)])
+def test_elastic_nodes_without_a_static_one_are_warned_of(low: int, asleep: bool) -> None:
+    found = find_warnings(nebius(nodesets={"worker": {"count": {"min": low, "max": 4}}}))
+    (late,) = [item for item in found if "pull request 2859" in item.what]
+    assert late.level is Level.WARNING
+    assert any(item.id == "nebius-elastic-asleep" and item.at[:2] == ("nodesets", "worker") for item in found) is asleep
 
 
 def test_the_impact_of_becoming_elastic_names_the_nodes_that_leave() -> None:

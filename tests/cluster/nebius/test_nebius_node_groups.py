@@ -68,22 +68,6 @@ class TestWorkers:
         assert found["worker-worker-0"].unavailable == nodes
 
 
-@pytest.mark.parametrize(
-    ("kubernetes", "preset", "nodes", "service"),
-    [
-        ("1.31", "cuda12.8", "ubuntu24.04", "ubuntu24.04"),
-        ("1.31", "cuda12.4", "ubuntu22.04", "ubuntu24.04"),
-        ("1.30", "cuda12", "ubuntu22.04", "ubuntu22.04"),
-        ("1.33", "cuda13.0", "ubuntu24.04", "ubuntu24.04"),
-    ],
-)
-def test_nodes_have_the_system_that_goes_with_the_driver(
-    kubernetes: str, preset: str, nodes: str, service: str
-) -> None:
-    found = groups(**gpus(nebius={"kubernetes": {"version": kubernetes}, "gpu": {"drivers_preset": preset}}))
-    assert (found["worker-worker-0"].os, found["system"].os) == (nodes, service)
-
-
 class TestShape:
     """Another shape recreates nodes: it follows what they are made of, and not how many there are."""
 
@@ -100,7 +84,6 @@ class TestShape:
             {"kubernetes": {"version": "1.32"}},
             {"soperator": {"version": "4.1.6"}},
             {"gpu": {"drivers_preset": "cuda14.0"}},
-            {"gpu": {"driver": "operator"}},
             {"filesystems": {"submounts": {"data": {"mount": "/data", "spec": {"size_gib": 10}}}}},
             {"workers": {"worker": {**FABRIC, "image_disk": {"size_gib": 93}}}},
             {"workers": {"worker": {"infiniband": {"fabric": "fabric-4"}}}},

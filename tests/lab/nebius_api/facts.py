@@ -69,12 +69,6 @@ _KIND_ROWS = (
     ObjectKind(
         name="NodeGroup", module="mk8s.v1", parent="Cluster", immutable=("template.nvlink.nvl_instance_group_id",)
     ),
-    ObjectKind(
-        name="K8sRelease",
-        module="applications.v1alpha1",
-        identity=("cluster_id", "namespace", "application_name"),
-        immutable=("application_name", "cluster_id", "namespace", "product_slug"),
-    ),
     ObjectKind(name="ServiceAccount", module="iam.v1"),
     ObjectKind(name="Group", module="iam.v1"),
     ObjectKind(
@@ -117,6 +111,7 @@ PRESETS: Mapping[str, tuple[str, ...]] = {
         "4gpu-128vcpu-768gb", "4gpu-192vcpu-1152gb",
     ),
     "gpu-rtx6000": ("1gpu-24vcpu-218gb", "8gpu-192vcpu-1744gb"),
+    "gpu-rtx6000-a": ("1gpu-24vcpu-218gb", "8gpu-192vcpu-1744gb"),
 }  # fmt: skip
 """Presets of each platform."""
 CLUSTERABLE = frozenset(
@@ -140,7 +135,9 @@ class Version:
 
 
 _HOPPER = ("gpu-l40s-a", "gpu-l40s-d", "gpu-h100-sxm", "gpu-h200-sxm")
-_ONLY_13 = dict.fromkeys((*_HOPPER, "gpu-b200-sxm", "gpu-b200-sxm-a", "gpu-b300-sxm", "gpu-rtx6000"), ("cuda13.0",))
+_ONLY_13 = dict.fromkeys(
+    (*_HOPPER, "gpu-b200-sxm", "gpu-b200-sxm-a", "gpu-b300-sxm", "gpu-rtx6000", "gpu-rtx6000-a"), ("cuda13.0",)
+)
 DRIVERS = ("cuda12.8", "cuda13.0")
 VERSIONS: Mapping[str, Version] = {
     "1.30": Version(drivers=dict.fromkeys((*_HOPPER, "gpu-b200-sxm"), ("cuda12",))),

@@ -11,7 +11,7 @@ from typing import Any
 
 from components.nebius.api.specs import differing_paths, value_at
 from tests.lab.nebius_api import status
-from tests.lab.nebius_api.facts import CLUSTERABLE, OBJECT_KINDS, PRESETS, VERSIONS, ObjectKind
+from tests.lab.nebius_api.facts import CLUSTERABLE, PRESETS, VERSIONS, ObjectKind
 from tests.lab.nebius_api.faults import Fault, RefusedError, bad_request, in_use, refusal
 from tests.lab.nebius_api.status import Store, moment, size_bytes, target_nodes
 
@@ -139,11 +139,8 @@ class Methods:
         return {kind.items: [self.shown(row) for row in every[start:end]], **token}
 
     def shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an object's JSON without fields that the API does not return."""
-        kind = OBJECT_KINDS[row["kind"]]
-        hidden = {"values", "set"} if kind.name == "K8sRelease" else set[str]()
-        spec = {name: value for name, value in row["spec"].items() if name not in hidden}
-        return {"metadata": row["metadata"], "spec": spec, "status": status.status(self.store, row)}
+        """Return an object's JSON."""
+        return {"metadata": row["metadata"], "spec": row["spec"], "status": status.status(self.store, row)}
 
     def settle(self) -> None:
         """End the operations whose duration has passed."""
@@ -292,8 +289,8 @@ def check_delete(store: Store, row: Mapping[str, Any]) -> None:
             continue
         parent = other["kind"] == "NodeGroup" and other["metadata"].get("parent_id") == id_
         paths = (path.split(".") for path, kind in _REFERENCES.get(other["kind"], ()) if kind == row["kind"])
-        # A membership or a key is deleted with its account, a release with its cluster.
-        holds = other["kind"] not in ("GroupMembership", "AccessKey", "K8sRelease")
+        # A membership or a key is deleted with its account.
+        holds = other["kind"] not in ("GroupMembership", "AccessKey")
         if parent or (holds and any(id_ in _ids(other["spec"], path) for path in paths)):
             raise in_use(id_, f"{other['kind']} {other['metadata']['id']}")
 
@@ -304,7 +301,7 @@ def dependents(store: Store, row: Mapping[str, Any]) -> Iterator[str]:
     for other in list(store.objects.values()):
         if other["kind"] in ("GroupMembership", "AccessPermit") and other["metadata"].get("parent_id") == id_:
             yield other["metadata"]["id"]
-        elif other["kind"] in ("GroupMembership", "AccessKey", "K8sRelease"):
+        elif other["kind"] in ("GroupMembership", "AccessKey"):
             paths = (path.split(".") for path, kind in _REFERENCES[other["kind"]] if kind == row["kind"])
             if any(id_ in _ids(other["spec"], path) for path in paths):
                 yield other["metadata"]["id"]
@@ -393,7 +390,6 @@ _REFERENCES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("template.gpu_cluster.id", "GpuCluster"), ("template.network_interfaces.subnet_id", "Subnet"),
         ("template.filesystems.existing_filesystem.id", "Filesystem"),
     ),
-    "K8sRelease": (("cluster_id", "Cluster"),),
     "GroupMembership": (("member_id", "ServiceAccount"),),
     "AccessKey": (("account.service_account.id", "ServiceAccount"),),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from tests.lab.nebius_api.facts import DEFAULT_VERSION
 PREFIXES = {
     "Network": "vpcnetwork", "Subnet": "vpcsubnet", "Allocation": "vpcallocation", "Filesystem": "computefilesystem",
     "GpuCluster": "computegpucluster", "Disk": "computedisk", "Cluster": "mk8scluster", "NodeGroup": "mk8snodegroup",
-    "K8sRelease": "k8srelease", "ServiceAccount": "serviceaccount", "GroupMembership": "groupmembership",
+    "ServiceAccount": "serviceaccount", "GroupMembership": "groupmembership",
     "Group": "group", "AccessPermit": "accesspermit", "AccessKey": "accesskey",
     "Bucket": "storagebucket", "Operation": "operation",
 }  # fmt: skip
@@ -109,13 +109,12 @@ STATES: Mapping[str, tuple[str, str, str]] = {
     "Disk": ("CREATING", "READY", "DELETING"),
     "Cluster": ("PROVISIONING", "RUNNING", "DELETING"),
     "NodeGroup": ("PROVISIONING", "RUNNING", "DELETING"),
-    "K8sRelease": ("INSTALLING", "DEPLOYED", "RUNNING"),
     "Group": ("ACTIVE", "ACTIVE", "ACTIVE"),
     "AccessKey": ("ACTIVE", "ACTIVE", "DELETING"),
     "Bucket": ("CREATING", "ACTIVE", "SCHEDULED_FOR_DELETION"),
 }
 """The states of creation, readiness and deletion, by kind. Other kinds have no state."""
-FAILED: Mapping[str, str] = {"Filesystem": "ERROR", "Disk": "ERROR", "K8sRelease": "FAILED"}
+FAILED: Mapping[str, str] = {"Filesystem": "ERROR", "Disk": "ERROR"}
 """The state after a failed creation; other kinds keep the state of creation."""
 QUOTA_PROBLEM = ("create instances", "quota compute.instance.gpu.h100: limit 8, asked 16")
 """Stage and message of mk8s's ProgressData and of the event of a node group that waits for a quota."""
@@ -194,10 +193,6 @@ def _bucket(store: Store, _row: Mapping[str, Any]) -> dict[str, Any]:
     return {"region": "eu-north1", "domain_name": store.domain_name}
 
 
-def _release(_store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"error_message": row["facts"].get("error", "")}
-
-
 def _filesystem(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
     reconciling = _reconciling(store, row)
     return {"size_bytes": str(size_bytes(row["spec"])), "reconciling": reconciling}
@@ -219,7 +214,7 @@ def _digest(row: Mapping[str, Any], length: int) -> str:
 
 _OF: Mapping[str, Any] = {
     "Cluster": _cluster, "NodeGroup": _node_group, "Allocation": _allocation, "AccessKey": _access_key,
-    "Bucket": _bucket, "K8sRelease": _release, "Filesystem": _filesystem, "Disk": _filesystem,
+    "Bucket": _bucket, "Filesystem": _filesystem, "Disk": _filesystem,
     "ServiceAccount": lambda _store, _row: {"active": True},
     "GpuCluster": lambda store, row: {"reconciling": _reconciling(store, row)},
 }  # fmt: skip

@@ -52,13 +52,6 @@ def cluster_rows() -> list[dict[str, Any]]:
         "preemptible": {},
     }
     plane = {"subnet_id": {"$": "subnet"}, "version": "1.35", "endpoints": {"public_endpoint": {}}}
-    release = {
-        "cluster_id": {"$": "k8s"},
-        "product_slug": "nebius/nvidia-gpu-operator",
-        "namespace": "gpu-operator",
-        "application_name": "gpu-operator",
-        "set": {"driver.version": "550.54.15"},
-    }
     key = {
         "account": {"service_account": {"id": {"$": "account"}}},
         "expires_at": "2027-01-02T03:04:05Z",
@@ -81,7 +74,6 @@ def cluster_rows() -> list[dict[str, Any]]:
             "parent_id": {"$": "k8s"},
             "spec": {"version": "1.35", "fixed_node_count": 2, "template": template},
         },
-        {"kind": "K8sRelease", "name": "operator", "resource_name": "", "spec": release},
         {"kind": "ServiceAccount", "name": "account", "spec": {"description": "backups"}},
         {"kind": "Group", "name": "writers", "parent_id": "tenant-e00test", "spec": {}},
         {

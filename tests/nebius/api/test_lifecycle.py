@@ -137,14 +137,14 @@ class TestFailed:
         project.up(cluster_rows())
         assert owned(api)["NodeGroup workers"] == [before]
 
-    def test_a_release_that_failed_is_installed_again(self, api: NebiusServer, project: Project) -> None:
-        api.faults.append(Fault(kind="K8sRelease", verb="create", mode="fail"))
-        project.write([row for row in cluster_rows() if row["name"] in ("network", "subnet", "k8s", "operator")])
+    def test_a_cluster_that_failed_is_created_again(self, api: NebiusServer, project: Project) -> None:
+        api.faults.append(Fault(kind="Cluster", verb="create", mode="fail"))
+        project.write([row for row in cluster_rows() if row["name"] in ("network", "subnet", "k8s")])
         project.run("up", ok=False)
-        assert "could not create K8sRelease operator" in project.text()
+        assert "could not create Cluster k8s" in project.text()
         project.run("up")
-        (row,) = api.store.of("K8sRelease")
-        assert row["state"] == "DEPLOYED"
+        (row,) = api.store.of("Cluster")
+        assert row["state"] == "RUNNING"
 
     def test_a_deletion_ends_at_its_deadline(self, api: NebiusServer) -> None:
         found = created(api)

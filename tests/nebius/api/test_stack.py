@@ -64,7 +64,7 @@ def test_a_cluster_comes_stays_and_goes(api: NebiusServer, project: Project) -> 
     expected = r"create NodeGroup workers: create NodeGroup; [0-9]+%; [01] of 2 nodes ready"
     assert any(re.match(expected, line) for line in lines), lines
     status = {name: row["outputs"]["status"] for name, row in project.state().items()}
-    assert (status["k8s"]["state"], status["operator"]["state"]) == ("RUNNING", "DEPLOYED")
+    assert status["k8s"]["state"] == "RUNNING"
     workers = status["workers"]
     assert (workers["state"], workers["ready_node_count"], workers["target_node_count"]) == ("RUNNING", 2, 2)
     assert project.state()["workers"]["type"] == "pulumi-python:dynamic/nebius:NodeGroup"
@@ -159,19 +159,11 @@ class TestChanges:
         plane = {**rows[5]["spec"]["control_plane"], "subnet_id": {"$": "subnet-2"}}
         more = [*rows[:2], {**rows[1], "name": "subnet-2"}, *rows[2:]]
         planned = cluster.up(changed(more, "k8s", control_plane=plane))
-        assert planned["k8s"] == planned["workers"] == planned["operator"] == "replace"
+        assert planned["k8s"] == planned["workers"] == "replace"
         assert planned["subnet-2"] == "create"
         assert all(len(ids) == 1 for ids in owned(cluster.api).values())
         (row,) = cluster.api.store.of("NodeGroup")
         assert row["metadata"]["parent_id"] == owned(cluster.api)["Cluster k8s"][0]
-
-    def test_a_release_is_updated_with_what_the_api_never_returns(self, cluster: Project) -> None:
-        rows = cluster_rows()
-        cluster.run("refresh")
-        assert cluster.run("preview") == {}
-        assert cluster.up(changed(rows, "operator", set={"driver.version": "570.1"})) == {"operator": "update"}
-        (row,) = cluster.api.store.of("K8sRelease")
-        assert row["spec"]["set"] == {"driver.version": "570.1"}
 
     def test_order_of_lists_and_notation_make_no_difference(self, cluster: Project) -> None:
         rows = cluster_rows()

@@ -23,7 +23,6 @@ STATUS = {
 KEY = "secret-of-the-access-key"
 FILE = "Pulumi.nebius.yaml"
 RELEASE = "kubernetes:helm.sh/v3:Release"
-OPERATOR = "pulumi-python:dynamic/nebius:K8sRelease"
 
 
 def given(**changes):
@@ -101,15 +100,6 @@ class TestOrder:
             assert recording.waits_for(recording.one(f"{name}-teardown-volumes"), group)
         for chart in recording.all(RELEASE):
             assert recording.waits_for(recording.one(f"{name}-teardown-charts"), chart), f"{chart.name} would go before"
-
-    def test_nvidias_operators_are_installed_where_they_install_the_driver(self):
-        assert not recorded().all(OPERATOR), "node images with a driver have the network's as well"
-        nebius = given()["hpc:cluster"]["nebius"]
-        recording = deploy(given(nebius={**nebius, "gpu": {"driver": "operator"}}))
-        found = {resource.inputs["spec"]["application_name"]: resource for resource in recording.all(OPERATOR)}
-        assert set(found) == {"network-operator", "gpu-operator"}
-        assert recording.waits_for(found["gpu-operator"], found["network-operator"])
-        assert recording.waits_for(release(recording, "nodesets"), found["gpu-operator"])
 
     def test_checks_are_installed_after_their_user_has_an_account(self):
         """With AccountingStorageEnforce Slurm refuses jobs of a user without one, and no check is tried twice."""

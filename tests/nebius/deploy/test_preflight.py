@@ -88,7 +88,7 @@ class TestVersions:
     def test_a_deprecated_or_unknown_version_is_refused_before_the_first_resource(self, api: NebiusServer) -> None:
         for version, why in (("1.31", r"creates no clusters of it \(end of life: 2026-09-01\)"), ("1.99", "no such")):
             with pytest.raises(NebiusError, match=rf"kubernetes.version: {version}: Nebius .*{why}.*it has 1.30, 1.32"):
-                check(api, **section(kubernetes={"version": version}, gpu={"driver": "operator"}))
+                check(api, **section(kubernetes={"version": version}))
         assert api.store.objects == {}
 
     def test_an_existing_cluster_keeps_a_version_that_became_deprecated(self, api: NebiusServer) -> None:
