@@ -21,14 +21,12 @@ from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS
 from cluster.jobs.script import BODIES, ENV, FOLDER, Option, option_words, render_environment
 from cluster.printable import printable
+from scripts.node.slurm.job_reasons import explain
+from scripts.node.slurm.jobs import ENDED
 
 _COLUMNS = {"ArrayJobID": 16, "State": 20, "exit_code": 12, "TimeUsed": 20, "Reason": 60, "NodeList": 4000}
 """squeue's names and widths. Not one of them is a text that a user chooses."""
 _FIELDS = ("JobID", "State", "ExitCode", "Elapsed", "NodeList")
-_ENDED = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
-)
-"""squeue(1), JOB STATE CODES: the states of a job that will not run again."""
 _ORDER = ("RUNNING", "COMPLETING", "SUSPENDED", "PENDING")
 """States in this order: an array has the state of the task whose state comes first."""
 
@@ -52,7 +50,7 @@ class JobState:
     @property
     def ended(self) -> bool:
         """True if the job has ended and will not run again."""
-        return self.state in _ENDED
+        return self.state in ENDED
 
     @property
     def completed(self) -> bool:
@@ -299,20 +297,6 @@ _SILENCE_SECONDS = 60.0
 """After so many seconds without a new line the last one is printed again, with the time."""
 _LOST_SECONDS = 120.0
 """Time for which the login machine may be unreachable before the command gives up following the job."""
-_REASONS = {
-    "Resources": "waits for nodes that other jobs have",
-    "Priority": "waits for jobs with a higher priority",
-    "Dependency": "waits for another job of the same name",
-    "ReqNodeNotAvail": "waits for nodes that are down, drained or reserved",
-    "BeginTime": "waits for its start time, as after a requeue",
-    "PartitionDown": "the partition is down",
-    "PartitionInactive": "the partition is inactive",
-    "JobHeldAdmin": "held by an administrator",
-    "JobHeldUser": "held by its user",
-    "AssocGrpGRES": "waits for the account's limit of GPUs",
-    "QOSMaxJobsPerUserLimit": "waits for the QOS's limit of jobs",
-}
-"""squeue(1), JOB REASON CODES."""
 
 
 @dataclass
@@ -402,11 +386,8 @@ def retry_while_unreachable(poll: Callable[[], T]) -> T:
 
 def _describe(state: JobState) -> str:
     if state.state == "PENDING":
-        # Reasons may be followed by details: ReqNodeNotAvail, UnavailableNodes:...
-        name = re.split("[^A-Za-z]", state.reason, maxsplit=1)[0]
-        if not name or name == "None":
-            return f"job {state.id} is pending"
-        return f"job {state.id} {_REASONS.get(name, 'is pending')} ({state.reason})"
+        why = f" ({state.reason}): {explain(state.reason)}" if state.reason not in ("", "None") else ""
+        return f"job {state.id} is pending{why.removesuffix(': ')}"
     if state.state == "RUNNING":
         return f"job {state.id} runs on {state.nodes}"
     return f"job {state.id} is {state.state.lower()}"

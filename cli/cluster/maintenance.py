@@ -11,8 +11,8 @@ from cli import console
 from cli.access import remote
 from cli.cluster.scheduler import Scheduler, busy_lines
 from cli.errors import CliError
-from cluster.observe.nodes import Node
 from scripts.node.slurm.hostlist import compress
+from scripts.node.slurm.nodes import Node
 
 _RESUME_SECONDS = 8.0
 """Time for a node to be in service after RESUME: slurmctld pings it at once, jobs that end need a moment."""
@@ -62,7 +62,7 @@ def wait_for_jobs(scheduler: Scheduler, names: Sequence[str]) -> None:
 
     def describe(pending: list[Node]) -> str:
         # Without the jobs' run times, which change at every call.
-        jobs = sorted({f"{job.number} of {job.user}" for node in pending for job in node.busy})
+        jobs = sorted({f"{job.id} of {job.user}" for node in pending for job in node.busy})
         return f"Waiting for job {', '.join(jobs)} on {compress(node.name for node in pending)} ..."
 
     scheduler.wait(names, lambda node: not node.busy, describe=describe)
@@ -232,7 +232,7 @@ def _wait_until_idle(
         refuse_busy(busy, how)
     if busy:
         console.note("\n".join(["Ending:", *busy_lines(busy)]))
-        scheduler.requeue({job.number: job for node in busy for job in node.busy}.values())
+        scheduler.requeue({job.id: job for node in busy for job in node.busy}.values())
     wait_for_cleanup(scheduler, names)
     # slurmctld does not reboot a node with a completing job. Processes that do not end (KillWait is 30 s) end with the
     # machine: slurmctld does not wait for a node that is DOWN.

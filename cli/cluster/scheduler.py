@@ -11,8 +11,10 @@ from cli import console
 from cli.access import remote
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError, hint
-from cluster.observe.nodes import NODES_COMMAND, Job, Node, jobs_command, parse_jobs, parse_nodes, select_nodes
+from scripts.node.slurm import jobs, nodes
 from scripts.node.slurm.hostlist import compress
+from scripts.node.slurm.jobs import Job
+from scripts.node.slurm.nodes import Node, select
 
 _SECONDS = 60
 """Time limit of a command: slurmctld's own timeout (MessageTimeout) is 30."""
@@ -34,8 +36,10 @@ class Scheduler:
             CliError: slurmctld does not answer.
         """
         mark = secrets.token_hex(8)
-        nodes, _, jobs = self.run(f"{NODES_COMMAND} && echo {mark} && {jobs_command(mark)}").partition(f"{mark}\n")
-        return parse_nodes(nodes, parse_jobs(jobs, mark))
+        list_nodes = shlex.join(nodes.COMMAND)
+        list_jobs = shlex.join(jobs.command(mark, "--all", f"--states={jobs.HOLDING}"))
+        text, _, queue = self.run(f"{list_nodes} && echo {mark} && {list_jobs}").partition(f"{mark}\n")
+        return nodes.parse(text, jobs.parse(queue, mark))
 
     def nodes_with_retries(self) -> dict[str, Node]:
         """Return every node as `nodes` does, but try again while the controller does not answer.
@@ -63,7 +67,7 @@ class Scheduler:
         """
         nodes = self.nodes()
         try:
-            named, unknown = select_nodes(hostlists, nodes, self.cluster.name)
+            named, unknown = select(hostlists, nodes, self.cluster.name)
         except ValueError as error:
             raise CliError(str(error)) from None
         if unknown:
@@ -119,7 +123,7 @@ class Scheduler:
     def requeue(self, jobs: Iterable[Job]) -> None:
         """Requeue jobs; cancel those that can't be requeued."""
         for job in jobs:
-            number = shlex.quote(job.number)
+            number = shlex.quote(job.id)
             self.run(f"scontrol requeue {number} 2>/dev/null || scancel {number}")
 
     def run(self, line: str, *, seconds: float = _SECONDS) -> str:

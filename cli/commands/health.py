@@ -19,10 +19,10 @@ from cluster.config.slurm import HealthChecks
 from cluster.findings import ClusterFinding
 from cluster.load import parse_output
 from cluster.observe.health_check_results import MEASURE, NOW, PHASE, NodeHealth, findings, results
-from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
 from scripts.node.slurm.hostlist import compress
+from scripts.node.slurm.nodes import Node
 
 _MEASURE_SECONDS = 1800
 """Time limit of a measurement between pairs of nodes: rounds of jobs of some seconds, each after its prologs."""

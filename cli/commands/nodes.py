@@ -10,9 +10,9 @@ from cli.cluster.cluster import connect
 from cli.cluster.maintenance import drain, reboot, resume
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
+from scripts.node.slurm.nodes import Node
 
 _Action = Literal["drain", "resume", "reboot"]
 
@@ -95,7 +95,7 @@ def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool
                 "reservation": node.reservation or None,
                 "by": node.by or None,
                 "since": node.since or None,
-                "jobs": [{"id": job.number, **{key: getattr(job, key) for key in fields}} for job in node.jobs],
+                "jobs": [{"id": job.id, **{key: getattr(job, key) for key in fields}} for job in node.jobs],
                 **({"actor": actors.get(node.name)} if actors is not None else {}),
             }
             for node in nodes
@@ -105,6 +105,6 @@ def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool
     table = [("NODE", "STATE", "REASON", "SINCE", *(("WHO MUST ACT",) if actors else ()), "JOBS")]
     for node in nodes:
         actor = (actors.get(node.name, "-"),) if actors else ()
-        jobs = " ".join(f"{job.number}({job.user})" for job in node.jobs)
+        jobs = " ".join(f"{job.id}({job.user})" for job in node.jobs)
         table.append((node.name, node.word, node.why or "-", node.since or "-", *actor, jobs or "-"))
     console.table(table)

@@ -10,10 +10,10 @@ from typing import Any
 
 from cli import console
 from cluster.findings import ClusterFinding
-from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.observe.status_findings_machines import bytes_used, inodes_used
 from scripts.node.slurm.hostlist import compress
+from scripts.node.slurm.nodes import Node
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -56,15 +56,14 @@ JOBS = 12
 
 def nodes(observation: ClusterObservation) -> Table:
     """Return the nodes by state, GPUs and reason."""
-    groups: dict[tuple[str, str, str], dict[str, Mapping[str, Any]]] = defaultdict(dict)
-    for name, row in (observation.slurm("nodes") or {}).items():
-        node, gres = Node.of(name, row), row.get("Gres", "")
-        size = "-" if gres in ("", "(null)") else gres.partition("(")[0]
-        groups[node.word, size, node.why or "-"][name] = row
+    groups: dict[tuple[str, str, str], list[Node]] = defaultdict(list)
+    for node in (observation.slurm_nodes or {}).values():
+        groups[node.word, node.gres.partition("(")[0] or "-", node.why or "-"].append(node)
     rows = []
     for (state, size, reason), members in groups.items():
-        used, cpus = (sum(int(row.get(key, 0)) for row in members.values()) for key in ("CPUAlloc", "CPUTot"))
-        rows.append((compress(members), str(len(members)), state, f"{used}/{cpus}", size, cut(reason)))
+        names = compress(node.name for node in members)
+        used, cpus = sum(node.used_cpus for node in members), sum(node.cpus for node in members)
+        rows.append((names, str(len(members)), state, f"{used}/{cpus}", size, cut(reason)))
     return _with_heading(("NODES", "COUNT", "STATE", "CPUS USED", "GPUS EACH", "REASON"), rows)
 
 
@@ -209,10 +208,10 @@ def _with_heading(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> 
 
 def states(observation: ClusterObservation) -> str:
     """Return the number of nodes by state, as text: `62 nodes idle, 2 drained`."""
-    rows = observation.slurm("nodes")
-    if not rows:
-        return "the nodes' states are not known" if rows is None else "no nodes"
-    counts = Counter(Node.of(name, row).word for name, row in rows.items())
+    found = observation.slurm_nodes
+    if not found:
+        return "the nodes' states are not known" if found is None else "no nodes"
+    counts = Counter(node.word for node in found.values())
     first, *rest = counts.most_common()
     return ", ".join([f"{counted(first[1], 'node')} {first[0]}", *(f"{number} {state}" for state, number in rest)])
 

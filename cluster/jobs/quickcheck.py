@@ -5,16 +5,14 @@ event, a line of JSON, for each that ends. `results` evaluates the events.
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cluster.jobs.partition_facts import PartitionFacts
-from cluster.observe.nodes import Node
 from scripts.node.health.check_kinds import smi_exit
 from scripts.node.slurm.hostlist import compress
-from scripts.node.slurm.output import parse_rows
+from scripts.node.slurm.nodes import Node
 
 NODE, GPUS, CONTAINER, TOGETHER = "node", "gpus", "container", "together"
 """Keys of jobs, by what they check."""
@@ -26,22 +24,6 @@ CONTAINER_MEMORY = 1024
 LEAST_MEMORY = 64
 IMMEDIATE = 15
 """Least seconds that a job waits for a free node, as the epilog of the node's last job may still run."""
-_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
-_GPUS_ALLOCATED = re.compile(r"(?:^|,)gres/gpu=([0-9]+)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeResources:
-    """CPUs, memory and GPUs of a node."""
-
-    cpus: int = 0
-    free_cpus: int = 0
-    memory: int = 0
-    """MiB."""
-    free_memory: int = 0
-    """MiB."""
-    gpus: int = 0
-    free_gpus: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +153,6 @@ class CheckPlan:
 def plan(
     facts: Sequence[PartitionFacts],
     nodes: Mapping[str, Node],
-    resources: Mapping[str, NodeResources],
     options: Options,
     *,
     only: frozenset[str] | None = None,
@@ -185,7 +166,7 @@ def plan(
             if only is not None and name not in only:
                 continue
             if name not in expected and name not in skipped:
-                found = _expected(row, name, nodes.get(name), resources.get(name, NodeResources()), options)
+                found = _expected(row, name, nodes.get(name), options)
                 if isinstance(found, SkippedNode):
                     skipped[name] = found
                 else:
@@ -204,9 +185,7 @@ def plan(
     return CheckPlan(jobs=tuple(jobs), expected=expected, not_checked=tuple(skipped.values()), options=options)
 
 
-def _expected(
-    row: PartitionFacts, name: str, node: Node | None, room: NodeResources, options: Options
-) -> ExpectedNode | SkippedNode:
+def _expected(row: PartitionFacts, name: str, node: Node | None, options: Options) -> ExpectedNode | SkippedNode:
     if node is None:
         todo = "run ./hpc up, or add it to slurmctld"
         return SkippedNode(node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True)
@@ -215,16 +194,16 @@ def _expected(
         todo = f"srun --partition={row.name} --nodelist={name} true has it started; check it then"
         return SkippedNode(node=name, partition=row.name, why=f"{node.word}: {state}", todo=todo)
     # A completing node is free in a moment.
-    if not replace(node, states=node.states - {"COMPLETING"}).fine:
+    if not node._replace(states=node.states - {"COMPLETING"}).fine:
         why = f"{node.word}: {node.reason}" if node.reason else node.word
         todo = f"./hpc status STACK; once it is mended ./hpc nodes STACK resume {name}"
         return SkippedNode(node=name, partition=row.name, why=why, todo=todo, unavailable=True)
     whole = options.exclusive or row.exclusive
-    cpus, gpus = (room.cpus, room.gpus) if whole else (1, 0)
-    busy = _why_busy(node, room, cpus=cpus, memory=LEAST_MEMORY, gpus=gpus)
+    cpus, gpus = (node.usable_cpus, node.gpus) if whole else (1, 0)
+    busy = _why_busy(node, cpus=cpus, memory=LEAST_MEMORY, gpus=gpus)
     if busy and not options.wait:
         return SkippedNode(node=name, partition=row.name, why=busy, todo="--wait waits for these jobs to end")
-    free = replace(room, free_cpus=room.cpus, free_memory=room.memory, free_gpus=room.gpus) if options.wait else room
+    free = node.emptied if options.wait else node
     promised = row.gpu.count if row.gpu else 0
     return ExpectedNode(
         node=name,
@@ -233,10 +212,10 @@ def _expected(
         memory=max(LEAST_MEMORY, min(MEMORY, free.free_memory)),
         container_memory=max(LEAST_MEMORY, min(CONTAINER_MEMORY, free.free_memory)),
         gpus=promised,
-        no_gpus="nodes of this rehearsal have no GPUs" if promised and options.rehearsed and not room.gpus else "",
-        held_gpus=_why_busy(node, free, gpus=1) if promised else "",
-        all_gpus=_why_busy(node, free, gpus=promised) if promised else "",
-        shared=_why_busy(node, free, cpus=room.cpus),
+        no_gpus="nodes of this rehearsal have no GPUs" if promised and options.rehearsed and not node.gpus else "",
+        held_gpus=_why_busy(free, gpus=1) if promised else "",
+        all_gpus=_why_busy(free, gpus=promised) if promised else "",
+        shared=_why_busy(free, cpus=node.usable_cpus),
     )
 
 
@@ -287,38 +266,15 @@ def _jobs_of_all(
                 )
 
 
-def parse_resources(text: str) -> dict[str, NodeResources]:
-    """Parse the output of `scontrol --oneliner show node`: resources by the node's name."""
-    return {row["NodeName"]: _resources(row) for row in parse_rows(text) if "NodeName" in row}
-
-
-def _resources(row: Mapping[str, str]) -> NodeResources:
-    cpus, memory = _number(row.get("CPUEfctv") or row.get("CPUTot")), _number(row.get("RealMemory"))
-    gpus = sum(int(count) for count in _GPUS.findall(row.get("Gres", "")))
-    used = _GPUS_ALLOCATED.search(row.get("AllocTRES", ""))
-    return NodeResources(
-        cpus=cpus,
-        free_cpus=max(0, cpus - _number(row.get("CPUAlloc"))),
-        memory=memory,
-        free_memory=max(0, memory - _number(row.get("MemSpecLimit")) - _number(row.get("AllocMem"))),
-        gpus=gpus,
-        free_gpus=max(0, gpus - (int(used[1]) if used else 0)),
-    )
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
-
-
-def _why_busy(node: Node, room: NodeResources, *, cpus: int = 0, memory: int = 0, gpus: int = 0) -> str:
+def _why_busy(node: Node, *, cpus: int = 0, memory: int = 0, gpus: int = 0) -> str:
     """Return why a job of this size can't start on a node now; empty if it can."""
-    if gpus > room.gpus:
-        return f"slurmctld has {room.gpus} GPUs of {node.name}"
-    needed = {"CPU": (room.free_cpus, cpus), "memory": (room.free_memory, memory), "GPU": (room.free_gpus, gpus)}
+    if gpus > node.gpus:
+        return f"slurmctld has {node.gpus} GPUs of {node.name}"
+    needed = {"CPU": (node.free_cpus, cpus), "memory": (node.free_memory, memory), "GPU": (node.free_gpus, gpus)}
     lacking = [name for name, (free, least) in needed.items() if free < least]
     if not lacking:
         return ""
-    numbers = ", ".join(job.number for job in node.busy)
+    numbers = ", ".join(job.id for job in node.busy)
     jobs = f"busy with job{'s' if len(node.busy) > 1 else ''} {numbers}" if numbers else "busy"
     return f"no free {' and '.join(lacking)} on {node.name}: {jobs}"
 
@@ -592,7 +548,7 @@ def _lost(expected: ExpectedNode, event: Event | None, now: Node | None) -> Skip
         return None
     why = " ".join(str(event["err"]).split())
     if was_busy(event):
-        jobs = [f"{job.number}{'' if job.running else ' (completing)'}" for job in now.jobs] if now else []
+        jobs = [f"{job.id}{' (completing)' if job.state == 'COMPLETING' else ''}" for job in now.jobs] if now else []
         busy = f"busy with jobs {', '.join(jobs)}" if jobs else why
         text = f"no room on {expected.node}: {busy}"
         todo = "run it again, or with --wait"

@@ -14,7 +14,8 @@ from cluster.config.section import slurm_fields
 from cluster.observe.observation import NOTHING, ClusterObservation, Difference, MachineObservation, Mends
 from cluster.slurm.paths import CONTROLLER_FILES
 from scripts.node.slurm.hostlist import expand
-from scripts.node.slurm.output import same_limit, seconds_of
+from scripts.node.slurm.output import same_limit
+from scripts.node.slurm.times import seconds_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +218,7 @@ def _partitions(expected: ExpectedCluster, cluster: ClusterObservation) -> Itera
 
 
 def _nodes(expected: ExpectedCluster, cluster: ClusterObservation) -> Iterator[Difference]:
-    running = cluster.slurm("nodes")
+    running = cluster.slurm_nodes
     if running is None:
         return
     missing = [(name, "a node", _UNKNOWN) for name in expected.nodes if name not in running]

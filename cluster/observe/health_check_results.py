@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.findings import Actor, ClusterFinding
-from cluster.observe.nodes import Node
 from scripts.node.health.check_kinds import KINDS, RESUMES, may_resume, parse_reason
+from scripts.node.slurm.nodes import Node
 from scripts.node.slurm.output import valid_time
 
 PHASE = "health-results"

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from scripts.node.interface import Disk, Munge, Observation, Reached, Report, Unit
+from scripts.node.slurm.nodes import Node
 
 LATE = re.compile("(no answer|did not end) within")
 """Text in machines' reports about a command that did not end in time (scripts/node)."""
@@ -124,6 +126,12 @@ class ClusterObservation:
     def slurm(self, name: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return a part of slurmctld's answers; None if it could not be read."""
         return self.controller.part("slurm", name)
+
+    @cached_property
+    def slurm_nodes(self) -> dict[str, Node] | None:
+        """Return slurmctld's nodes by name, whose times are UTC; None if they could not be read."""
+        rows = self.slurm("nodes")
+        return None if rows is None else {name: Node.of(name, row) for name, row in rows.items()}
 
     @property
     def slurmctld_answers(self) -> bool:

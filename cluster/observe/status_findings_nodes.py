@@ -7,13 +7,14 @@ from typing import Any
 from cluster.findings import ClusterFinding
 from cluster.observe import health_check_results
 from cluster.observe import status_findings_machines as machines
-from cluster.observe.nodes import Node, observed_nodes
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.observe.status_findings_daemons import NAMED_JOBS, last_words, list_jobs
 from cluster.observe.status_findings_machines import setup_failure, setup_unit
 from cluster.slurm.paths import LOGS
 from scripts.node.slurm.hostlist import expand
-from scripts.node.slurm.output import CLOUD_REASONS, NO_CAPACITY, NO_MACHINE, seconds_of
+from scripts.node.slurm.nodes import Node
+from scripts.node.slurm.output import CLOUD_REASONS, NO_CAPACITY, NO_MACHINE
+from scripts.node.slurm.times import seconds_of
 
 STARTED_SECONDS = 60
 """A younger job may have been observed before its processes."""
@@ -21,16 +22,16 @@ STARTED_SECONDS = 60
 
 def lost(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
     """Yield nodes that do not answer this host or slurmctld, each with the first cause that can be determined."""
-    rows = cluster.slurm("nodes")
+    known = cluster.slurm_nodes
     unauthenticated = machines.unauthenticated(cluster)
     for machine in cluster.nodes:
-        node = Node.of(machine.name, rows[machine.name]) if rows and machine.name in rows else None
+        node = (known or {}).get(machine.name)
         if machine.late:
             continue
         if not machine.reached:
             if "controller" not in machine.roles:
                 yield _unreachable(cluster, machine, node)
-        elif rows is not None and node is None:
+        elif known is not None and node is None:
             yield ClusterFinding(
                 id="node-down",
                 where=(machine.name,),
@@ -50,10 +51,10 @@ def lost(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
 def unstarted(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
     """Yield elastic nodes that are down. The stack has no machines for them, so only slurmctld can report on them."""
     observed = {machine.name for machine in cluster.nodes}
-    for node in observed_nodes(cluster):
+    for node in (cluster.slurm_nodes or {}).values():
         if node.name in observed or not node.elastic or not node.down:
             continue
-        if "POWERED_DOWN" not in node.states:
+        if not node.off:
             what = f"is an elastic node, and slurmctld says {node.word}: {node.reason}"
             yield replace(_down(cluster, node), what=what)
         # For a lack of capacity the reconcile loop has one finding for all nodes.
@@ -141,7 +142,7 @@ def _down(cluster: ClusterObservation, node: Node) -> ClusterFinding:
 
 def drained(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
     """Yield nodes that are drained: by an administrator, a health check, the cloud or a failed prolog."""
-    for node in observed_nodes(cluster):
+    for node in (cluster.slurm_nodes or {}).values():
         name = node.name
         if not node.drained:
             continue

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cluster.observe.nodes import NODES_COMMAND, Node, parse_nodes
 from scripts.node.slurm.hostlist import compress, expand
+from scripts.node.slurm.nodes import COMMAND, Node, parse
 from scripts.node.slurm.output import parse_sacct, sacct_command
 
 _RECORD = re.compile(r"^(SwitchName|BlockName|AggregatedBlock)=(\S+)")
@@ -113,7 +113,7 @@ def topology_command(mark: str, job: str = "") -> str:
     parts = [
         "scontrol show topology 2>&1",
         "grep '^# [bc]-' /etc/slurm/topology.conf 2>/dev/null",
-        NODES_COMMAND,
+        shlex.join(COMMAND),
         find_job if job else ":",
         "cat /etc/hpc/topology-refused 2>/dev/null",
     ]
@@ -130,7 +130,7 @@ def parse_topology(text: str, mark: str, job: str = "") -> Topology:
             f"slurmctld has no topology ({reason}): the stack has `slurm: {{topology: none}}`, or one nodeset, whose "
             "nodes are not placed close to each other. `slurm: {topology: nodesets}` has a switch for each nodeset"
         )
-    topology = Topology(switches=switches, states=parse_nodes(nodes), refused=bool(refused.strip()))
+    topology = Topology(switches=switches, states=parse(nodes), refused=bool(refused.strip()))
     return replace(topology, job=_job(job, records, topology)) if job else topology
 
 

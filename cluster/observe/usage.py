@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cluster.observe.job_records import UNENDED, parse_job_records, records_command
-from scripts.node.slurm.output import cpu_seconds
+from scripts.node.slurm.times import cpu_seconds
 
 FIELDS = tuple(
     "JobID User Account Partition ElapsedRaw AllocTRES JobIDRaw State Start End TotalCPU TRESUsageInTot".split()

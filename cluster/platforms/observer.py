@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from cluster.findings import ClusterFinding
-from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, Difference
+from scripts.node.slurm.nodes import Node
 
 
 @dataclass(frozen=True, kw_only=True)

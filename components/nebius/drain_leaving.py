@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cluster.findings import listing
-from cluster.observe.nodes import NODES_COMMAND, Node, jobs_command, parse_jobs, parse_nodes
 from cluster.platforms.nebius.names import CONTROLLER_POD
 from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.nebius.poll import Poll
 from components.nebius.waits import LEAVES, RECREATED
+from scripts.node.slurm import jobs as slurm_jobs
+from scripts.node.slurm import nodes as slurm_nodes
 
 
 class DrainError(RuntimeError):
@@ -108,7 +109,7 @@ def drain(kubectl: Kubectl, reasons: Mapping[str, str], *, seconds: float, pace:
                 words = (f"NodeName={node.name}", "State=DRAIN", f"Reason={reasons[node.name]}")
                 kubectl.execute(LOGIN, "scontrol", "update", *words)
                 report(f"drained {node.name} ({reasons[node.name]})")
-        return "; ".join(f"{job} on {node.name}" for node in nodes for job in node.busy)
+        return "; ".join(dict.fromkeys(str(job) for node in nodes for job in node.busy))
 
     names = sorted(reasons)
     _wait_until_none(jobs, "on", listing(names, 5), Poll(seconds, pace), f"{_NODES_STAY}{','.join(names)}")
@@ -158,10 +159,11 @@ def _running(kubectl: Kubectl) -> set[str]:
     return {pod["metadata"]["name"] for pod in kubectl.items("pods") if pod["status"].get("phase") == "Running"}
 
 
-def _nodes(kubectl: Kubectl) -> list[Node]:
+def _nodes(kubectl: Kubectl) -> list[slurm_nodes.Node]:
     mark = f"|{secrets.token_hex(8)}|"
-    jobs = parse_jobs(kubectl.execute(LOGIN, "sh", "-c", jobs_command(mark)), mark)
-    return [*parse_nodes(kubectl.execute(LOGIN, *NODES_COMMAND.split()), jobs).values()]
+    command = slurm_jobs.command(mark, "--all", f"--states={slurm_jobs.HOLDING}")
+    found = slurm_jobs.parse(kubectl.execute(LOGIN, *command), mark)
+    return [*slurm_nodes.parse(kubectl.execute(LOGIN, *slurm_nodes.COMMAND), found).values()]
 
 
 def _set_to_drain(kubectl: Kubectl, names: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ KINDS is the table of them.
 """
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,7 +11,6 @@ from typing import Any
 
 import pulumi
 
-from cluster.observe.nodes import NODES_COMMAND, Node, parse_nodes
 from cluster.platforms.nebius.kubectl import LOGIN_NODES, login_address, selector, why_no_login_address
 from cluster.platforms.nebius.names import (
     AVAILABLE,
@@ -29,7 +27,7 @@ from cluster.platforms.nebius.observation import conditions, pods
 from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError, pod_of
 from components.nebius.poll import Poll
-from scripts.node.slurm.output import parse_rows
+from scripts.node.slurm.nodes import COMMAND, Node, parse
 
 API_SECONDS = 900
 GPU_SECONDS = 600
@@ -43,7 +41,6 @@ NEEDED = (
 """API group and resource of what charts create that needs an administrator."""
 _LOG_LINES = 15
 _SHOWN = 8
-_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 """GPUs of a Gres value, such as gpu:nvidia_h100_80gb_hbm3:8(S:0-1)."""
 
 Spec = Mapping[str, Any]
@@ -326,8 +323,7 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
     members = {*expected, *spec.get("elastic", ())}
 
     def check() -> Progress:
-        text = kubectl.execute(LOGIN, *NODES_COMMAND.split())
-        nodes = parse_nodes(text)
+        nodes = parse(kubectl.execute(LOGIN, *COMMAND))
         for name in sorted(name for name, node in nodes.items() if _has_left(node, members, spec["nodesets"])):
             report(f"{name} has left the cluster: deleting it from Slurm")
             kubectl.execute(LOGIN, "scontrol", "delete", f"NodeName={name}")
@@ -338,8 +334,7 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
                 state = "POWER_DOWN" if sleeps else "RESUME"
                 kubectl.execute(LOGIN, "scontrol", "update", f"NodeName={name}", f"State={state}")
                 report(f"powered down {name}" if sleeps else f"resumed {name}")
-        gres = {row["NodeName"]: row.get("Gres", "") for row in parse_rows(text) if "NodeName" in row}
-        progress = slurm_progress(expected, nodes, gres)
+        progress = slurm_progress(expected, nodes)
         for line in progress.facts["drained"] if progress.done else ():
             report(line)
         return Progress(progress.text, done=progress.done)
@@ -348,7 +343,7 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
     return Goal(f"{len(expected)} Slurm nodes", check, todo)
 
 
-def slurm_progress(expected: Mapping[str, int], nodes: Mapping[str, Node], gres: Mapping[str, str]) -> Progress:
+def slurm_progress(expected: Mapping[str, int], nodes: Mapping[str, Node]) -> Progress:
     """Compare Slurm's nodes and their GPUs with those that are expected to take jobs. A pure function.
 
     The fact `drained` has a warning for each drained node.
@@ -357,15 +352,14 @@ def slurm_progress(expected: Mapping[str, int], nodes: Mapping[str, Node], gres:
     drained: list[str] = []
     for name, gpus in expected.items():
         node = nodes.get(name)
-        found = sum(map(int, _GPUS.findall(gres.get(name, "").replace("(null)", ""))))
         if node is None:
             missing.append(f"{name} has not registered")
         elif node.drained and not node.down:
             drained.append(f"{name} is {node.word}: {node.reason} ({node.by}). `./hpc nodes STACK` says who must act")
         elif not node.ready:
             missing.append(f"{name} is {node.word}" + (f": {node.reason}" if node.reason else ""))
-        elif found != gpus:
-            missing.append(f"{name} has {found} GPUs in Slurm, not {gpus}")
+        elif node.gpus != gpus:
+            missing.append(f"{name} has {node.gpus} GPUs in Slurm, not {gpus}")
     return Progress(_listed(missing), done=not missing, facts={"drained": drained})
 
 

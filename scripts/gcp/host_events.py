@@ -22,8 +22,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 sys.path.insert(0, "/usr/local/lib/hpc/node")
-from health.drain_unhealthy import apply_action, read_node_state
+from health.drain_unhealthy import apply_action, read_node
 from slurm import reservations, scheduler
+from slurm.jobs import HOLDING
 from slurm.output import CLOUD_REASONS, MAINTENANCE, PREEMPTED
 from system.google_api import FLAVOR, METADATA, answer
 from system.host import SetupError, log, run
@@ -37,7 +38,6 @@ RETRY_SECONDS = 5
 WINDOW_MINUTES = 180
 """Length of a window without an end, as in cluster-toolkit v1.95.0, slurmsync.py."""
 PREFIX = "hpc-maintenance-"
-HOLD = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING"
 
 
 class StopError(Exception):
@@ -72,15 +72,14 @@ class HostEvents:
             return
         name = f"{PREFIX}{self.node}"
         reservations.keep({name: (self.node, *window)} if window else {}, lambda there: there == name)
-        state = read_node_state(self.node)
-        drained = "DRAIN" in state["states"]
-        if reason is None and drained and state["reason"] in CLOUD_REASONS:
+        node = read_node(self.node)
+        if reason is None and node.drained and node.reason in CLOUD_REASONS:
             scheduler.resume_nodes([self.node])
-        elif reason and not drained:
+        elif reason and not node.drained:
             apply_action(self.node, "drain", reason)
             log(f"drained: {reason}")
         if reason == PREEMPTED:
-            self.requeue_and_set_down(state["reason"] if drained else reason)
+            self.requeue_and_set_down(node.reason if node.drained else reason)
         self._done = (reason, window)
 
     def requeue_and_set_down(self, reason: str) -> None:
@@ -99,7 +98,7 @@ class HostEvents:
 
 def jobs_on(node: str) -> set[str]:
     """Return the numbers of the jobs that hold a node. Raises SetupError."""
-    return set(run("squeue", "--noheader", f"--nodelist={node}", f"--states={HOLD}", "--format=%A").split())
+    return set(run("squeue", "--noheader", f"--nodelist={node}", f"--states={HOLDING}", "--format=%A").split())
 
 
 def wait_for_change(etag: str) -> tuple[dict[str, Any], str]:

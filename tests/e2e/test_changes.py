@@ -171,7 +171,7 @@ def test_a_node_that_leaves_is_drained_and_its_job_finishes(edited: Cluster, lon
     )
     printed = " ".join(message["message"] for message in done["messages"])
     assert "drained edited-cpu-2 (hpc: leaves the cluster)" in printed
-    assert re.search(rf"waiting for 1 job, .* at most: job {leaving} of alice on edited-cpu-2, [\d:]+ of ", printed)
+    assert re.search(rf"waiting for 1 job, .* at most: job {leaving} \(.*\) of alice on edited-cpu-2: running", printed)
     assert set(done["outputs"]["machines"]) == {"edited-controller", "edited-cpu-0", "edited-cpu-1"}
     assert "Nothing to do" in edited.up()
 

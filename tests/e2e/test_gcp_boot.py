@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slurm import nodes
 from slurm.output import MAINTENANCE, PREEMPTED
-from slurm.scheduler import parse_nodes
 
 from components.gcp.boot import HOST_KEY, archive, startup_script
 from components.local.host import machine
@@ -403,10 +403,10 @@ class TestHost:
         eventually(lambda: "hpc-maintenance" not in reservations(), what="the reservation's end")
 
 
-def _slurm(node: CloudNode) -> tuple[set[str], str]:
+def _slurm(node: CloudNode) -> tuple[frozenset[str], str]:
     """States and reason of the node."""
-    said = parse_nodes(node.cluster.inside("controller", f"scontrol --oneliner show node {node.name}"))[node.name]
-    return said["states"], said["reason"]
+    said = nodes.parse(node.cluster.inside("controller", f"scontrol --oneliner show node {node.name}"))[node.name]
+    return said.states, said.reason
 
 
 def _report(node: CloudNode) -> dict[str, str]:

@@ -138,7 +138,7 @@ class TestAct:
     def test_without_a_change_slurmctld_gets_no_request(self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
         events = HostEvents(NODE)
         events.act({"maintenanceEvent": host_events.STOPS})
-        monkeypatch.setattr(host_events, "read_node_state", None)
+        monkeypatch.setattr(host_events, "read_node", None)
         events.act({"maintenanceEvent": host_events.STOPS, "attributes": {"other": "1"}})
 
     def test_a_refusal_by_slurmctld_is_retried(self, slurm: Slurm) -> None:

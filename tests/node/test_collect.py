@@ -9,9 +9,7 @@ from pathlib import Path
 import collect
 import pytest
 from accounting import accounts
-from hypothesis import given
-from hypothesis import strategies as st
-from slurm import output, scheduler, slurmctld, slurmd
+from slurm import jobs, output, scheduler, slurmctld, slurmd
 from system import cluster_state, mounts, protected_files
 from system.host import Part, SetupError
 
@@ -153,7 +151,7 @@ def test_rows_of_scontrol_keep_texts_of_users():
     ("number", "count"), [("7", 1), ("7_2", 1), ("7_[3-20]", 18), ("7_[1-5,9%2]", 6), ("7_[0-10:5]", 3), ("7+1", 1)]
 )
 def test_tasks_of_an_array_are_counted(number: str, count: int):
-    assert output.count_tasks(number) == count
+    assert jobs.count_tasks(number) == count
 
 
 @pytest.mark.parametrize(
@@ -170,7 +168,7 @@ def test_tasks_of_an_array_are_counted(number: str, count: int):
     ],
 )
 def test_jobs_that_only_an_operator_can_release_are_held(state: str, reason: str, held: bool):
-    assert output.is_held({"state": state, "reason": reason}) is held
+    assert jobs.Job("7", state=state, reason=reason).needs_operator is held
 
 
 def test_shared_file_systems_are_those_in_the_block_of_fstab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -253,15 +251,6 @@ class TestClusterState:
             collect._cluster_state(controls=False)
         cluster_state.publish({"users": []}, {"slurm.conf": "ClusterName=x\n"})
         assert collect._cluster_state(controls=True)["damaged"] == ""
-
-
-@given(st.lists(st.text(), max_size=4))
-def test_any_job_name_is_parsed(names: list[str]):
-    mark = "0f1e2d3c4b5a6978"
-    rows = [("7", "7", "alice", "RUNNING", "1:02", "1:00", "n-0", "1", "cpu", "None", name) for name in names]
-    found = output.parse_squeue("".join("".join(f"{cell}{mark}" for cell in row) + "\n" for row in rows), mark)
-    assert [row["name"] for row in found] == names
-    assert {row["id"] for row in found} <= {"7"}
 
 
 class TestVersions:

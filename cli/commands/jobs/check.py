@@ -26,7 +26,6 @@ from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, launcher, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.quickcheck import FAIL, NODE, PASS, SKIP, CheckPlan, CheckReport, CheckResult, Event
 from cluster.jobs.script import FOLDER
-from cluster.observe.nodes import NODES_COMMAND
 from cluster.platforms.capability import Capability
 from cluster.printable import one_line
 from cluster.report.nccl_log import NotALogError, read_text
@@ -190,7 +189,6 @@ def jobs(
             raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {names}.")
         facts = tuple(row for row in partition_facts(config) if not partition or row.name in partition)
         only = frozenset(node.name for node in scheduler.find_nodes(expand(nodes))) if nodes else None
-        resources = quickcheck.parse_resources(scheduler.run(NODES_COMMAND))
         container = suite in ("container", "all")
         pyxis = container and "--container-image" in user_jobs.run("srun --help 2>&1 || true")
         chosen = quickcheck.Options(
@@ -210,7 +208,7 @@ def jobs(
             ),
             rehearsed=user_jobs.is_rehearsal,
         )
-        planned = quickcheck.plan(facts, scheduler.nodes(), resources, chosen, only=only)
+        planned = quickcheck.plan(facts, scheduler.nodes(), chosen, only=only)
         events: list[Event] = []
         mail = None
         if planned.expected:

@@ -225,7 +225,7 @@ def _hosts(config: ClusterConfig, live: Live) -> Iterator[Difference]:
 
 
 def _nodes(config: ClusterConfig, live: Live) -> Iterator[Difference]:
-    actual = live.seen.slurm("nodes")
+    actual = live.seen.slurm_nodes
     if actual is None:
         return
     expected = {name for nodeset in config.nodesets for name in node_names(config, nodeset)}

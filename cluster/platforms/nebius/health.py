@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from cluster.catalog.floors import vulnerable
 from cluster.findings import Actor, ClusterFinding, merge_alike
-from cluster.observe.nodes import Node, observed_nodes
 from cluster.observe.observation import ClusterObservation
 from cluster.observe.status_findings import firing_alerts
 from cluster.observe.status_findings_nodes import held
 from cluster.platforms.nebius.names import AVAILABLE
 from cluster.platforms.nebius.observation import HOSTS, Check, View
+from scripts.node.slurm.nodes import Node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +233,7 @@ def _cluster(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 
 def _powering(seen: ClusterObservation) -> set[str]:
     """Return elastic nodes that start or stop: their pods come and go until ResumeTimeout or SuspendTimeout."""
-    return {node.name for node in observed_nodes(seen) if not node.down and (node.booting or node.asleep)}
+    return {node.name for node in (seen.slurm_nodes or {}).values() if not node.down and (node.booting or node.asleep)}
 
 
 def _pods(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
@@ -282,10 +282,10 @@ def _slurm(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 
 def _software(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Yield the nodes whose slurmd, by the version with which it registered, is below the security floor."""
-    for name, row in (seen.slurm("nodes") or {}).items():
-        if "POWERED_DOWN" in row.get("State", ""):
+    for name, node in (seen.slurm_nodes or {}).items():
+        if node.off:
             continue  # the version of its last pod
-        if found := [*vulnerable({"slurm": row.get("Version", "").partition("-")[0]})]:
+        if found := [*vulnerable({"slurm": node.version.partition("-")[0]})]:
             yield ClusterFinding(
                 id="vulnerable",
                 where=(name,),
@@ -318,7 +318,7 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[ClusterFinding]:
     elastic = {f"{nodeset.name}-{index}" for nodeset in view.nodesets for index in range(nodeset.most or 0)}
     current = {pod.name for pod in view.pods} | elastic
-    for node in observed_nodes(seen):
+    for node in (seen.slurm_nodes or {}).values():
         name = node.name
         if name not in current and "pods" not in view.unread and (node.down or node.drained or node.silent):
             yield ClusterFinding(
@@ -408,5 +408,5 @@ def action_on(node: Node, replacement: bool, *, now: float) -> Action:  # noqa: 
 
 def drained_nodes(seen: ClusterObservation, view: View, *, now: float) -> list[tuple[Node, Action]]:
     """Return the drained nodes with the action for each."""
-    drained = (node for node in observed_nodes(seen) if node.drained)
+    drained = (node for node in (seen.slurm_nodes or {}).values() if node.drained)
     return [(node, action_on(node, view.replacement, now=now)) for node in drained]

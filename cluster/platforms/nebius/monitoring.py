@@ -16,6 +16,7 @@ from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, grafana_dashboa
 from cluster.monitoring.files import GPU_FIELDS, alertmanager_config, secret_placeholder
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE
 from cluster.roster import nodeset_gpu
+from scripts.node.slurm.job_reasons import FOR_NODES
 
 SECRET = "hpc-alerts"  # noqa: S105 - the name of a Secret
 """Secret of MONITORING_NAMESPACE with the secrets of alert receivers, by the name of the setting without `hpc:`."""
@@ -52,7 +53,7 @@ EXPORTED = frozenset(
 """The collected metrics, of those that rules and panels use."""
 _MOUNTS = '{fstype="virtiofs",mountpoint=~"/mnt/(jail|jail-submount-.+|controller-spool|accounting)"}'
 """Shared file systems on Kubernetes' nodes (helm/slurm-cluster-storage)."""
-_WAIT = 'slurm_job_info{job_state="PENDING",job_state_reason=~"None|Priority|Resources"}'
+_WAIT = f'slurm_job_info{{job_state="PENDING",job_state_reason=~"{"|".join(sorted(FOR_NODES))}"}}'
 _HELD = 'slurm_job_info{job_state="PENDING",job_state_reason=~"(?i).*(held|hold).*"'
 
 

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from cluster.platforms.nebius.kubectl import describe_events
-from scripts.node.slurm.output import node_rows, parse_squeue, partition_rows, squeue_format, summarize_jobs
+from scripts.node.slurm import jobs, nodes
+from scripts.node.slurm.output import partition_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,11 +285,10 @@ ACCOUNTING: Mapping[str, str] = {
 def script(mark: str, *, more: Mapping[str, str] | None = None) -> str:
     """Return the script for root's shell. `mark` is random, so that no name of a job can contain it. `more` are further
     commands, by the name of their part."""
-    jobs = ["squeue", "--noheader", "--sort=-t,-p", f"--format={squeue_format(mark)}"]
     commands = {
-        "nodes": "scontrol --oneliner --all show node",
+        "nodes": shlex.join(nodes.COMMAND),
         "partitions": "scontrol --oneliner --all show partition",
-        "jobs": shlex.join(jobs),
+        "jobs": shlex.join(jobs.command(mark, "--sort=-t,-p")),
         **(more or {}),
     }
     printed = f'printf \'%s %s %s\\n%s\\n\' {_start(mark)} "$name" "$?" "$out"'
@@ -321,11 +321,11 @@ def _parse_part(name: str, body: str, mark: str) -> Any:  # noqa: ANN401 - any J
     if name == "ping":
         return {"up": " is UP" in body, "said": " ".join(body.split())}
     if name == "nodes":
-        return node_rows(body)
+        return nodes.observed_rows(body)
     if name == "partitions":
         return partition_rows(body)
     if name == "jobs":
-        return summarize_jobs(parse_squeue(body, mark))
+        return jobs.summarize(jobs.parse(body, mark))
     return [line.split("|") for line in body.splitlines() if line]
 
 

@@ -13,7 +13,6 @@ import yaml
 
 from cluster.findings import ClusterFinding
 from cluster.load import parse_output
-from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, Difference, MachineObservation, Observation
 from cluster.platforms.nebius import drift, health, observation
 from cluster.platforms.nebius.kubectl import NO_KIND
@@ -30,6 +29,7 @@ from cluster.platforms.nebius.names import (
 from cluster.platforms.nebius.observation import Pod, View
 from cluster.platforms.nebius.stack_file_fields import settings_of
 from cluster.platforms.observer import Access, ControllerResult, KubectlResult, LogRequest, StatusReport, Table
+from scripts.node.slurm.nodes import Node
 
 _CRASHES = 6
 """Number of crashed containers whose last lines `status` reads."""

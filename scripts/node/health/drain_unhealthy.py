@@ -8,13 +8,14 @@ is over by then.
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from health import outcome
 from health.check_kinds import MACHINE, RESUMES, may_resume, parse_reason, reason
 from health.outcome import Outcome
-from slurm import scheduler
+from slurm import nodes, scheduler
+from slurm.nodes import Node
 from system import cluster_state
 from system.host import SetupError, printable, run
 
@@ -57,15 +58,15 @@ def apply_results(
     # Asks slurmctld only if a check failed or the node may be held: not for every node at every interval.
     if wanted["drain"] and (faults or record["held"]):
         try:
-            node = read_node_state(name)
+            node = read_node(name)
             passes, resume_after = record["passes"], wanted["resume_after"]
-            action = decide(node["states"], node["reason"], faults, passes=passes, resume_after=resume_after)
+            action = decide(node.states, node.reason, faults, passes=passes, resume_after=resume_after)
             if action.name != "none":
                 apply_action(name, action.name, action.reason)
                 record["done"] = action.name
                 if wanted["requeue"] and any(found[kind].get("certain") for kind in faults):
                     scheduler.requeue_jobs(name, action.reason)
-            drained = bool(parse_reason(node["reason"])) and "DRAIN" in node["states"]
+            drained = bool(parse_reason(node.reason)) and node.drained
             record["held"] = action.name in ("drain", "reason") or (drained and action.name != "resume")
             if not record["held"]:
                 # Somebody has resumed the node, and with it accepted the faults that it was drained for.
@@ -86,7 +87,7 @@ class Action(NamedTuple):
 NO_ACTION = Action("none")
 
 
-def decide(states: set[str], current: str, failed: dict[str, str], *, passes: int, resume_after: int) -> Action:
+def decide(states: Collection[str], current: str, failed: dict[str, str], *, passes: int, resume_after: int) -> Action:
     """Return the action for a node with these states and this `current` reason, on which the checks in `failed` failed.
 
     `passes` is the number of runs in a row without a failure, including this one. A drain by anybody else is left
@@ -102,17 +103,18 @@ def decide(states: set[str], current: str, failed: dict[str, str], *, passes: in
         faults = {**lasting, **failed}
         # Figures change at every run: new figures of the same faults are not worth a write of slurmctld's state.
         return Action("reason", reason(faults)) if set(faults) != set(before) else NO_ACTION
-    if may_resume(current) and passes >= resume_after and not states & {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}:
+    lost = {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}.intersection(states)
+    if may_resume(current) and passes >= resume_after and not lost:
         return Action("resume")
     return NO_ACTION
 
 
-def read_node_state(name: str) -> scheduler.State:
-    """Return the node's state. Raises SetupError if slurmctld does not answer or has no such node."""
-    nodes = scheduler.parse_nodes(run("scontrol", "--oneliner", "show", "node", name, timeout=SCONTROL_SECONDS))
-    if name not in nodes:
+def read_node(name: str) -> Node:
+    """Return the node. Raises SetupError if slurmctld does not answer or has no such node."""
+    found = nodes.parse(run(*nodes.COMMAND, name, timeout=SCONTROL_SECONDS))
+    if name not in found:
         raise SetupError(f"slurmctld does not know {name}")
-    return nodes[name]
+    return found[name]
 
 
 def apply_action(name: str, action: str, reason: str) -> None:

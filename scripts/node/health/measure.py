@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 from health import drain_unhealthy, gpu, outcome, run_checks
 from health.check_kinds import reason
-from slurm.output import parse_rows
+from slurm import scheduler
+from slurm.job_reasons import NOT_FOR_NODES
 from system import cluster_state
 from system.host import (
     SetupError,
@@ -53,9 +54,6 @@ Results = dict[str, tuple[str, str]]
 """State and text of each node's measurement."""
 MeasurePairs = Callable[[list[Pair]], dict[Pair, float]]
 """Measures pairs in parallel. The result has no pairs whose job did not run."""
-IDLE = ("IDLE", "IDLE+CLOUD")
-NOT_FOR_NODES = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit")
-"""Reasons of jobs that do not wait for nodes (slurm.schedmd.com/job_reason_codes.html)."""
 # As slurm, since the controller's NFS server maps root of a node to nobody.
 SAVE_OUTPUT = f'2>&1 | runuser -u {cluster_state.OWNER} -- tee "{LOGS}/$SLURM_JOB_ID.out" >/dev/null'
 NETWORK_MINUTES = 10  # includes the prolog of the partition, which may pull containers
@@ -111,8 +109,8 @@ def main(arguments: list[str]) -> int:
 def _measure(settings: dict[str, Any], names: list[str]) -> None:
     """Measure the nodes `names` if they are idle; without any, the idle nodes that are due."""
     # Held and dependent jobs may be pending for weeks, and wait for no node.
-    reasons = run("squeue", "--noheader", "--states=pending", "--format=%r").split("\n") if not names else []
-    if any(reason.strip() not in ("", *NOT_FOR_NODES) for reason in reasons):
+    pending = [] if names else scheduler.read_jobs("--states=pending")
+    if any(job.reason not in NOT_FOR_NODES for job in pending):
         log("jobs are pending: nothing is measured now")
         return
     folder(outcome.MEASURED)
@@ -129,8 +127,8 @@ def _measure(settings: dict[str, Any], names: list[str]) -> None:
 
 def idle_nodes(names: list[str]) -> list[str]:
     """Return which of these nodes are idle. Elastic nodes without a machine, which have further flags, are not."""
-    nodes = parse_rows(run("scontrol", "--oneliner", "show", "node"))
-    return [row["NodeName"] for row in nodes if row.get("NodeName") in names and row.get("State") in IDLE]
+    nodes = scheduler.read_nodes()
+    return [name for name, node in nodes.items() if name in names and node.states - {"CLOUD"} == {"IDLE"}]
 
 
 def _is_due(name: str, kind: str, settings: dict[str, Any]) -> bool:
@@ -295,7 +293,7 @@ def _record_and_drain(kind: str, nodes: list[str], results: Results) -> None:
         if _most_are_slow(kind, [node for node in nodes if node != name]):
             doubt = "so are most nodes, which are not drained: is the limit right?"
             record_result(name, kind, state, f"{text}; {doubt}", common=True)
-        elif "DRAIN" not in drain_unhealthy.read_node_state(name)["states"]:
+        elif not drain_unhealthy.read_node(name).drained:
             drain_unhealthy.apply_action(name, "drain", reason({kind: text}))
 
 

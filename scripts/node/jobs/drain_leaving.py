@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from slurm import conf_changes, join, reservations, scheduler, turns
-from slurm.scheduler import ENDED, Job, State, all_jobs, jobs_left
+from slurm.jobs import Job
+from slurm.nodes import Node, parse_states
+from slurm.scheduler import all_jobs, jobs_left
 from system import cluster_state
 from system.host import SetupError, hold_lock, log, read_json, run, succeeds, write
 from system.locks import LOCKS, open_lock, take_lock
@@ -41,7 +43,6 @@ LEFT = Path("/etc/hpc/nodes-left.json")  # by node, the SSH host key of the mach
 FAILED = LOCKS / "leave-failed"  # touched when a node's jobs did not end: its turn does not end either
 JOIN_SECONDS = 900  # for a machine to be recreated and to join; added to the time that jobs have to end
 ANNOUNCED_SECONDS = 10  # in which the processes of other nodes start that belong to the same `up`
-BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 
 
 def drain_removed(old: str, new: str, *, seconds: float, part: float) -> None:
@@ -76,28 +77,28 @@ def leave(name: str) -> None:
     A node that slurm.conf does not have any more was drained before. Raises SetupError at the stack's limit.
     """
     _ensure_slurmctld()
-    if name not in scheduler.states():
+    if name not in scheduler.read_nodes():
         return
     seconds = _number(TIMEOUT, DEFAULT_TIMEOUT)
     with announce(name):
         _wait_for_turn(name, seconds + JOIN_SECONDS)
-        if _is_off(scheduler.states().get(name)):
+        if _is_off(scheduler.read_nodes().get(name)):
             return
         _wait_for_jobs({name}, set(), seconds, meanwhile=resume_joined)
         _wait_for_turn(name, seconds + JOIN_SECONDS, drained=True)
-    node = scheduler.states().get(name)
-    if not node or node["reason"] not in scheduler.DRAIN_REASONS:
+    node = scheduler.read_nodes().get(name)
+    if not node or node.reason not in scheduler.DRAIN_REASONS:
         return
-    if scheduler.ELASTIC in node["states"]:
+    if node.elastic:
         _power_down({name: ""})
-    elif "DOWN" not in node["states"]:
+    elif "DOWN" not in node.states:
         _set_down(name)
 
 
-def _is_off(node: State | None) -> bool:
+def _is_off(node: Node | None) -> bool:
     """Return whether Slurm has powered a node down. It has no jobs then; and if it were drained now, it would stay so,
     since Slurm takes DRAIN off only as it begins to power a node down (_do_power_work, src/slurmctld/power_save.c)."""
-    return node is not None and scheduler.ELASTIC in node["states"] and bool(node["states"] & scheduler.OFF)
+    return node is not None and node.elastic and node.asleep
 
 
 def _set_down(name: str) -> None:
@@ -111,8 +112,8 @@ def vacate(names: list[str]) -> None:
     Raises SetupError at the stack's limit. Then no new job starts there, and the next `up` goes on.
     """
     _ensure_slurmctld()
-    nodes = scheduler.states()
-    reasons = {name: scheduler.REMADE for name in names if name in nodes and scheduler.ELASTIC in nodes[name]["states"]}
+    nodes = scheduler.read_nodes()
+    reasons = {name: scheduler.REMADE for name in names if name in nodes and nodes[name].elastic}
     if reasons:
         scheduler.drain_nodes(reasons)
         _wait_for_jobs(set(reasons), set(), _number(TIMEOUT, DEFAULT_TIMEOUT))
@@ -128,7 +129,7 @@ def refuse_busy(users: set[str]) -> None:
     nodes could not remove the account. Nothing is changed before."""
     if not users or not succeeds("scontrol", "ping"):
         return
-    jobs = [job for job in all_jobs() if job.user in users and job.state not in ENDED]
+    jobs = [job for job in all_jobs() if job.user in users and not job.ended]
     if jobs:
         names = ",".join(sorted({job.user for job in jobs}))
         lines = [
@@ -158,8 +159,8 @@ def nodes_to_drain(old: str, new: str) -> dict[str, str]:
 
 def resume(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -> None:
     """Resume the nodes that were drained here for any of the reasons, and open partitions that were closed here."""
-    drained = {name: node for name, node in scheduler.states().items() if name in nodes and node["reason"] in reasons}
-    scheduler.resume_nodes(sorted(name for name, node in drained.items() if node["states"] & {"DRAIN", "DOWN"}))
+    drained = {name: node for name, node in scheduler.read_nodes().items() if name in nodes and node.reason in reasons}
+    scheduler.resume_nodes(sorted(name for name, node in drained.items() if node.states & {"DRAIN", "DOWN"}))
     closed = set(read_json(CLOSED, []))
     for name in sorted(closed & partitions):
         run("scontrol", "update", f"PartitionName={name}", "State=UP")
@@ -188,19 +189,18 @@ def _power_down(reasons: dict[str, str]) -> None:
     requested: set[str] = set()
     end = time.monotonic() + OFF_SECONDS
     while True:
-        nodes = {name: node["states"] for name, node in scheduler.states().items() if name in reasons}
-        elastic = {name: states for name, states in nodes.items() if scheduler.ELASTIC in states}
-        on = {name for name, states in elastic.items() if not states & scheduler.OFF}
+        elastic = {name: node for name, node in scheduler.read_nodes().items() if name in reasons and node.elastic}
+        on = {name for name, node in elastic.items() if not node.asleep}
         requested &= on
         for name in sorted(on - requested):
             # POWER_DOWN alone waits for the end of a boot.
-            force = "_FORCE" if elastic[name] & scheduler.BOOTING else ""
+            force = "_FORCE" if elastic[name].booting else ""
             run("scontrol", "update", f"NodeName={name}", f"State=POWER_DOWN{force}")
             log(f"powered down {name}: its machine is deleted")
         requested |= on
-        off = {name for name, states in elastic.items() if "POWERED_DOWN" in states}
+        off = {name for name, node in elastic.items() if node.off}
         scheduler.drain_nodes({name: reasons[name] for name in off if reasons[name]})
-        waiting = on | {name for name in elastic if reasons[name] and not (name in off and "DRAIN" in elastic[name])}
+        waiting = on | {name for name in elastic if reasons[name] and not (name in off and elastic[name].drained)}
         if not waiting:
             return
         if time.monotonic() > end:
@@ -246,16 +246,16 @@ def _wait_for_jobs(
         jobs = jobs_left(all_jobs(), nodes, partitions)
         if not jobs:
             # Jobs may have begun on a node that somebody resumed meanwhile.
-            states = scheduler.states()
-            resumed = sorted(name for name in nodes if name in states and "DRAIN" not in states[name]["states"])
+            known = scheduler.read_nodes()
+            resumed = sorted(name for name in nodes if name in known and not known[name].drained)
             if resumed:
                 raise SetupError(f"{', '.join(resumed)} was resumed while its jobs were waited for: run `up` again")
             return
         now = time.monotonic()
         if now > end:
             raise SetupError(timeout_error(jobs, nodes, partitions, seconds))
-        if {job.number for job in jobs} != logged or now > next_log:
-            logged, next_log = {job.number for job in jobs}, now + LOG_SECONDS
+        if {job.id for job in jobs} != logged or now > next_log:
+            logged, next_log = {job.id for job in jobs}, now + LOG_SECONDS
             span = f"{end - now:.0f} s" if end - now < 120 else f"{(end - now) / 60:.0f} min"
             more = f"; and {len(jobs) - 5} more" if len(jobs) > 5 else ""
             listed = "; ".join(map(str, jobs[:5])) + more
@@ -276,7 +276,7 @@ def timeout_error(jobs: list[Job], nodes: set[str], partitions: set[str], second
         *(f"  {job}" for job in jobs),
         "Nothing was changed, and no new job starts there.",
         "  to go on waiting: run `up` again",
-        f"  to end them:      scancel {' '.join(job.number for job in jobs)} (on the controller), then `up`",
+        f"  to end them:      scancel {' '.join(job.id for job in jobs)} (on the controller), then `up`",
         "  to let them be:   put the old value back, then ./hpc up; or, on the controller:",
         *(f"                    {line}" for line in resume),
     ]
@@ -286,32 +286,32 @@ def timeout_error(jobs: list[Job], nodes: set[str], partitions: set[str], second
 # -- turns of nodes whose machines are recreated ---------------------------------------------------------------------
 
 
-def has_turn(node: State) -> bool:
+def has_turn(node: Node) -> bool:
     """Return whether a node is out of service because its machine is recreated."""
-    return node["reason"] == scheduler.REMADE and bool(node["states"] & {"DRAIN", "DOWN"})
+    return node.reason == scheduler.REMADE and bool(node.states & {"DRAIN", "DOWN"})
 
 
 def next_turns(
-    waiting: set[str], nodes: Mapping[str, State], part: float, ends: Mapping[str, float] | None = None
+    waiting: set[str], nodes: Mapping[str, Node], part: float, ends: Mapping[str, float] | None = None
 ) -> list[str]:
     """Return the waiting nodes that may be drained now, and of the drained ones whose jobs have ended those whose
     machines may be recreated now. A pure function.
 
     `ends` has the times at which the jobs of busy nodes end. A node that takes no jobs anyway does not count.
     """
-    sizes = Counter(partition for node in nodes.values() for partition in node["partitions"])
+    sizes = Counter(partition for node in nodes.values() for partition in node.partitions)
     names = sorted(waiting & set(nodes), key=lambda name: (not has_turn(nodes[name]), name))
-    broken = [name for name in names if not has_turn(nodes[name]) and nodes[name]["states"] & scheduler.BROKEN]
+    broken = [name for name in names if not has_turn(nodes[name]) and nodes[name].broken]
 
     def member(name: str) -> turns.Member:
         node = nodes[name]
-        return turns.Member(node["partitions"], bool(node["states"] & BUSY), (ends or {}).get(name, math.inf))
+        return turns.Member(node.partitions, node.occupied, (ends or {}).get(name, math.inf))
 
-    drained = {name for name in names if has_turn(nodes[name]) and "DOWN" not in nodes[name]["states"]}
+    drained = {name for name in names if has_turn(nodes[name]) and "DOWN" not in nodes[name].states}
     out = [member(name) for name, node in nodes.items() if has_turn(node) and name not in drained]
     # Until its machine is recreated, a drained node holds up busy ones alone.
     out += [member(name)._replace(busy=True) for name in drained]
-    busy = {name for name in drained if nodes[name]["states"] & BUSY}
+    busy = {name for name in drained if nodes[name].occupied}
     ready = [name for name in names if name in drained - busy or not has_turn(nodes[name])]
     return broken + turns.next_turns({n: member(n) for n in ready if n not in broken}, out, sizes, part)
 
@@ -339,18 +339,18 @@ def take_turn(name: str, *, began: float, drained: bool = False) -> tuple[bool, 
     what = "recreated" if drained else "drained"
     with hold_lock(FOLDER / ".lock", "the choice of nodes that leave"):
         _resume_joined()
-        nodes = scheduler.states()
+        nodes = scheduler.read_nodes()
         node = nodes.get(name)
         if _is_off(node):
             return True, frozenset()
-        waits = node and not drained and not has_turn(node) and bool(node["states"] & BUSY)
+        waits = node and not drained and not has_turn(node) and node.occupied
         early = waits and time.time() < began + ANNOUNCED_SECONDS
         ends = scheduler.job_ends() if waits and not early else {}
         turn = not early and name in next_turns(_waiting() | {name}, nodes, _number(PART, DEFAULT_PART), ends)
         if drained:
-            if node and has_turn(node) and turn and scheduler.ELASTIC not in node["states"]:
+            if node and has_turn(node) and turn and not node.elastic:
                 _set_down(name)
-            if not node or not has_turn(node) or turn or "DOWN" in node["states"]:
+            if not node or not has_turn(node) or turn or "DOWN" in node.states:
                 return True, frozenset()
         elif not node or has_turn(node) or turn:
             # The next machine has another host key than this one.
@@ -361,7 +361,7 @@ def take_turn(name: str, *, began: float, drained: bool = False) -> tuple[bool, 
     if FAILED.exists() and FAILED.stat().st_mtime > began:
         raise SetupError(f"{name} was not {what}: jobs of another node that leaves did not end. Run `up` again")
     return False, frozenset(
-        (other, "+".join(sorted(node["states"]))) for other, node in nodes.items() if other != name and has_turn(node)
+        (other, "+".join(sorted(node.states))) for other, node in nodes.items() if other != name and has_turn(node)
     )
 
 
@@ -373,7 +373,7 @@ def resume_joined() -> None:
 
 
 def _resume_joined() -> None:
-    nodes = scheduler.states()
+    nodes = scheduler.read_nodes()
     left: dict[str, str] = read_json(LEFT, {})
     keys = {name: key for name, key in left.items() if name in nodes and has_turn(nodes[name])}
     config = read_json(cluster_state.CONFIG, {}) if keys else {}
@@ -443,13 +443,14 @@ def describe_wait(name: str, under_way: frozenset[tuple[str, str]]) -> str:
     if not under_way:
         return f"{name} waits for its turn: nodes without jobs go first"
     rows: list[str] = []
-    for node, text in sorted(under_way)[:5]:
-        states = set(text.split("+"))
-        what = "is being recreated" if "DOWN" in states else "waits for its jobs" if states & BUSY else "is drained"
-        report = cluster_state.read_object(cluster_state.REPORTS / f"{node}.json")
+    for other, states in sorted(under_way)[:5]:
+        node = Node(other, parse_states(states))
+        what = "waits for its jobs" if node.occupied else "is drained"
+        what = "is being recreated" if "DOWN" in node.states else what
+        report = cluster_state.read_object(cluster_state.REPORTS / f"{other}.json")
         if report.get("state") == "failed":
             what += f" (its set-up fails: {str(report.get('message', ''))[:200]})"
-        rows.append(f"{node} {what}")
+        rows.append(f"{other} {what}")
     more = f", and {len(under_way) - 5} more" if len(under_way) > 5 else ""
     return f"{name} waits for its turn: {', '.join(rows)}{more}"
 

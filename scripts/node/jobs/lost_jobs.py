@@ -6,11 +6,13 @@ _purge_missing_jobs). These would hold their nodes until the next registration, 
 limit, or for ever.
 """
 
+import secrets
 import socket
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from slurm import jobs, nodes, output
 from system import remote_node
 from system.host import SetupError, in_parallel, log, run, succeeds, wait
 
@@ -33,7 +35,7 @@ IN_UTC = ("env", "TZ=UTC")  # times are compared as texts, which is wrong in the
 AT_ONCE = 32  # nodes whose processes are read at a time
 
 
-class Job(NamedTuple):
+class RunningJob(NamedTuple):
     """A running job: when it began (ISO 8601, as Slurm prints it) and where it runs."""
 
     number: str
@@ -44,8 +46,7 @@ class Job(NamedTuple):
 def end_lost_jobs() -> None:
     """Requeue jobs from before a boot of a node of theirs, or end those that cannot be requeued."""
     # For a node that has not registered since slurmctld's start, scontrol prints the boot time `None`.
-    boots = {name: row.get("BootTime", "None") for name, row in _nodes().items()}
-    boots = {name: boot for name, boot in boots.items() if boot != "None"}
+    boots = {name: node.booted for name, node in _nodes().items() if node.booted != "None"}
     _end(began_before_boot(_running(), boots), "ended with its machine")
 
 
@@ -56,8 +57,6 @@ def end_missing_jobs() -> None:
     have answered, and its slurmd must have run.
     """
     wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=600, interval=1, unit="slurmctld")
-    from slurm import output
-
     at_start = set(_running())
     config = output.parameters(run("scontrol", "show", "config"))
     time.sleep(sum(int(config[name].split()[0]) for name in ("BatchStartTimeout", "MessageTimeout")))
@@ -67,7 +66,7 @@ def end_missing_jobs() -> None:
         _end([job for job in first if job in second], "is on none of its nodes")
 
 
-def _without_processes(candidates: set[Job]) -> list[Job]:
+def _without_processes(candidates: set[RunningJob]) -> list[RunningJob]:
     """Return the candidates that run still, and of which all nodes answer and none has a process."""
     jobs = [job for job in _running() if job in candidates]
     numbers = _numbers_by_node(jobs)
@@ -78,7 +77,7 @@ def _without_processes(candidates: set[Job]) -> list[Job]:
     ]
 
 
-def _end(jobs: list[Job], why: str) -> None:
+def _end(jobs: list[RunningJob], why: str) -> None:
     for job in jobs:
         # As slurmctld does with the jobs that it finds missing. It requeues batch jobs, and refuses to requeue others.
         if succeeds("scontrol", "requeue", job.number):
@@ -88,7 +87,7 @@ def _end(jobs: list[Job], why: str) -> None:
             log(f"job {job.number} {why}: ended")
 
 
-def began_before_boot(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
+def began_before_boot(jobs: list[RunningJob], boots: dict[str, str]) -> list[RunningJob]:
     """Return the jobs that began before a node of theirs booted. A pure function.
 
     A job that really runs is never among them: slurmctld starts no job before the node's registration, and a boot time
@@ -117,7 +116,7 @@ def jobs_with_processes(processes: Path = Path("/proc")) -> set[str]:
     return numbers
 
 
-def _numbers_by_node(jobs: list[Job]) -> dict[str, set[str]]:
+def _numbers_by_node(jobs: list[RunningJob]) -> dict[str, set[str]]:
     """Return the numbers of the jobs that have a process, for each node of `jobs` that answers and runs slurmd."""
     here, rows = socket.gethostname(), _nodes()
 
@@ -126,7 +125,7 @@ def _numbers_by_node(jobs: list[Job]) -> dict[str, set[str]]:
             return jobs_with_processes()
         try:
             script = f"systemctl is-active --quiet slurmd && {PROGRAM} jobs"
-            text = remote_node.run_on_node(node, rows[node].get("NodeAddr", ""), script)
+            text = remote_node.run_on_node(node, rows[node].address, script)
         except (SetupError, KeyError):
             return None
         *numbers, end = text.split() or [""]
@@ -137,19 +136,12 @@ def _numbers_by_node(jobs: list[Job]) -> dict[str, set[str]]:
     return {node: numbers for node, numbers in zip(nodes, answers, strict=True) if numbers is not None}
 
 
-def _running() -> list[Job]:
-    jobs: list[Job] = []
-    # `scontrol show job` prints the job's name, which may contain anything, amid its fields. Components of
-    # heterogeneous jobs (7+1) are left out, because their processes have the number of the whole job.
-    options = ("--all", "--noheader", "--states=running", "--format=%A %S %N %i")
-    for line in run(*IN_UTC, "squeue", *options).splitlines():
-        number, began, nodes, job_id = line.split()
-        if "+" not in job_id:
-            jobs.append(Job(number, began, tuple(run("scontrol", "show", "hostnames", nodes).split())))
-    return jobs
+def _running() -> list[RunningJob]:
+    mark = secrets.token_hex(8)
+    found = jobs.parse(run(*IN_UTC, *jobs.command(mark, "--all", "--states=running")), mark)
+    # Components of heterogeneous jobs (7+1) are left out, because their processes have the number of the whole job.
+    return [RunningJob(job.number, job.started, job.hosts) for job in found if "+" not in job.id]
 
 
-def _nodes() -> dict[str, dict[str, str]]:
-    from slurm import output
-
-    return output.node_rows(run(*IN_UTC, "scontrol", "--oneliner", "--all", "show", "node"))
+def _nodes() -> dict[str, nodes.Node]:
+    return nodes.parse(run(*IN_UTC, *nodes.COMMAND))

@@ -27,7 +27,7 @@ from monitoring import gpu_use, prometheus, slurm_metrics
 from monitoring.service import SETTINGS, TEXTFILES, has_web_listener
 from monitoring.slurm_metrics import Sample, render
 from reconcile import service as reconcile
-from slurm import hostlist, scheduler, slurmctld
+from slurm import hostlist, jobs, nodes, scheduler, slurmctld
 from slurm.output import valid_time
 from system import cluster_state, installation, mounts, munge
 from system.host import Part, SetupError, listens, log, read_json, remove, run, side_by_side, succeeds, write
@@ -84,8 +84,9 @@ def _ask(*command: str) -> str:
     return run(*command, timeout=COMMAND_SECONDS)
 
 
-def _squeue(states: str, option: str, columns: str) -> str:
-    return _ask("squeue", "--noheader", "--all", f"--states={states}", f"--{option}={columns}")
+def _jobs() -> list[jobs.Job]:
+    mark = os.urandom(8).hex()
+    return jobs.parse(_ask(*jobs.command(mark, "--all", "--states=all")), mark)
 
 
 def _names(key: str) -> list[str]:
@@ -107,11 +108,11 @@ def _daemons() -> Iterator[Sample]:
 
 def _machines() -> Iterator[Sample]:
     """Yield machines with a failed set-up, nodes with an old config version, and the ages of image and kernel."""
-    newest, nodes = read_json(cluster_state.CONFIG, {}).get("digest", ""), set(_names("NodeName"))
+    newest, names = read_json(cluster_state.CONFIG, {}).get("digest", ""), set(_names("NodeName"))
     counts = Counter({"configured": 0, "outdated": 0, "failed": 0})
     for name, report in cluster_state.reports().items():
         state = "failed" if report.get("state") == "failed" else "configured"
-        if state == "configured" and name in nodes and report.get("digest") != newest:
+        if state == "configured" and name in names and report.get("digest") != newest:
             state = "outdated"
         counts[state] += 1
         if state != "configured":
@@ -195,12 +196,8 @@ def _shared(path: str) -> Iterator[Sample]:
 def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
     """Return all parts by name. Names have no blanks."""
     found: dict[str, Callable[[], Iterable[Sample]]] = {
-        "nodes": lambda: slurm_metrics.node_metrics(
-            _ask("scontrol", "--oneliner", "--all", "show", "node"), time.time()
-        ),
-        "jobs": lambda: slurm_metrics.job_metrics(
-            _squeue("all", "format", slurm_metrics.COLUMNS), _names("PartitionName"), time.time()
-        ),
+        "nodes": lambda: slurm_metrics.node_metrics(nodes.parse(_ask(*nodes.COMMAND)).values(), time.time()),
+        "jobs": lambda: slurm_metrics.job_metrics(_jobs(), _names("PartitionName"), time.time()),
         "scheduler": lambda: slurm_metrics.scheduler_metrics(_ask("sdiag")),
         "daemons": _daemons,
         "machines": _machines,
@@ -212,7 +209,7 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
     if idle := settings.get("idle"):
         read = gpu_use.read_published if settings.get("prometheus_on") else lambda: gpu_use.query_now(idle)
         found["gpu_jobs"] = lambda: slurm_metrics.gpu_job_metrics(
-            _squeue("running", "Format", slurm_metrics.GPU_COLUMNS)
+            _ask("squeue", "--noheader", "--all", "--states=running", f"--Format={slurm_metrics.GPU_COLUMNS}")
         )
         found["gpu_use"] = lambda: gpu_use.collect(read())
     if has_web_listener():

@@ -8,13 +8,15 @@ has a limited number of series, so that no name makes the file invalid or Promet
 
 from __future__ import annotations
 
-import time
-from calendar import timegm
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from slurm.output import WAITING, count_tasks, is_held, node_states, parse_rows, split_reason
+from slurm.job_reasons import FOR_NODES
+from slurm.jobs import Job
+from slurm.nodes import Node
+from slurm.output import count_gpus, parse_tres
+from slurm.times import utc_seconds
 from system.host import printable
 
 LONGEST = 128  # characters of a label's value
@@ -73,7 +75,6 @@ _HELD_BACK = frozenset(
     "DRAIN FAIL INVALID_REG MAINTENANCE NOT_RESPONDING PLANNED POWERING_DOWN REBOOT_ISSUED RESERVED".split()
 )
 """States in which an idle node takes no pending jobs, for example as a spare, or planned for a job on several nodes."""
-_BUSY = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 _JOBS = {
     "BOOT_FAIL": "bootfail",
     "CANCELLED": "cancelled",
@@ -91,12 +92,8 @@ _JOBS = {
     "TIMEOUT": "timeout",
 }
 _HOLDS = frozenset(("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING"))
-COLUMNS = "%i|%T|%P|%u|%a|%D|%C|%r|%V"
-"""squeue's format, without any field that users choose."""
 GPU_COLUMNS = "JobID:20|,UserName:64|,Account:64|,tres-alloc:512|"
 """squeue's --Format, which has the allocated TRES."""
-WAITS = frozenset(("None", "Priority", "Resources"))
-"""Reasons of jobs that wait only for nodes."""
 _STATISTICS = {
     "Server thread count": "server_thread_cnt",
     "Agent queue size": "agent_queue_size",
@@ -118,44 +115,32 @@ _STATISTICS = {
 _BACKFILL = {"Last cycle": "bf_cycle_last", "Total cycles": "bf_cycle_cnt", "Last queue length": "bf_queue_len"}
 
 
-def node_metrics(text: str, now: float) -> Iterator[Sample]:
-    """Yield metrics of nodes from `scontrol --oneliner --all show node`, whose times are UTC."""
+def node_metrics(found: Iterable[Node], now: float) -> Iterator[Sample]:
+    """Yield metrics of nodes, whose times are UTC."""
     nodes: Counter[str] = Counter(dict.fromkeys((*_BASE.values(), *_FLAGS.values()), 0))
     nodes.update(dict.fromkeys(("drain", "drained", "draining", "unknown"), 0))
     partitions: Counter[tuple[str, str]] = Counter()
     free: Counter[str] = Counter()
-    for row in parse_rows(text):
-        name, states = row.get("NodeName"), node_states(row)
-        if not name:
-            continue
-        kinds = _count_as(states)
+    for node in found:
+        kinds, gpus, label = _count_as(node), node.gpus, {"node": node.name}
         nodes.update(kinds)
-        node, gpus = {"node": name}, _gpus(row.get("CfgTRES", ""))
-        gpus_alloc, cpus = _gpus(row.get("AllocTRES", "")), int(row.get("CPUTot", 0))
-        alloc, memory = int(row.get("CPUAlloc", 0)), int(row.get("RealMemory", 0)) << 20
-        effective = int(row.get("CPUEfctv", cpus))
-        yield Sample("slurm_node_cpus", cpus, node)
-        yield Sample("slurm_node_cpus_alloc", alloc, node)
-        yield Sample("slurm_node_cpus_effective", effective, node)
-        yield Sample("slurm_node_cpus_idle", max(effective - alloc, 0), node)
-        yield Sample("slurm_node_memory_bytes", memory, node)
-        yield Sample("slurm_node_memory_alloc_bytes", int(row.get("AllocMem", 0)) << 20, node)
+        yield Sample("slurm_node_cpus", node.cpus, label)
+        yield Sample("slurm_node_cpus_alloc", node.used_cpus, label)
+        yield Sample("slurm_node_cpus_effective", node.usable_cpus, label)
+        yield Sample("slurm_node_cpus_idle", node.free_cpus, label)
+        yield Sample("slurm_node_memory_bytes", node.memory << 20, label)
+        yield Sample("slurm_node_memory_alloc_bytes", node.used_memory << 20, label)
         if gpus:
-            yield Sample("slurm_node_gpus", gpus, node)
-            yield Sample("slurm_node_gpus_alloc", gpus_alloc, node)
-        is_free = "IDLE" in states and not states & _HELD_BACK
-        for partition in row.get("Partitions", "").split(","):
-            if partition:
-                free[partition] += is_free
-                sums = {"nodes": 1, "cpus": cpus, "gpus": gpus, **{f"nodes_{kind}": 1 for kind in kinds}}
-                partitions.update({(partition, what): count for what, count in sums.items()})
-        if {"DOWN", "DRAIN", "FAIL"} & states and not {"POWERED_DOWN", "POWERING_DOWN"} & states:
-            state = "down" if "DOWN" in states else "drained"
-            yield Sample(
-                "hpc_node_unavailable_seconds",
-                _age(split_reason(row.get("Reason", ""))[2], now),
-                {**node, "state": state},
-            )
+            yield Sample("slurm_node_gpus", gpus, label)
+            yield Sample("slurm_node_gpus_alloc", node.used_gpus, label)
+        is_free = "IDLE" in node.states and not node.states & _HELD_BACK
+        for partition in node.partitions:
+            free[partition] += is_free
+            sums = {"nodes": 1, "cpus": node.cpus, "gpus": gpus, **{f"nodes_{kind}": 1 for kind in kinds}}
+            partitions.update({(partition, what): count for what, count in sums.items()})
+        if node.held and not node.asleep:
+            state = "down" if "DOWN" in node.states else "drained"
+            yield Sample("hpc_node_unavailable_seconds", _age(node.since, now), {**label, "state": state})
     yield Sample("slurm_nodes", sum(nodes[kind] for kind in (*_BASE.values(), "unknown")))
     yield from (Sample(f"slurm_nodes_{kind}", count) for kind, count in nodes.items())
     for (partition, what), count in partitions.items():
@@ -164,63 +149,50 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
         yield Sample("hpc_partition_nodes_free", count, {"partition": partition})
 
 
-def _count_as(states: set[str]) -> list[str]:
-    """Return the totals in which a node with these states counts."""
-    kinds = [next((kind for state, kind in _BASE.items() if state in states), "unknown")]
-    kinds += [kind for state, kind in _FLAGS.items() if state in states]
-    if "DRAIN" in states:
+def _count_as(node: Node) -> list[str]:
+    """Return the totals in which a node counts."""
+    kinds = [next((kind for state, kind in _BASE.items() if state in node.states), "unknown")]
+    kinds += [kind for state, kind in _FLAGS.items() if state in node.states]
+    if node.drained:
         # A draining node still has jobs. `drain` counts drained nodes only.
-        kinds += ["draining"] if states & _BUSY else ["drain", "drained"]
+        kinds += ["draining"] if node.occupied else ["drain", "drained"]
     return kinds
-
-
-def _gpus(tres: str) -> int:
-    """Return the GPUs in a TRES text such as `cpu=8,mem=16G,gres/gpu=2`."""
-    return next((int(word[9:]) for word in tres.split(",") if word.startswith("gres/gpu=")), 0)
 
 
 def _age(when: str, now: float) -> float:
     """Return the seconds since a time as Slurm prints it, in UTC; 0 if it prints none."""
-    try:
-        return max(now - timegm(time.strptime(when, "%Y-%m-%dT%H:%M:%S")), 0.0)
-    except ValueError:
-        return 0.0
+    since = utc_seconds(when)
+    return 0.0 if since is None else max(now - since, 0.0)
 
 
-def job_metrics(text: str, partitions: Iterable[str], now: float) -> Iterator[Sample]:
-    """Yield metrics of jobs from `squeue --all --states=all` in COLUMNS. A job array counts as its tasks."""
+def job_metrics(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> Iterator[Sample]:
+    """Yield metrics of jobs in all states, whose times are UTC. A job array counts as its tasks."""
     total: Counter[str] = Counter(dict.fromkeys((*_JOBS.values(), "pending", "hold"), 0))
     by: dict[str, Counter[tuple[str, str]]] = {"partition": Counter(), "user": Counter(), "account": Counter()}
     by["partition"].update({(name, kind): 0 for name in partitions for kind in ("running", "pending", "hold")})
     alloc: Counter[str] = Counter({"cpus_alloc": 0, "nodes_alloc": 0})
     held = count = waiting_jobs = 0
     waits, oldest = Counter(dict.fromkeys(partitions, 0)), dict.fromkeys(partitions, 0.0)
-    for line in text.split("\n"):
-        cells = line.split("|")
-        if len(cells) != 9:
-            continue
-        number, state, names, user, account, nodes, cpus, reason, submitted = cells
-        many = count_tasks(number)
+    for job in jobs:
+        many = job.tasks
         count += many
-        waiting = state in WAITING
-        found = ["pending"] if waiting else [_JOBS[state]] if state in _JOBS else []
-        hold = is_held({"state": state, "reason": reason}) or (waiting and reason == "JobHeldUser")
-        found += ["hold"] * hold
-        held += many * (hold and reason != "JobHeldUser")
-        if state in _HOLDS:
-            alloc["cpus_alloc"] += int(cpus or 0)
-            alloc["nodes_alloc"] += int(nodes or 0)
+        found = ["pending"] if job.waits else [_JOBS[job.state]] if job.state in _JOBS else []
+        found += ["hold"] * job.is_held
+        held += many * job.needs_operator
+        if job.state in _HOLDS:
+            alloc["cpus_alloc"] += int(job.cpus or 0)
+            alloc["nodes_alloc"] += int(job.count or 0)
         for kind in found:
             total[kind] += many
-            by["user"][user, kind] += many
-            by["account"][account, kind] += many
-            for partition in names.split(","):
+            by["user"][job.user, kind] += many
+            by["account"][job.account, kind] += many
+            for partition in job.partitions:
                 by["partition"][partition, kind] += many
-        if waiting and reason in WAITS:
+        if job.waits and job.reason in FOR_NODES:
             waiting_jobs += many
-            for partition in names.split(","):
+            for partition in job.partitions:
                 waits[partition] += many
-                oldest[partition] = max(oldest.get(partition, 0.0), _age(submitted, now))
+                oldest[partition] = max(oldest.get(partition, 0.0), _age(job.submitted, now))
     yield Sample("slurm_jobs", count)
     yield from (Sample(f"slurm_jobs_{kind}", number) for kind, number in {**total, **alloc}.items())
     for (partition, kind), number in by["partition"].items():
@@ -238,7 +210,7 @@ def gpu_job_metrics(text: str) -> Iterator[Sample]:
     """Yield GPUs, user and account of running jobs, by the label hpc_job of GPU metrics, from squeue in GPU_COLUMNS."""
     for line in text.split("\n"):
         cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) >= 4 and (count := _gpus(cells[3])):
+        if len(cells) >= 4 and (count := count_gpus(parse_tres(cells[3]))):
             yield Sample("hpc_job_gpus", count, {"hpc_job": cells[0], "user": cells[1], "account": cells[2]})
 
 

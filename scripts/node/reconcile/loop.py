@@ -152,8 +152,8 @@ class Loop:
         """Read everything that this pass decides from. Raises SetupError and CloudError."""
         record = self.record
         unsafe = self.slurm.young()
-        rows, jobs = self.slurm.nodes()
-        if not rows:
+        found, jobs = self.slurm.nodes()
+        if not found:
             raise SetupError("slurmctld names no node")  # each machine would count as one without a node
         missing_groups = self._flex.read(now)
         listing = self.cloud.instances()
@@ -162,8 +162,8 @@ class Loop:
             instances[instance.name] = (*instances.get(instance.name, ()), instance)
         self._flex.add(instances)
         nodes = {
-            name: node_of(name, *self._nodes[name], row, jobs.get(name, {}))
-            for name, row in rows.items()
+            name: node_of(node, *self._nodes[name], jobs.get(name, {}))
+            for name, node in found.items()
             if name in self._nodes
         }
         record.note_pass(now)
@@ -185,7 +185,7 @@ class Loop:
             max_unavailable=self.settings["max_unavailable"], maintain=self.settings["maintain"],
             pending=record.pending, cooling=record.cooling,
             retry=record.retry, repairs=record.repairs, hosts=record.hosts, waits=frozenset(record.waits),
-            node_names=frozenset(rows), unsafe=unsafe, awake=record.awake,
+            node_names=frozenset(found), unsafe=unsafe, awake=record.awake,
         )  # fmt: skip
         # A job that has started waits for nothing, so its comment is not shown any more.
         waiting = {job for node in nodes.values() for job in node.jobs if "POWERING_UP" in node.states}

@@ -213,7 +213,7 @@ def run() -> None:
 def _keep_spares(settings: Reconcile) -> None:
     try:
         spares = settings.get("spares", {})
-        states = {name: row["states"] for name, row in scheduler.states().items()} if spares else {}
+        states = {name: node.states for name, node in scheduler.read_nodes().items()} if spares else {}
         reservations.keep_spares(spares, states)
     except SetupError as error:
         log(printable(f"spare nodes: {error}"))

@@ -9,7 +9,9 @@ from health import acceptance, outcome
 from health.check_kinds import kinds_of_reason
 from reconcile import decision
 from reconcile.decision import Health, Node, World
-from slurm import hostlist, output, reservations, scheduler
+from slurm import hostlist, nodes, output, reservations, scheduler
+from slurm.jobs import HOLDING
+from slurm.times import local_seconds
 from system import cluster_state
 from system.host import read_json, run
 
@@ -31,19 +33,19 @@ class Slurm:
         age = time.monotonic() - int(started) / 1e6
         return f"slurmctld has run for {age:.0f} s" if age < YOUNG_SECONDS else ""
 
-    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, float]]]:
-        """Return the rows of all nodes by name, and the jobs that hold each with the times at which they end at the
+    def nodes(self) -> tuple[dict[str, nodes.Node], dict[str, dict[str, float]]]:
+        """Return all nodes by name, and the jobs that hold each with the times at which they end at the
         latest."""
-        rows = output.parse_rows(run("scontrol", "--oneliner", "--all", "show", "node"))
+        found = nodes.parse(run(*nodes.COMMAND))
         fields = f"--Format=JobID:|,EndTime:|,NodeList:|,{scheduler.COMMENT}"
-        text = run("squeue", "--noheader", "--all", f"--states={scheduler.RUNS}", fields)
+        text = run("squeue", "--noheader", "--all", f"--states={HOLDING}", fields)
         jobs: dict[str, dict[str, float]] = {}
         self._comments = {}
         for number, end, hosts, comment in (line.split("|", 3) for line in text.split("\n") if line.count("|") > 2):
             self._comments[number] = comment
             for name in hostlist.expand(hosts):
-                jobs.setdefault(name, {})[number] = output.job_end(end)
-        return {row["NodeName"]: row for row in rows if "NodeName" in row}, jobs
+                jobs.setdefault(name, {})[number] = local_seconds(end)
+        return found, jobs
 
     def update(self, names: Sequence[str], state: str, reason: str) -> None:
         words = ([f"State={state}"] if state else []) + ([f"Reason={reason}"] if reason else [])
@@ -67,11 +69,10 @@ class Slurm:
         return acceptance.begin(name)
 
 
-def node_of(name: str, nodeset: str, elastic: bool, row: Mapping[str, str], jobs: Mapping[str, float]) -> Node:  # noqa: FBT001
-    """Return a node from its row of `scontrol show node`, and its jobs with the times of their ends."""
-    reason, by, _ = output.split_reason(row.get("Reason", ""))
-    states, ends = frozenset(output.node_states(row)), max(jobs.values(), default=0.0)
-    return Node(name, nodeset, elastic, states, reason, by, tuple(jobs), ends)
+def node_of(node: nodes.Node, nodeset: str, elastic: bool, jobs: Mapping[str, float]) -> Node:  # noqa: FBT001
+    """Return a node of the loop from that of slurmctld, and its jobs with the times of their ends."""
+    ends = max(jobs.values(), default=0.0)
+    return Node(node.name, nodeset, elastic, node.states, node.reason, node.by, tuple(jobs), ends)
 
 
 def joined(world: World) -> dict[str, float]:

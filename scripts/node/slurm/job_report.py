@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .hostlist import expand
+from .job_reasons import explain
+from .jobs import ENDED, count_tasks
 from .output import (
     JOURNAL,
     count_gpus,
-    count_tasks,
-    cpu_seconds,
     parse_json_lines,
     parse_sacct,
     parse_tres,
@@ -30,6 +30,7 @@ from .output import (
     split_reason,
     text_values,
 )
+from .times import cpu_seconds, span
 
 RunScript = Callable[[str], str]
 """Runs a script of sh on a machine with Slurm's commands, and returns its standard output."""
@@ -45,7 +46,6 @@ GPU_USE = "/opt/apps/adm/hpc/gpu-use.jsonl"  # a job a line, as monitoring/gpu_u
 HISTORY = "/opt/apps/adm/hpc/health"  # NODE.jsonl, as health/outcome.py keeps it
 BEFORE, AFTER = 600, 300
 """Seconds around a run in which trouble on its nodes counts as its own: the window of arXiv 2410.21680."""
-UNENDED = {"PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "COMPLETING", "CONFIGURING"}
 NO_GPU_USE = (
     "not measured: that takes `monitoring` in the stack file and dcgm-exporter on the nodes, or a slurmd with NVML and "
     "AutoDetect=nvml in gres.conf. `nvidia-smi` on a node of the job shows it while it runs"
@@ -309,7 +309,7 @@ def _add_gpu_metrics(job: dict[str, Any], measured: dict[str, Any]) -> None:
 
 def _array(jobs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the totals of an array. Its waiting tasks are one row."""
-    ended = [job for job in jobs if job["state"].partition(" ")[0] not in UNENDED]
+    ended = [job for job in jobs if job["state"].partition(" ")[0] in ENDED]
     allocated = sum(job["elapsed_seconds"] * job["allocated"].get("cpus", 0) for job in ended)
     states: Counter[str] = Counter()
     for job in jobs:
@@ -428,14 +428,14 @@ def advice(job: dict[str, Any]) -> list[str]:
     peak, memory = used.get("memory_bytes"), asked.get("memory_bytes", 0)
     nodes = max(allocated.get("nodes", 1), 1)
     if state == "TIMEOUT" and limit:
-        lines.append(f"--time={_span(2 * limit)}, or checkpoints: it reached its limit of {_span(limit)}")
+        lines.append(f"--time={span(2 * limit)}, or checkpoints: it reached its limit of {span(limit)}")
     if state == "OUT_OF_MEMORY" and memory:
         lines.append(f"--mem={_size(1.5 * memory / nodes, '')}: it needed more than {_size(memory / nodes)} on a node")
     if state != "COMPLETED" or elapsed < SHORT_SECONDS:
         return lines
     if limit and elapsed * 2 < limit and limit - elapsed > 600:
         lines.append(
-            f"--time={_span(-(-elapsed * 4 // 3 // 60) * 60)}: it ran {_span(elapsed)} of {_span(limit)}; "
+            f"--time={span(-(-elapsed * 4 // 3 // 60) * 60)}: it ran {span(elapsed)} of {span(limit)}; "
             "short jobs start earlier"
         )
     # A job of whole nodes gets all of their CPUs and memory, whatever it asks for.
@@ -471,8 +471,8 @@ def _array_lines(number: str, array: dict[str, Any]) -> list[str]:
     if array["waits"]:
         text.append(_row("waits", _pending_text(array["waits"])))
     if array["longest_seconds"]:
-        limit = f" of {_span(array['limit_seconds'])}" if array["limit_seconds"] else ""
-        text.append(_row("longest", f"{_span(array['longest_seconds'])}{limit}"))
+        limit = f" of {span(array['limit_seconds'])}" if array["limit_seconds"] else ""
+        text.append(_row("longest", f"{span(array['longest_seconds'])}{limit}"))
         text.append(_row("CPUs", f"{_percent(array['cpu_efficiency'])} busy"))
         peak = array["memory_bytes"]
         text.append(_row("memory", f"{_size(peak)} at most" if peak else "not measured"))
@@ -489,10 +489,10 @@ def _job_lines(job: dict[str, Any]) -> list[str]:
         text.append(_row("waits", _pending_text(job["waits"])))
     if job["comment"]:
         text.append(_row("comment", job["comment"]))
-    limit = f" of {_span(job['limit_seconds'])}" if job["limit_seconds"] else ""
+    limit = f" of {span(job['limit_seconds'])}" if job["limit_seconds"] else ""
     times = [f"submitted {_clock(job['submitted'])}"] if job["submitted"] else []
-    times += [f"waited {_span(job['waited_seconds'])}"] if job["waited_seconds"] is not None else []
-    times += [f"ran {_span(job['elapsed_seconds'])}{limit}"] if job["started"] else []
+    times += [f"waited {span(job['waited_seconds'])}"] if job["waited_seconds"] is not None else []
+    times += [f"ran {span(job['elapsed_seconds'])}{limit}"] if job["started"] else []
     text.append(_row("time", ", ".join(times)))
     if job["nodes"]:
         text.append(_row("nodes", f"{job['allocated'].get('nodes', 1)}: {job['nodes']}"))
@@ -501,7 +501,7 @@ def _job_lines(job: dict[str, Any]) -> list[str]:
         for number, run in enumerate(job["runs"], 1):
             comment = f": {run['comment']}" if run["comment"] else ""
             where = f" on {run['nodes']}" if run["nodes"] else ""
-            when = f"{_clock(run['started'])}, {_span(run['elapsed_seconds'])}{where}: " if run["started"] else ""
+            when = f"{_clock(run['started'])}, {span(run['elapsed_seconds'])}{where}: " if run["started"] else ""
             text.append(_row("runs" if number == 1 else "", f"{number}. {when}{run['state']}{comment}"))
     for at, event in enumerate(job.get("meanwhile", ())):
         until = f" until {_clock(event['until'])}" if event["until"] else ""
@@ -565,133 +565,12 @@ def _percent(share: float | None) -> str:
     return "not measured" if share is None else f"{share:.0%}"
 
 
-def _span(seconds: float) -> str:
-    """Return a duration as Slurm's options take it: 1-02:03:04, 02:03:04."""
-    days, rest = divmod(round(seconds), 86400)
-    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    return f"{days}-{text}" if days else text
-
-
 def _size(size: float, unit: str = "iB") -> str:
     """Return a size as text: 1.5 GiB. If `unit` is empty, it is in whole MiB, as sbatch takes it."""
     if not unit:
         return f"{-(-size // (1 << 20)):.0f}M"
     name, power = next(((n, p) for n, p in (("T", 40), ("G", 30), ("M", 20), ("K", 10)) if size >= 1 << p), ("K", 10))
     return f"{size / (1 << power):.3g} {name}{unit}"
-
-
-# -- reasons in words --------------------------------------------------------------------------------------------------
-
-# The reasons that squeue and sacct print, of Slurm 22.05 to 26.05, by the names in src/common/job_state_reason.c.
-# Reasons of limits consist of parts (`_LIMIT`).
-_OPERATOR = "Only an operator can change that"
-_PARTITION = "`scontrol show partition` has the limits; `scontrol update JobId=ID` changes the job"
-REASONS = {
-    "None": "slurmctld has not looked at it yet, which takes some seconds",
-    "Prolog": "the prologs of its nodes run",
-    "Priority": "jobs with a higher priority wait for the same nodes",
-    "Dependency": "it waits for another job (--dependency)",
-    "Resources": "the nodes, CPUs, memory or GPUs that it asks for are in use; it is among the next",
-    "PartitionNodeLimit": f"it asks for more or fewer nodes than its partition allows, or has up. {_PARTITION}",
-    "PartitionTimeLimit": f"its time limit is above the limit of its partition. {_PARTITION}",
-    "PartitionDown": f"its partition is down, so no job starts there. {_OPERATOR}",
-    "PartitionInactive": f"its partition is inactive, so no job starts there. {_OPERATOR}",
-    "PartitionConfig": f"its partition does not accept what it asks for. {_PARTITION}",
-    "JobHeldAdmin": "an operator, or Slurm after a failure, holds it: an operator runs `scontrol release ID`",
-    "JobHeldUser": "its user holds it: `scontrol release ID` lets it start",
-    "JobHoldMaxRequeue": "it failed to start too often, so Slurm holds it: an operator runs `scontrol release ID`",
-    "NvidiaImexChannels": "all IMEX channels, by which GPUs of several nodes share memory, are in use",
-    "BeginTime": "its begin has not come: --begin, or the two minutes after a requeue",
-    "Licenses": "the licenses that it asks for are in use",
-    "Reservation": "its reservation has not begun, or has no room for it",
-    "ReservationDeleted": "its reservation was deleted: `scontrol update JobId=ID ReservationName=` takes it out",
-    "ReservationInvalid": "its reservation is not valid: `scontrol update JobId=ID ReservationName=` takes it out",
-    "ReqNodeNotAvail": "a node that it needs is down, drained, or reserved for a time that it would run into",
-    "SchedDefer": "Slurm does not start jobs at submission on this cluster; the next pass of the scheduler does",
-    "Cleaning": "what is left of its last run is removed first",
-    "QOSNotAllowed": "its QOS is not allowed for its account or partition: `sacctmgr show assoc user=$USER` has these",
-    "AccountNotAllowed": "its account is not allowed in its partition: `sacctmgr show assoc user=$USER` has yours",
-    "DependencyNeverSatisfied": "the job that it depends on ended otherwise than --dependency says: it never starts",
-    "JobArrayTaskLimit": "as many tasks of its array run as it allows (%N of --array)",
-    "BurstBufferResources": "the burst buffer has no room",
-    "BurstBufferStageIn": "its files are copied to the burst buffer",
-    "BurstBufferOperation": "an operation of the burst buffer failed",
-    "AccountingPolicy": "a limit of its account, user or QOS",
-    "FedJobLock": "another cluster of the federation considers it",
-    "MaxMemPerLimit": "it asks for more memory than MaxMemPerNode or MaxMemPerCPU allows",
-    "MpiPortsBusy": "the ports that it reserves for MPI are in use (--resv-ports)",
-    "MaxPoweredUpNodes": "as many nodes run as the cluster may have on at a time",
-    "AssociationJobLimit": "its account or user has as many jobs as allowed",
-    "AssociationResourceLimit": "its account or user is at a limit of resources",
-    "AssociationTimeLimit": "its account or user has used its time",
-    "QOSJobLimit": "its QOS has as many jobs as allowed",
-    "QOSResourceLimit": "its QOS is at a limit of resources",
-    "QOSTimeLimit": "its QOS has used its time",
-    "QOSUsageThreshold": "its account has used more than its share, and its QOS asks for less (UsageThreshold)",
-    # States that a job ended in.
-    "NodeDown": "a node of it went down",
-    "BadConstraints": "no nodes have what it asks for (--constraint, --mem, --gres): it never starts",
-    "Constraints": "no nodes have the features that it asks for (--constraint)",
-    "SystemFailure": "Slurm failed",
-    "JobLaunchFailure": "it could not be started on its nodes: the file system, the user or a prolog",
-    "NonZeroExitCode": "it ended with another exit code than 0",
-    "RaisedSignal": "it ended by a signal",
-    "TimeLimit": "it reached its time limit",
-    "InactiveLimit": "it was inactive for too long (InactiveLimit)",
-    "InvalidAccount": "its account does not exist any more",
-    "InvalidQOS": "its QOS does not exist any more",
-    "OutOfMemory": "it used more memory than it asked for",
-    "DeadLine": "it could not have ended before its --deadline",
-    # Of releases up to 24.11.
-    "FrontEndDown": "the front end node is down",
-    "BlockFreeAction": "a block is being freed",
-    "BlockMaxError": "a block has too many errors",
-    "PowerNotAvail": "there is not enough power",
-    "PowerReserved": "the power is reserved",
-    # Texts of slurmctld that are not in its list of reasons (src/slurmctld/job_mgr.c, node_scheduler.c).
-    "launch failed requeued held": "it could not be started on its nodes, and is held: an operator runs "
-    "`scontrol release ID` when the cause is gone",
-    "job requeued in held state": "it was requeued and is held: `scontrol release ID` lets it start",
-}
-
-_LIMIT = re.compile(
-    r"(?P<of>Assoc|QOS|)(?P<kind>Grp|Max|Min)"
-    r"(?P<what>CPU|Cpu|Memory|Mem|Node|SubmitJobs?|Jobs?|WallDuration|Wall|Energy|GRES|License|BB|Billing|Unknown)"
-    r"(?P<by>RunMinsPerAccount|RunMinsPerUser|MinutesPerJob|RunMinutes|Minutes|PerJob|PerNode|PerUser|PerAccount|)"
-    r"(?:Limit|NotSatisfied|)"
-)
-_WHAT = {
-    "cpu": "CPUs", "mem": "memory", "memory": "memory", "node": "nodes", "submitjob": "jobs in the queue",
-    "submitjobs": "jobs in the queue", "job": "running jobs", "jobs": "running jobs", "wall": "time",
-    "wallduration": "time", "energy": "energy", "gres": "GPUs or other GRES", "license": "licenses",
-    "bb": "burst buffer", "billing": "billing units", "unknown": "of a resource",
-}  # fmt: skip
-
-
-def explain(reason: str) -> str:
-    """Return the meaning of a reason, a sentence without a full stop; empty for an unknown text. A pure function."""
-    # squeue and scontrol print texts of slurmctld with underscores.
-    text = reason.strip("() ").replace("_", " ")
-    name = text.partition(",")[0].partition("(")[0].strip()
-    if meaning := REASONS.get(text) or REASONS.get(name):
-        return meaning
-    limit = _LIMIT.fullmatch(name)
-    if not limit:
-        return ""
-    what, by = _WHAT[limit["what"].lower()], limit["by"]
-    if by.startswith(("Minutes", "RunMin")) and limit["what"] not in ("Wall", "WallDuration"):
-        what = f"minutes of {what}"
-    if limit["kind"] == "Min":
-        text = f"it asks for less {what} than its QOS requires"
-    elif by.endswith(("PerJob", "PerNode")):
-        text = f"it asks for more {what} than one job may have{' on a node' if by == 'PerNode' else ''}"
-    elif by.endswith(("PerUser", "PerAccount")) or limit["kind"] == "Max":
-        text = f"its {'account' if by.endswith('PerAccount') else 'user'} has as much as allowed: {what}"
-    else:
-        owner = "QOS" if limit["of"] == "QOS" else "account"
-        text = f"the jobs of its {owner} together have as much as allowed: {what}"
-    where = "sacctmgr show assoc user=$USER" if limit["of"] == "Assoc" else "sacctmgr show qos"
-    return f"{text} (`{where}` has the limit)"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from interface import Node
 from jobs import lost_jobs
 from slurm import topology
-from slurm.scheduler import BROKEN, DRAIN_REASONS, WORKING, State, resume_nodes, states, wait_until_answers
+from slurm.nodes import Node as SlurmNode
+from slurm.scheduler import DRAIN_REASONS, read_nodes, resume_nodes, wait_until_answers
 from system import cluster_state, remote_node
 from system.host import SetupError, in_parallel, log, wait
 
@@ -27,7 +28,8 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
     waiting = -1
     while pending:
         began = time.monotonic()
-        why = missing(list(pending), states(), cluster_state.reports(), config["digest"], key=config.get("munge", ""))
+        reports, key = cluster_state.reports(), config.get("munge", "")
+        why = missing(list(pending), read_nodes(), reports, config["digest"], key=key)
         resume_nodes([name for name in pending if name in why and why[name].startswith("down: ")])
         pending = {name: node for name, node in pending.items() if name in why}
         if pending and time.monotonic() > end:
@@ -54,7 +56,7 @@ def wait_for_config_version(*, seconds: float) -> None:
 
     def have_applied() -> bool:
         reports = {name: report for name, report in cluster_state.reports().items() if report.get("state") != "failed"}
-        working = {name for name, node in states().items() if node["states"] & WORKING and not node["states"] & BROKEN}
+        working = {name for name, node in read_nodes().items() if node.working}
         return all(reports[name].get("digest") == version for name in working & set(reports))
 
     wait("the config version on all nodes", have_applied, seconds=seconds, interval=0.3)
@@ -62,7 +64,7 @@ def wait_for_config_version(*, seconds: float) -> None:
 
 def missing(
     names: list[str],
-    nodes: dict[str, State],
+    nodes: Mapping[str, SlurmNode],
     reports: Mapping[str, Mapping[str, object]],
     version: str,
     *,
@@ -77,9 +79,9 @@ def missing(
     # slurmctld (24.11.5) loses the reason of a drained node that was off and is static after its restart.
     drain_reasons = (*DRAIN_REASONS, "")
     for name in names:
-        state = nodes.get(name)
+        node = nodes.get(name)
         report = reports.get(name)
-        if state is None:
+        if node is None:
             why[name] = "slurmctld does not know it"
         elif report and report["state"] == "failed":
             why[name] = f"its set-up failed: {report['message']}"
@@ -87,17 +89,15 @@ def missing(
             why[name] = "its set-up has not finished"
         elif report.get("munge", key) != key:
             why[name] = "it runs with another MUNGE key than the controller, and changes to it when it gets it"
-        elif "REBOOT_ISSUED" in state["states"]:
+        elif "REBOOT_ISSUED" in node.states:
             # If it were resumed, slurmctld would forget that it waits for a boot.
-            why[name] = f"it reboots: {state['reason']}"
-        elif "DRAIN" in state["states"] and "DOWN" not in state["states"] and state["reason"] not in drain_reasons:
+            why[name] = f"it reboots: {node.reason}"
+        elif node.drained and "DOWN" not in node.states and node.reason not in drain_reasons:
             continue
-        elif "NOT_RESPONDING" not in state["states"] and (
-            "DOWN" in state["states"] or ("DRAIN" in state["states"] and state["reason"] in drain_reasons)
-        ):
-            why[name] = f"down: {state['reason'] or 'no reason given'}"
-        elif not state["states"] & WORKING or state["states"] & BROKEN:
-            why[name] = "slurmd has not registered (" + "+".join(sorted(state["states"])) + ")"
+        elif "NOT_RESPONDING" not in node.states and ("DOWN" in node.states or node.drained):
+            why[name] = f"down: {node.reason or 'no reason given'}"
+        elif not node.working:
+            why[name] = "slurmd has not registered (" + "+".join(sorted(node.states)) + ")"
     return why
 
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from interface import Spares
 from slurm import output
+from slurm.nodes import SPARE
 from system.host import log, run
 
-SPARE = "hpc-spare-"
 END_MINUTES = 60  # by then the machine is deleted, and the reservation ends by itself
 OUT = frozenset({"DOWN", "DRAIN", "FAIL"})
 """States of nodes that are out of service."""

@@ -5,11 +5,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any
 
 from accounting.database import sacctmgr_show
-from slurm import hostlist, output, slurmctld
-from slurm.output import WAITING, parse_rows, parse_squeue, split_reason, squeue_format, summarize_jobs
+from slurm import jobs, nodes, output, slurmctld
+from slurm.jobs import Job
+from slurm.nodes import Node
+from slurm.times import local_seconds
 from system.host import SetupError, listens, log, run, succeeds, wait
 
 STATUS_SECONDS = 3
@@ -24,10 +26,8 @@ def job_summary() -> dict[str, Any]:
     Jobs that Slurm or an operator holds are also listed under `held`, MAX_JOBS at most: they come last in the queue.
     """
     os.environ["SLURM_BITSTR_LEN"] = "0"  # the numbers of a long array in full
-    # A job's name may contain anything, whole rows of other jobs too, but nobody can guess this mark.
     mark = os.urandom(8).hex()
-    text = _read("squeue", "--noheader", "--sort=-t,-p", f"--format={squeue_format(mark)}")
-    return summarize_jobs(parse_squeue(text, mark))
+    return jobs.summarize(jobs.parse(_read(*jobs.command(mark, "--sort=-t,-p")), mark))
 
 
 def ping() -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _read(*command: str) -> str:
 
 
 PARTS: dict[str, Callable[[], Any]] = {
-    "nodes": lambda: output.node_rows(_read("scontrol", "-o", "show", "node")),
+    "nodes": lambda: nodes.observed_rows(_read(*nodes.COMMAND)),
     "partitions": lambda: output.partition_rows(_read("scontrol", "-o", "--all", "show", "partition")),
     "jobs": job_summary,
     "config": lambda: output.parameters(_read("scontrol", "show", "config")),
@@ -76,28 +76,12 @@ PARTS: dict[str, Callable[[], Any]] = {
 """The parts of what a controller reports under `slurm`."""
 
 
-# States in which a node takes or runs jobs, and in which it does not; cluster/observe/nodes.py has all states.
-WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING"}
-OFF = {"POWERED_DOWN", "POWERING_DOWN"}  # its machine is off, or about to be
-BOOTING = {"POWERING_UP", "POWER_UP"}
-BROKEN = OFF | BOOTING
-BROKEN |= set("DOWN DRAIN ERROR FAIL FUTURE INVALID_REG NOT_RESPONDING NO_RESPOND REBOOT_ISSUED UNKNOWN".split())
-RUNS = "RUNNING,CONFIGURING,SUSPENDED,COMPLETING,STOPPED"  # states of jobs that have nodes
-ELASTIC = "CLOUD"  # the state of a node whose machine is created and deleted as Slurm requests
 # Reasons of nodes that this set-up has drained (jobs/drain_leaving.py), and resumes when they have joined. Other
 # versions of this program compare these texts too.
 LEAVES = "hpc: leaves the cluster"
 RESHAPED = "hpc: gets other sockets, cores or GPUs"
 REMADE = "hpc: its machine is recreated"
 DRAIN_REASONS = (LEAVES, RESHAPED, REMADE)
-
-
-class State(TypedDict):
-    """States, reason and partitions of a node, as slurmctld prints them."""
-
-    states: set[str]
-    reason: str
-    partitions: list[str]
 
 
 RESTART_SECONDS = 30
@@ -118,22 +102,16 @@ def ask(*command: str) -> str:
         time.sleep(0.5)
 
 
-def states() -> dict[str, State]:
-    """Return every node's states and reason. A slurmctld that restarts meanwhile is asked again."""
-    return parse_nodes(ask("scontrol", "--oneliner", "--all", "show", "node"))
+def read_nodes() -> dict[str, Node]:
+    """Return every node by name. A slurmctld that restarts meanwhile is asked again. Raises SetupError."""
+    return nodes.parse(ask(*nodes.COMMAND))
 
 
-def parse_nodes(text: str) -> dict[str, State]:
-    """Return the nodes of `scontrol --oneliner show node`, by name."""
-    return {
-        row["NodeName"]: State(
-            states=output.node_states(row),
-            reason=split_reason(row.get("Reason", ""))[0],
-            partitions=row["Partitions"].split(",") if row.get("Partitions") else [],
-        )
-        for row in parse_rows(text)
-        if "NodeName" in row
-    }
+def read_jobs(*options: str) -> list[Job]:
+    """Return the jobs of all users that these options of squeue choose. A slurmctld that restarts meanwhile is asked
+    again. Raises SetupError."""
+    mark = os.urandom(8).hex()
+    return jobs.parse(ask(*jobs.command(mark, "--all", *options)), mark)
 
 
 def wait_until_answers(*, hint: str = "") -> None:
@@ -149,8 +127,8 @@ def resume_nodes(names: list[str]) -> None:
             ask("scontrol", "update", f"NodeName={name}", "State=RESUME")
         except SetupError:
             # slurmctld refuses it for a node that has just registered, and so is in service already.
-            node = states().get(name)
-            if not node or node["states"] & {"DOWN", "DRAIN"}:
+            node = read_nodes().get(name)
+            if not node or node.states & {"DOWN", "DRAIN"}:
                 raise
             continue
         log(f"resumed {name}")
@@ -158,66 +136,30 @@ def resume_nodes(names: list[str]) -> None:
 
 def drain_nodes(reasons: Mapping[str, str]) -> None:
     """Drain nodes, each with its reason. A node that is drained already keeps the reason that it has."""
-    nodes = states() if reasons else {}
+    known = read_nodes() if reasons else {}
     for reason, name in sorted((reason, name) for name, reason in reasons.items()):
-        if name in nodes and "DRAIN" not in nodes[name]["states"]:
+        if name in known and not known[name].drained:
             ask("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
             log(f"drained {name} ({reason})")
 
 
-ENDED = set("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split())
-
-
-class Job(NamedTuple):
-    """A job as squeue shows it: times in Slurm's own notation."""
-
-    number: str
-    user: str
-    elapsed: str
-    limit: str
-    state: str
-    partitions: tuple[str, ...]
-    nodes: tuple[str, ...]
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """The nodes that it holds now."""
-        return () if self.state in ENDED | WAITING else self.nodes
-
-    def __str__(self) -> str:
-        where = f"on {','.join(self.held)}, {self.elapsed} of {self.limit}" if self.held else "waiting"
-        return f"job {self.number} of {self.user} {where}"
-
-
 def all_jobs() -> list[Job]:
-    """Return every job that slurmctld has, ended ones too. A slurmctld that restarts meanwhile is asked again."""
-    return parse_jobs(ask("squeue", "--noheader", "--all", "--states=all", "--array", "--format=%A|%u|%M|%l|%T|%P|%N"))
+    """Return every job that slurmctld has, ended ones too. Raises SetupError."""
+    return read_jobs("--states=all", "--array")
 
 
 def job_ends() -> dict[str, float]:
     """Return by busy node when its last job ends at the latest, in seconds since the epoch. Raises SetupError."""
-    text = ask("squeue", "--noheader", "--all", f"--states={RUNS}", "--Format=EndTime:|,NodeList:|")
     ends: dict[str, float] = {}
-    for end, hosts in (line.split("|")[:2] for line in text.split("\n") if line.count("|") > 1):
-        for name in hostlist.expand(hosts):
-            ends[name] = max(ends.get(name, 0.0), output.job_end(end))
+    for job in read_jobs(f"--states={jobs.HOLDING}"):
+        for name in job.hosts:
+            ends[name] = max(ends.get(name, 0.0), local_seconds(job.end))
     return ends
 
 
-def jobs_left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Job]:
+def jobs_left(found: list[Job], names: set[str], partitions: set[str]) -> list[Job]:
     """Return the jobs that hold one of the nodes, or run or wait in one of the partitions. A pure function."""
-    return [
-        job for job in jobs if job.state not in ENDED and (set(job.held) & nodes or set(job.partitions) & partitions)
-    ]
-
-
-def parse_jobs(text: str) -> list[Job]:
-    """Return the jobs of squeue's lines, in the format of `all_jobs`. A pure function."""
-    rows = (line.split("|") for line in text.split("\n") if line.count("|") == 6)
-    return [
-        Job(number, user, elapsed, limit, state, tuple(parts.split(",")), tuple(hostlist.expand(hosts)))
-        for number, user, elapsed, limit, state, parts, hosts in rows
-    ]
+    return [job for job in found if not job.ended and (set(job.hosts) & names or set(job.partitions) & partitions)]
 
 
 def requeue_jobs(node: str, why: str) -> dict[str, str]:

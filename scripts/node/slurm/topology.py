@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from interface import Topology
-from slurm import conf_changes, hostlist, scheduler, slurmctld
+from slurm import conf_changes, hostlist, jobs, scheduler, slurmctld
 from system import cluster_state
 from system.host import (
     SetupError,
@@ -27,7 +27,6 @@ from system.host import (
     printable,
     read_json,
     remove,
-    run,
     service,
     stop_services,
     succeeds,
@@ -144,9 +143,8 @@ def _held_nodes(all_nodes: Iterable[str]) -> set[str]:
     """Return the nodes of jobs on several nodes; all nodes if slurmctld does not answer."""
     if not succeeds("scontrol", "ping"):
         return set(all_nodes)
-    text = run("squeue", "--noheader", "--all", f"--states={scheduler.RUNS}", "--format=%N")
-    jobs = [hostlist.expand(hosts) for hosts in text.split()]
-    return {name for nodes in jobs if len(nodes) > 1 for name in nodes}
+    hosts = [job.hosts for job in scheduler.read_jobs(f"--states={jobs.HOLDING}")]
+    return {name for nodes in hosts if len(nodes) > 1 for name in nodes}
 
 
 def files(settings: Topology | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from accounting import backup, database
 from interface import Release
 from jobs import drain_leaving
-from slurm import output, scheduler, slurmctld
+from slurm import nodes, slurmctld
 from system.host import SetupError, folder, listens, log, read_json, run, stop_services, succeeds, write
 
 FOLDER = Path("/var/lib/hpc/controller/upgrade")  # on the state disk
@@ -74,12 +74,11 @@ def _nodes_before(oldest: str) -> tuple[dict[str, str], set[str]]:
         return {}, set()
     if oldest > installed():
         return {}, set()  # the stack file names another release than its image has
-    nodes = output.node_rows(run("scontrol", "--oneliner", "--all", "show", "node"))
     # A node that is off has the version of its last machine; the next one is of the new image.
-    on = {name: row for name, row in nodes.items() if "POWERED_DOWN" not in row.get("State", "")}
-    releases = {name: release_of(row.get("Version", "")) for name, row in on.items()}
+    on = {name: node for name, node in nodes.parse(run(*nodes.COMMAND)).items() if not node.off}
+    releases = {name: release_of(node.version) for name, node in on.items()}
     old_nodes = {name: release for name, release in releases.items() if release and release < oldest}
-    return old_nodes, {name for name in old_nodes if scheduler.ELASTIC in on[name].get("State", "")}
+    return old_nodes, {name for name in old_nodes if on[name].elastic}
 
 
 @contextmanager

@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from scripts.node.slurm import jobs
+from tests import squeue
 from tests.cli.conftest import OUTPUTS, Tool, patch_outputs
 
-NODES = """\
+_JOB = {"i": "7", "A": "7", "u": "alice", "T": "RUNNING", "M": "1:02", "L": "22:58:58", "N": "dev-cpu-0", "j": "train"}
+NODES = f"""\
 NodeName=dev-cpu-0 State=MIXED SlurmdStartTime=2026-11-21T05:43:27
 NodeName=dev-cpu-1 State=IDLE+DRAIN SlurmdStartTime=2026-11-21T05:43:27 Reason=fan [root@2026-11-21T05:43:58]
 --jobs--
-7|alice|RUNNING|1:02|22:58:58|dev-cpu-0|train|
-"""
+{squeue.printed(jobs.command("|"), [_JOB])}"""
 Commands = Callable[[], list[str]]
 # Records every command line that a machine runs, and answers as slurmctld and the controller's set-up do.
 MACHINES = """\

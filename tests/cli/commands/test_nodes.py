@@ -22,7 +22,7 @@ def test_nodes_are_listed_with_their_jobs(hpc: Hpc, commands: Commands):
 @pytest.mark.parametrize("action", [["drain", "--reason", "x"], ["reboot"]], ids=lambda action: action[0])
 def test_a_node_with_a_running_job_is_refused(hpc: Hpc, commands: Commands, action: list):
     ended = hpc("nodes", "dev", *action, "cpu-[0-1]")
-    assert "dev-cpu-0: job 7 (train) of alice: running for 1:02, 22:58:58 left" in ended.error
+    assert "dev-cpu-0: job 7 (train) of alice on dev-cpu-0: running for 1:02, 22:58:58 left" in ended.error
     assert "--force" in ended.err
     assert "--wait" in ended.err
     assert commands() == []

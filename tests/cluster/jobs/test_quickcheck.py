@@ -16,15 +16,14 @@ from cluster.jobs.quickcheck import (
     CheckReport,
     CheckResult,
     ExpectedNode,
-    NodeResources,
     Options,
     parse_events,
-    parse_resources,
     plan,
     results,
 )
-from cluster.observe.nodes import Job, parse_nodes
 from scripts.node.slurm.hostlist import expand
+from scripts.node.slurm.jobs import Job
+from scripts.node.slurm.nodes import parse as nodes_of
 from tests.cluster.stacks import cluster
 
 TWO = {"cpu": {"count": 3}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}}
@@ -46,11 +45,11 @@ def line(name: str, state: str = "IDLE", more: str = "") -> str:
 def planned(*lines: str, jobs: tuple[Job, ...] = (), **options: object) -> CheckPlan:
     text = "\n".join(lines)
     chosen = Options(run="ab12", **options)  # type: ignore[arg-type]
-    return plan(partition_facts(CONFIG), parse_nodes(text, jobs), parse_resources(text), chosen)
+    return plan(partition_facts(CONFIG), nodes_of(text, jobs), chosen)
 
 
 def job(number: str, node: str) -> Job:
-    return Job(number=number, user="bob", state="RUNNING", elapsed="1:00", left="1:00", name="x", nodes=(node,))
+    return Job(number, user="bob", state="RUNNING", elapsed="1:00", left="1:00", name="x", nodes=node)
 
 
 def test_every_idle_node_gets_a_job_and_each_partition_one_over_all():
@@ -155,9 +154,7 @@ def test_jobs_over_all_nodes_keep_to_the_partitions_limit():
 def test_only_limits_the_nodes():
     text = "\n".join(map(line, NAMES))
     chosen = Options(run="ab12")
-    found = plan(
-        partition_facts(CONFIG), parse_nodes(text), parse_resources(text), chosen, only=frozenset({"dev-cpu-2"})
-    )
+    found = plan(partition_facts(CONFIG), nodes_of(text), chosen, only=frozenset({"dev-cpu-2"}))
     assert list(found.expected) == ["dev-cpu-2"]
     assert not [job for job in found.jobs if not job.each]
 
@@ -176,7 +173,7 @@ def test_the_drivers_argument_is_json_with_one_mail():
 def test_no_job_asks_for_more_than_is_free(cpus: int, used: int, memory: int, held: int, wait: bool):
     """Where nobody waits, a job must fit in what is free now."""
     text = f"NodeName=dev-cpu-0 CPUAlloc={used} CPUTot={cpus} RealMemory={memory} AllocMem={held} State=MIXED"
-    room = parse_resources(text)["dev-cpu-0"]
+    room = nodes_of(text)["dev-cpu-0"]
     found = planned(text, wait=wait)
     assert {node.node for node in found.not_checked} | set(found.expected) == set(NAMES)
     for expected in found.expected.values():
@@ -184,20 +181,12 @@ def test_no_job_asks_for_more_than_is_free(cpus: int, used: int, memory: int, he
         assert wait or LEAST_MEMORY <= expected.memory <= room.free_memory
 
 
-def test_resources_of_invalid_output():
-    assert parse_resources("") == {}
-    assert parse_resources("slurm_load_node error: Unable to contact slurm controller") == {}
-    assert parse_resources("NodeName=a CPUTot=x State=IDLE Gres=gpu:h100:8(S:0-1),shard:4") == {
-        "a": NodeResources(gpus=8, free_gpus=8)
-    }
-
-
 def test_no_job_asks_for_longer_than_its_partition_allows():
     short = {"cpu": {**PARTITIONS["cpu"], "max_time": "00:03:30"}, "gpu": PARTITIONS["gpu"]}
     text = "\n".join(map(line, NAMES))
     chosen = Options(run="ab12", container=True)
     facts = partition_facts(cluster(nodesets=TWO, partitions=short))
-    found = plan(facts, parse_nodes(text), parse_resources(text), chosen)
+    found = plan(facts, nodes_of(text), chosen)
     minutes = {(job.partition, job.key): job.minutes for job in found.jobs}
     assert minutes["cpu", "container"] == 3
     assert minutes["gpu", "container"] == 5
@@ -390,7 +379,7 @@ def test_results_of_faults(reviewed):
 def test_a_node_that_became_busy_is_skipped():
     events = good()
     events["c"] |= {**CARD, "err": BUSY}
-    (missing,) = results(a_plan(), events.values(), now=parse_nodes("NodeName=c-0 State=ALLOCATED")).not_checked
+    (missing,) = results(a_plan(), events.values(), now=nodes_of("NodeName=c-0 State=ALLOCATED")).not_checked
     assert "Requested nodes are busy" in missing.why
 
 

@@ -6,12 +6,12 @@ from cluster.config.slurm import HealthChecks, NcclTest
 from cluster.findings import Actor
 from cluster.load import parse
 from cluster.observe.health_check_results import ADVICE, advice, drained, findings, results
-from cluster.observe.nodes import Node
 from cluster.slurm.files import render
 from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import expected, has_scripts, links
 from scripts.node.health.check_kinds import KINDS, LONGEST, PREFIX, kinds_of_reason, may_resume, parse_reason, reason
 from scripts.node.slurm import scheduler
+from scripts.node.slurm.nodes import Node
 from tests.cluster.stacks import STACKS, load
 
 NOW = 1_000_000.0

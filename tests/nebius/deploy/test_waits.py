@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.nodes import parse_nodes
 from components.nebius import waits
 from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.poll import Poll
 from components.nebius.waits import Goal, Progress, WaitError, wait_for
+from scripts.node.slurm import nodes
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
 from tests.waiting import PATIENCE
 
@@ -228,22 +228,21 @@ class TestSlurmsNodes:
     @pytest.mark.parametrize(
         ("states", "gres", "text"),
         [
-            (("IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"), {}, ""),
+            (("IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"), "", ""),
             # A check that only comments does not hold up the cluster.
-            (("IDLE", "ALLOCATED Comment=[node_problem] ib-gpu-perf failed"), {}, ""),
-            (("IDLE", "DOWN"), {}, "gpu-1 is down"),
-            (("IDLE", "IDLE*"), {}, "gpu-1 is "),
-            (("IDLE", "DOWN+DRAIN"), {}, "gpu-1 is "),
-            (("IDLE",), {}, "gpu-1 has not registered"),
-            (("IDLE", "IDLE"), {"gpu-1": "gpu:7"}, "gpu-1 has 7 GPUs in Slurm, not 8"),
+            (("IDLE", "ALLOCATED Comment=[node_problem] ib-gpu-perf failed"), "", ""),
+            (("IDLE", "DOWN"), "", "gpu-1 is down"),
+            (("IDLE", "IDLE*"), "", "gpu-1 is "),
+            (("IDLE", "DOWN+DRAIN"), "", "gpu-1 is "),
+            (("IDLE",), "", "gpu-1 has not registered"),
+            (("IDLE", "IDLE"), "gpu:7", "gpu-1 has 7 GPUs in Slurm, not 8"),
         ],
     )
-    def test_nodes_must_take_jobs_and_have_their_gpus(
-        self, states: tuple[str, ...], gres: dict[str, str], text: str
-    ) -> None:
-        text_of = "\n".join(f"NodeName=gpu-{index} State={state}" for index, state in enumerate(states))
-        given = {"gpu-0": "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", "gpu-1": "gpu:h100:8", **gres}
-        found = waits.slurm_progress({"gpu-0": 8, "gpu-1": 8}, parse_nodes(text_of), given)
+    def test_nodes_must_take_jobs_and_have_their_gpus(self, states: tuple[str, ...], gres: str, text: str) -> None:
+        given = ("gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", gres or "gpu:h100:8")
+        rows = zip(states, given, strict=False)
+        text_of = "\n".join(f"NodeName=gpu-{index} Gres={of} State={state}" for index, (state, of) in enumerate(rows))
+        found = waits.slurm_progress({"gpu-0": 8, "gpu-1": 8}, nodes.parse(text_of))
         assert found.done is not bool(text)
         assert text in found.text
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reconcile import slurmctld
 from reconcile.decision import Health, Node
+from slurm import nodes
 from system.host import SetupError
 
 from tests.node.health.gpu_documents import T4, document, gpu_element
@@ -151,7 +152,7 @@ class TestSoundMachines:
         monkeypatch.setattr(outcome, "keep_record", lambda record: self.kept.update({self.node: record}))
         monkeypatch.setattr(outcome, "is_common", lambda *_: False)
         monkeypatch.setattr(drain_unhealthy.cluster_state, "boot_id", lambda: "boot")
-        monkeypatch.setattr(drain_unhealthy, "read_node_state", lambda _: {"states": {"IDLE"}, "reason": ""})
+        monkeypatch.setattr(drain_unhealthy, "read_node", lambda name: nodes.Node(name, frozenset({"IDLE"})))
         monkeypatch.setattr(
             drain_unhealthy, "apply_action", lambda _, action, reason: self.asked.update([f"{action}: {reason}"])
         )
@@ -205,7 +206,7 @@ class TestRequeue:
         monkeypatch.setattr(drain_unhealthy, "run", run)
         monkeypatch.setattr(drain_unhealthy.scheduler, "run", run)
         monkeypatch.setattr(drain_unhealthy.scheduler, "requeued_text", lambda node, why: f"hpc: {node}, {why}")
-        monkeypatch.setattr(drain_unhealthy, "read_node_state", lambda _: {"states": {"ALLOCATED"}, "reason": ""})
+        monkeypatch.setattr(drain_unhealthy, "read_node", lambda name: nodes.Node(name, frozenset({"ALLOCATED"})))
         monkeypatch.setattr(drain_unhealthy.cluster_state, "boot_id", lambda: "boot")
         monkeypatch.setattr(outcome, "last_record", dict)
         monkeypatch.setattr(outcome, "keep_record", lambda _: None)

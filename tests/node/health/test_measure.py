@@ -9,8 +9,10 @@ import pytest
 from health import drain_unhealthy, measure, outcome, throughput
 from hypothesis import given
 from hypothesis import strategies as st
+from slurm.nodes import Node
 from system.host import SetupError
 
+from tests import squeue
 from tests.waiting import PATIENCE
 
 NODES = st.integers(0, 9).map(lambda count: [f"n{number}" for number in range(count)])
@@ -89,7 +91,9 @@ class Slurm:
                 raise SetupError("sbatch: error: Invalid account")
             return str(len(self.called))
         if words[0] == "squeue":
-            return "".join(f"{job} {state}\n" for job, state in self.states.items()) or self.pending
+            if self.states:
+                return "".join(f"{job} {state}\n" for job, state in self.states.items())
+            return squeue.printed(words, [{"r": reason} for reason in self.pending.split()])
         if words[0] == "scontrol":
             return "".join(f"NodeName={name} State=IDLE\n" for name in ("a", "b", "c"))
         if words[0] == "tail":
@@ -108,13 +112,14 @@ def report_driver(state: str, *names: str, text: str = "") -> None:
 def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     found = Slurm()
     monkeypatch.setattr(measure, "run", found.run)
+    monkeypatch.setattr(measure.scheduler, "run", found.run)
     monkeypatch.setattr(measure.time, "sleep", lambda _: None)
     monkeypatch.setattr(measure, "folder", lambda path: path.mkdir(exist_ok=True))
     monkeypatch.setattr(measure, "write", lambda path, text, **_: path.write_text(text))
     for module, name, place in ((outcome, "RESULTS", ""), (outcome, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
         (tmp_path / place).mkdir(exist_ok=True)
         monkeypatch.setattr(module, name, tmp_path / place)
-    monkeypatch.setattr(drain_unhealthy, "read_node_state", lambda _: {"states": {"IDLE"}, "reason": ""})
+    monkeypatch.setattr(drain_unhealthy, "read_node", lambda name: Node(name, frozenset({"IDLE"})))
     monkeypatch.setattr(drain_unhealthy, "apply_action", lambda name, _, why: found.drained.update({name: why}))
     monkeypatch.setattr(
         measure.pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name, pw_dir="/home/x", pw_shell="/bin/bash")

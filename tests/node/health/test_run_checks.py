@@ -9,6 +9,7 @@ from health.check_kinds import reason
 from health.drain_unhealthy import decide
 from hypothesis import given
 from hypothesis import strategies as st
+from slurm.nodes import Node
 from system.host import SetupError
 
 WANTED = {
@@ -64,13 +65,13 @@ class TestProgram:
 
         def look(_):
             seen["asked"] += 1
-            return {"states": seen["states"], "reason": seen["reason"]}
+            return Node("n", frozenset(seen["states"]), seen["reason"])
 
         def apply(_, name, text):
             seen["states"] = seen["states"] - {"DRAIN"} | ({"DRAIN"} if name != "resume" else set())
             seen["reason"] = text
 
-        monkeypatch.setattr(drain_unhealthy, "read_node_state", look)
+        monkeypatch.setattr(drain_unhealthy, "read_node", look)
         monkeypatch.setattr(drain_unhealthy, "apply_action", apply)
         monkeypatch.setattr(drain_unhealthy.cluster_state, "boot_id", lambda: "boot")
         monkeypatch.setattr(outcome, "LAST", tmp_path / "last.json")
@@ -154,13 +155,11 @@ class TestProgram:
         assert outcome.last_record()["checks"]["mount"]["state"] == "failed"
 
     def test_the_drain_is_repeated_after_slurmctld_did_not_answer(self, slurmctld, monkeypatch):
-        look = drain_unhealthy.read_node_state
-        monkeypatch.setattr(
-            drain_unhealthy, "read_node_state", lambda _: (_ for _ in ()).throw(SetupError("no answer"))
-        )
+        look = drain_unhealthy.read_node
+        monkeypatch.setattr(drain_unhealthy, "read_node", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert outcome.last_record()["why"] == "no answer"
-        monkeypatch.setattr(drain_unhealthy, "read_node_state", look)
+        monkeypatch.setattr(drain_unhealthy, "read_node", look)
         self.run(monkeypatch, mount=outcome.failed("x"))
         assert "DRAIN" in slurmctld["states"]
 

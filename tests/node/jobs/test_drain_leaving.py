@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jobs import drain_leaving
 from slurm import conf_changes, reservations, scheduler
-from slurm.scheduler import REMADE, State
+from slurm.jobs import Job
+from slurm.nodes import OFF, Node
+from slurm.scheduler import REMADE
 from system import cluster_state
 from system.host import SetupError
 
@@ -24,16 +26,24 @@ CONF = (
     "nodename=dev-gpu-0 CPUs=2 Sockets=1 Gres=gpu:standin:2 Feature=fast\n"
     "PartitionName=cpu Nodes=dev-cpu-[0-2] MaxTime=INFINITE\nPartitionName=gpu Nodes=dev-gpu-0\n"
 )
-SQUEUE = (
-    "17|alice|1:02|10:00|RUNNING|cpu|dev-cpu-[1-2]\n"
-    "18|bob|0:00|UNLIMITED|PENDING|cpu,gpu|\n"
-    "19|bob|5:00|10:00|COMPLETED|gpu|dev-gpu-0\n"
-    "20|carol|5:00|10:00|COMPLETING|gpu|dev-gpu-0\n"
-    "21|carol|0:00|10:00|PENDING|cpu|dev-cpu-0\n"
-    "22|carol|0:00|10:00|SPECIAL_EXIT|cpu|dev-cpu-0\n"
-    "slurm_load_jobs error: something\n"
-)
-JOBS = scheduler.parse_jobs(SQUEUE)
+JOBS = [
+    Job(
+        "17",
+        "17",
+        "alice",
+        name="a",
+        state="RUNNING",
+        partition="cpu",
+        nodes="dev-cpu-[1-2]",
+        elapsed="1:02",
+        left="8:58",
+    ),
+    Job("18", user="bob", left="UNLIMITED", state="PENDING", partition="cpu,gpu", name="b"),
+    Job("19", user="bob", left="5:00", state="COMPLETED", partition="gpu", nodes="dev-gpu-0"),
+    Job("20", user="carol", left="5:00", state="COMPLETING", partition="gpu", nodes="dev-gpu-0"),
+    Job("21", user="carol", left="10:00", state="PENDING", partition="cpu", nodes="dev-cpu-0", name="c"),
+    Job("22", user="carol", left="10:00", state="SPECIAL_EXIT", partition="cpu", nodes="dev-cpu-0"),
+]
 
 
 @pytest.mark.parametrize(
@@ -72,22 +82,22 @@ class TestJobs:
         ],
     )
     def test_jobs_that_hold_a_node_or_are_in_a_partition_are_waited_for(self, nodes, partitions, numbers):
-        assert [job.number for job in scheduler.jobs_left(JOBS, nodes, partitions)] == numbers
+        assert [job.id for job in scheduler.jobs_left(JOBS, nodes, partitions)] == numbers
 
     def test_a_job_that_waits_to_run_again_is_described_without_nodes(self):
-        assert str(JOBS[4]) == "job 21 of carol waiting"
+        assert str(JOBS[4]) == "job 21 (c) of carol: pending"
 
     @pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "NEW_IN_27_05"])
     def test_jobs_in_any_other_state_hold_their_nodes(self, state):
-        jobs = scheduler.parse_jobs(f"23|bob|1:00|10:00|{state}|gpu|dev-gpu-0\n")
-        assert scheduler.jobs_left(jobs, {"dev-gpu-0"}, set())
+        job = Job("23", user="bob", state=state, partition="gpu", nodes="dev-gpu-0")
+        assert scheduler.jobs_left([job], {"dev-gpu-0"}, set())
 
     def test_the_error_at_the_timeout_names_the_jobs_and_every_remedy(self):
         jobs = scheduler.jobs_left(JOBS, {"dev-cpu-2"}, {"gpu"})
         text = drain_leaving.timeout_error(jobs, {"dev-cpu-2"}, {"gpu"}, 60)
         for part in (
-            "after 60 s (slurm.drain_seconds)", "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00",
-            "job 18 of bob waiting", "run `up` again", "scancel 17 18 20", "put the old value back",
+            "after 60 s (slurm.drain_seconds)", "job 17 (a) of alice on dev-cpu-[1-2]: running for 1:02, 8:58 left",
+            "job 18 (b) of bob: pending", "run `up` again", "scancel 17 18 20", "put the old value back",
             "NodeName=dev-cpu-2 State=RESUME", "PartitionName=gpu State=UP",
         ):  # fmt: skip
             assert part in text
@@ -102,7 +112,7 @@ def test_users_who_leave_are_refused_while_they_have_jobs(monkeypatch):
     """sacctmgr would not delete them, and nodes could not remove the account."""
     monkeypatch.setattr(drain_leaving, "succeeds", lambda *_: True)
     monkeypatch.setattr(drain_leaving, "all_jobs", lambda: JOBS)
-    with pytest.raises(SetupError, match=r"(?s)alice leaves.*job 17 of alice on .*scancel --user=alice"):
+    with pytest.raises(SetupError, match=r"(?s)alice leaves.*job 17 \(a\) of alice on .*scancel --user=alice"):
         drain_leaving.refuse_busy({"alice", "dave"})
     drain_leaving.refuse_busy({"dave"})
     drain_leaving.refuse_busy(set())
@@ -125,7 +135,7 @@ class Cloud:
         self.reasons = dict.fromkeys(nodes, "")
         self.updates: list[str] = []
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, Node]:
         for states in self.nodes.values():
             if "POWERING_DOWN" in states:
                 states ^= {"POWERING_DOWN", "POWERED_DOWN"}
@@ -133,7 +143,7 @@ class Cloud:
                 states -= {"POWER_DOWN", "DRAIN", "POWERING_UP"}
                 states.add("POWERING_DOWN")
         return {
-            name: State(states=set(states), reason=self.reasons[name], partitions=["p"])
+            name: Node(name, frozenset(states), reason=self.reasons[name], partitions=("p",))
             for name, states in self.nodes.items()
         }
 
@@ -153,7 +163,7 @@ class TestElasticNodes:
     @pytest.fixture
     def cloud(self, monkeypatch: pytest.MonkeyPatch, files: Path) -> Cloud:
         cloud = Cloud(a="IDLE", b="IDLE+CLOUD", c="IDLE+CLOUD+POWERED_DOWN", d="ALLOCATED+CLOUD+POWERING_UP")
-        monkeypatch.setattr(scheduler, "states", cloud.states)
+        monkeypatch.setattr(scheduler, "read_nodes", cloud.states)
         monkeypatch.setattr(drain_leaving, "run", cloud.run)
         monkeypatch.setattr(scheduler, "run", cloud.run)
         monkeypatch.setattr(drain_leaving, "succeeds", lambda *_: True)
@@ -172,14 +182,14 @@ class TestElasticNodes:
     def test_a_node_that_a_job_powers_up_on_the_way_is_powered_down_again(self, cloud, monkeypatch):
         states, powered_up = cloud.states, []
 
-        def power_up() -> dict[str, State]:
+        def power_up() -> dict[str, Node]:
             nodes = states()
             if "POWERED_DOWN" in cloud.nodes["b"] and not powered_up:
                 powered_up.append("b")
                 cloud.nodes["b"] = {"ALLOCATED", "CLOUD", "POWERING_UP"}
             return nodes
 
-        monkeypatch.setattr(scheduler, "states", power_up)
+        monkeypatch.setattr(scheduler, "read_nodes", power_up)
         drain_leaving.drain_removed("NodeName=b CPUs=2\n", "", seconds=60, part=0.25)
         assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes["b"]
         assert [update for update in cloud.updates if "POWER" in update] == ["b POWER_DOWN", "b POWER_DOWN_FORCE"]
@@ -195,7 +205,7 @@ class TestElasticNodes:
     def test_a_node_that_becomes_elastic_is_off_and_not_drained(self, cloud):
         drain_leaving.leave("b")
         assert cloud.updates[-1] == "b POWER_DOWN"
-        assert cloud.nodes["b"] & scheduler.OFF
+        assert cloud.nodes["b"] & OFF
         assert "DRAIN" not in cloud.nodes["b"]
 
     @pytest.mark.parametrize("state", ["POWERING_DOWN", "POWERED_DOWN"])
@@ -226,41 +236,41 @@ partitions_of_nodes = st.lists(
 )
 
 
-def node(states: str, *partitions: str, reason: str = "") -> State:
-    return State(states=set(states.split("+")), reason=reason, partitions=list(partitions))
+def node(states: str, *partitions: str, reason: str = "") -> Node:
+    return Node("", frozenset(states.split("+")), reason=reason, partitions=partitions)
 
 
 @given(partitions_of_nodes, st.floats(0.01, 1), st.randoms())
 def test_every_node_has_its_turn_and_no_partition_loses_more_than_its_part(rows, part, random) -> None:
     """Of machines; as many nodes more may be drained while their jobs run."""
     nodes = {f"n{index}": node(states, *sorted(partitions)) for index, (states, partitions) in enumerate(rows)}
-    sizes = {partition: sum(partition in row["partitions"] for row in nodes.values()) for partition in PARTITIONS}
+    sizes = {partition: sum(partition in row.partitions for row in nodes.values()) for partition in PARTITIONS}
     ends = {name: random.random() for name in nodes}
     waiting = set(nodes)
 
     def out(partition: str, *, busy: bool) -> int:
-        rows = [row for row in nodes.values() if drain_leaving.has_turn(row) and partition in row["partitions"]]
-        return sum(("DOWN" in row["states"]) != busy for row in rows)
+        rows = [row for row in nodes.values() if drain_leaving.has_turn(row) and partition in row.partitions]
+        return sum(("DOWN" in row.states) != busy for row in rows)
 
     while waiting:
         for name in drain_leaving.next_turns(waiting, nodes, part, ends):
             row = nodes[name]
             if drain_leaving.has_turn(row):
-                nodes[name] = {**row, "states": {"DOWN", "DRAIN"}}
+                nodes[name] = row._replace(states=frozenset({"DOWN", "DRAIN"}))
                 waiting.discard(name)
-            elif row["states"] & scheduler.BROKEN:
+            elif row.broken:
                 waiting.discard(name)
             else:
-                nodes[name] = {**row, "states": row["states"] | {"DRAIN"}, "reason": REMADE}
+                nodes[name] = row._replace(states=row.states | {"DRAIN"}, reason=REMADE)
             for partition in PARTITIONS:
                 assert out(partition, busy=False) <= max(1, int(part * sizes[partition]))
                 assert out(partition, busy=True) <= 2 * max(1, int(part * sizes[partition]))
         there = random.choice(sorted(nodes))
         if drain_leaving.has_turn(nodes[there]):
             # Its jobs end, or its next machine joins.
-            joined = "DOWN" in nodes[there]["states"]
-            states = {"IDLE"} if joined else {"IDLE", "DRAIN"}
-            nodes[there] = {**nodes[there], "states": states, "reason": "" if joined else REMADE}
+            joined = "DOWN" in nodes[there].states
+            states = frozenset({"IDLE"} if joined else {"IDLE", "DRAIN"})
+            nodes[there] = nodes[there]._replace(states=states, reason="" if joined else REMADE)
 
 
 class TestOrder:
@@ -297,18 +307,18 @@ class TestOrder:
 
 class TestTurns:
     @pytest.fixture
-    def nodes(self, monkeypatch: pytest.MonkeyPatch, files: Path) -> dict[str, State]:
+    def nodes(self, monkeypatch: pytest.MonkeyPatch, files: Path) -> dict[str, Node]:
         """The nodes of a slurmctld, whose machines have joined."""
         nodes = {"a": node("ALLOCATED", "p"), "b": node("IDLE", "p"), "c": node("IDLE", "p"), "d": node("IDLE", "q")}
 
         def run(*command: str) -> str:
             words = dict(word.split("=", 1) for word in command[2:])
             row = nodes[words["NodeName"]]
-            row["reason"] = words.get("Reason", "")
-            row["states"] = {"IDLE"} if words["State"] == "RESUME" else {*row["states"], words["State"]}
+            states = {"IDLE"} if words["State"] == "RESUME" else {*row.states, words["State"]}
+            nodes[words["NodeName"]] = row._replace(states=frozenset(states), reason=words.get("Reason", ""))
             return ""
 
-        monkeypatch.setattr(scheduler, "states", lambda: nodes)
+        monkeypatch.setattr(scheduler, "read_nodes", lambda: nodes)
         monkeypatch.setattr(scheduler, "job_ends", dict)
         monkeypatch.setattr(scheduler, "run", run)
         monkeypatch.setattr(drain_leaving, "run", run)
@@ -335,15 +345,15 @@ class TestTurns:
                 assert self.take("b")
                 assert self.take("b"), "the next `up` goes on"
                 assert self.take("b", drained=True)
-            assert nodes["b"]["states"] >= {"DRAIN", "DOWN"}
+            assert nodes["b"].states >= {"DRAIN", "DOWN"}
             assert self.take("d"), "of another partition"
             assert not self.take("a"), "the old machine may still run"
             self.join("b", "new")
             assert self.take("a")
         assert nodes["b"] == node("IDLE", "p")
-        assert nodes["a"]["reason"] == nodes["d"]["reason"] == REMADE
+        assert nodes["a"].reason == nodes["d"].reason == REMADE
         assert set(json.loads(drain_leaving.LEFT.read_text())) == {"a", "d"}
-        nodes["a"]["states"] = {"IDLE", "DRAIN", "DOWN"}
+        nodes["a"] = node("IDLE+DRAIN+DOWN", "p", reason=REMADE)
         self.join("a", "new")
         drain_leaving.resume_joined()
         assert nodes["a"] == node("IDLE", "p")
@@ -356,22 +366,22 @@ class TestTurns:
 
     def test_idle_nodes_pass_a_busy_one_and_its_machine_is_not_recreated_beside_theirs(self, nodes) -> None:
         with drain_leaving.announce("a"), drain_leaving.announce("b"), drain_leaving.announce("c"):
-            nodes["b"]["states"] = nodes["c"]["states"] = {"ALLOCATED"}
+            nodes["b"] = nodes["c"] = node("ALLOCATED", "p")
             assert self.take("a")
             assert not self.take("b")
             _, under_way = drain_leaving.take_turn("b", began=time.time() - 60)
             assert drain_leaving.describe_wait("b", under_way) == "b waits for its turn: a waits for its jobs"
-            nodes["b"]["states"] = {"IDLE"}
+            nodes["b"] = node("IDLE", "p")
             assert self.take("b"), "its job has ended"
             assert self.take("b", drained=True)
-            nodes["a"]["states"] = {"IDLE", "DRAIN"}
+            nodes["a"] = node("IDLE+DRAIN", "p", reason=REMADE)
             assert not self.take("a", drained=True)
             self.join("b", "new")
             assert self.take("a", drained=True)
 
     def test_of_busy_nodes_the_one_whose_jobs_end_first_is_drained(self, nodes, monkeypatch) -> None:
         for name in "bc":
-            nodes[name]["states"] = {"ALLOCATED"}
+            nodes[name] = node("ALLOCATED", "p")
         monkeypatch.setattr(scheduler, "job_ends", lambda: {"a": math.inf, "b": 200.0, "c": 100.0})
         with drain_leaving.announce("a"), drain_leaving.announce("b"), drain_leaving.announce("c"):
             assert [self.take(name) for name in "abc"] == [False, False, True]

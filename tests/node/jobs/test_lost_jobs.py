@@ -2,9 +2,11 @@
 
 import pytest
 from jobs import lost_jobs
-from jobs.lost_jobs import Job, began_before_boot
+from jobs.lost_jobs import RunningJob, began_before_boot
 from system import remote_node
 from system.host import SetupError
+
+from tests import squeue
 
 OLD = "2026-01-02T03:04:05"
 
@@ -26,9 +28,9 @@ class Cluster:
         else:
             assert words[0] != "squeue", "times in a zone of its own"
         if words[0] == "squeue":
-            return "".join(f"{job} {OLD} {','.join(nodes)} {job}\n" for job, nodes in self.jobs.items())
-        if words[:3] == ("scontrol", "show", "hostnames"):
-            return words[3].replace(",", "\n")
+            jobs = self.jobs.items()
+            rows = [{"i": job, "A": job, "T": "RUNNING", "S": OLD, "N": ",".join(nodes)} for job, nodes in jobs]
+            return squeue.printed(words, rows)
         if words[:3] == ("scontrol", "show", "config"):
             return "BatchStartTimeout       = 60 sec\nMessageTimeout          = 30 sec\n"
         if words[0] == "scancel":
@@ -95,9 +97,12 @@ def test_jobs_that_changed_before_the_second_check_are_not_ended(cluster, change
 
 
 def test_a_component_of_a_heterogeneous_job_is_not_ended(cluster, monkeypatch):
-    monkeypatch.setattr(
-        lost_jobs, "run", lambda *words, **_: f"12 {OLD} n0 11+1\n" if "squeue" in words else cluster.run(*words)
-    )
+    component = {"i": "11+1", "A": "12", "T": "RUNNING", "S": OLD, "N": "n0"}
+
+    def run(*words: str, **_: object) -> str:
+        return squeue.printed(words, [component]) if "squeue" in words else cluster.run(*words)
+
+    monkeypatch.setattr(lost_jobs, "run", run)
     lost_jobs.end_missing_jobs()
     assert cluster.ended == []
 
@@ -130,5 +135,5 @@ BEFORE, BOOT, AFTER = "2026-01-02T03:04:05", "2026-01-02T03:04:06", "2026-01-02T
     ],
 )
 def test_jobs_that_began_before_a_boot_of_a_node_of_theirs(began, boots, ended):
-    job = Job("7", began, ("n0", "n1"))
+    job = RunningJob("7", began, ("n0", "n1"))
     assert began_before_boot([job], boots) == [job] * ended

@@ -9,24 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monitoring import exporter, slurm_metrics
 from monitoring.slurm_metrics import LONGEST, Sample, job_metrics, node_metrics, render, scheduler_metrics
+from slurm import nodes
+from slurm.jobs import Job
 
 NOW = float(timegm((2026, 11, 23, 12, 0, 0)))
 _NODE = "CPUTot=8 RealMemory=1024 Partitions=cpu"
 NODES = f"""\
-NodeName=a-0 CPUAlloc=4 CPUEfctv=8 AllocMem=512 State=MIXED {_NODE},all CfgTRES=cpu=8,gres/gpu=2 AllocTRES=gres/gpu=1
+NodeName=a-0 CPUAlloc=4 CPUEfctv=8 AllocMem=512 State=MIXED {_NODE},all Gres=gpu:h100:2(S:0-1) AllocTRES=gres/gpu=1
 NodeName=a-1 CPUAlloc=0 CPUEfctv=8 State=IDLE+DRAIN {_NODE} Reason=State=DOWN NodeName=x [root@2026-11-23T11:00:00]
-NodeName=a-2 CPUAlloc=8 State=ALLOCATED+DRAIN {_NODE} CfgTRES= AllocTRES= Reason=slow [bob@2026-11-22T12:00:00]
-NodeName=a-3 CPUAlloc=0 State=DOWN* {_NODE} CfgTRES= AllocTRES= Reason=Not responding [slurm@Unknown]
-NodeName=a-4 CPUAlloc=0 State=IDLE+CLOUD+POWERED_DOWN {_NODE} CfgTRES= AllocTRES=
+NodeName=a-2 CPUAlloc=8 State=ALLOCATED+DRAIN {_NODE} Gres=(null) AllocTRES= Reason=slow [bob@2026-11-22T12:00:00]
+NodeName=a-3 CPUAlloc=0 State=DOWN* {_NODE} Gres=(null) AllocTRES= Reason=Not responding [slurm@Unknown]
+NodeName=a-4 CPUAlloc=0 State=IDLE+CLOUD+POWERED_DOWN {_NODE} Gres=(null) AllocTRES=
 """
-JOBS = """\
-1|RUNNING|cpu|alice|research|2|16|None|2026-11-23T10:00:00
-2_[1-4,9]|PENDING|cpu,all|alice|research|1|1|Resources|2026-11-23T11:00:00
-3|PENDING|cpu|bob|teaching|1|1|JobHeldUser|2026-11-23T11:00:00
-4|PENDING|cpu|bob|teaching|1|1|launch failed requeued held|2026-11-23T11:00:00
-5|PENDING|cpu|bob|teaching|1|1|Dependency|2026-11-20T11:00:00
-6|COMPLETED|cpu|bob|teaching|1|1|None|2026-11-23T11:00:00
-"""
+JOBS = [
+    Job(number, state=state, partition=partition, user=user, account=account, count=count, cpus=cpus, reason=reason,
+        submitted=submitted)
+    for number, state, partition, user, account, count, cpus, reason, submitted in (
+        ("1", "RUNNING", "cpu", "alice", "research", "2", "16", "None", "2026-11-23T10:00:00"),
+        ("2_[1-4,9]", "PENDING", "cpu,all", "alice", "research", "1", "1", "Resources", "2026-11-23T11:00:00"),
+        ("3", "PENDING", "cpu", "bob", "teaching", "1", "1", "JobHeldUser", "2026-11-23T11:00:00"),
+        ("4", "PENDING", "cpu", "bob", "teaching", "1", "1", "launch failed requeued held", "2026-11-23T11:00:00"),
+        ("5", "PENDING", "cpu", "bob", "teaching", "1", "1", "Dependency", "2026-11-20T11:00:00"),
+        ("6", "COMPLETED", "cpu", "bob", "teaching", "1", "1", "None", "2026-11-23T11:00:00"),
+    )
+]  # fmt: skip
 STATISTICS = """\
 Server thread count:  3
 DBD Agent queue size: 12
@@ -45,7 +51,7 @@ def values(samples) -> dict[str, float]:
 
 
 def test_nodes_count_by_state_and_flags():
-    found = values(node_metrics(NODES, NOW))
+    found = values(node_metrics(nodes.parse(NODES).values(), NOW))
     said = {name.removeprefix("slurm_nodes_"): count for name, count in found.items() if name.startswith("slurm_nodes")}
     assert said.pop("slurm_nodes") == 5
     assert {name: count for name, count in said.items() if count} == {
@@ -65,12 +71,12 @@ def test_nodes_count_by_state_and_flags():
     ],
 )
 def test_free_nodes_are_idle_without_certain_flags(state, free):
-    found = values(node_metrics(f"NodeName=a-0 State={state} Partitions=cpu,all", NOW))
+    found = values(node_metrics(nodes.parse(f"NodeName=a-0 State={state} Partitions=cpu,all").values(), NOW))
     assert (found["hpc_partition_nodes_free cpu"], found["hpc_partition_nodes_free all"]) == (free, free)
 
 
 def test_unavailable_nodes_have_the_age_of_their_reason():
-    found = values(node_metrics(NODES, NOW))
+    found = values(node_metrics(nodes.parse(NODES).values(), NOW))
     away = {name: age for name, age in found.items() if name.startswith("hpc_node_unavailable_seconds")}
     name = "hpc_node_unavailable_seconds"
     assert away == {f"{name} a-1 drained": 3600, f"{name} a-2 drained": 86400, f"{name} a-3 down": 0}

@@ -13,6 +13,7 @@ from reconcile.compute_engine import CloudError, ComputeEngine, ErrorKind, kind_
 from reconcile.loop import Loop
 from reconcile.service import BUSY_SECONDS, IDLE_SECONDS
 from reconcile.slurmctld import Slurm
+from slurm.nodes import Node
 
 from components.local.compute_engine.http import Call
 from tests.lab.google.compute import STOCK_OUT, FakeElastic, Fault
@@ -104,13 +105,13 @@ class SimSlurm(Slurm):
     def young(self) -> str:
         return "young" if self.clock() - self.started < 60 else ""
 
-    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, float]]]:
-        rows = {}
-        for name, node in self.nodes_.items():
-            reason = f"{node.reason} [{node.by}@2026]" if node.reason else ""
-            rows[name] = {"NodeName": name, "State": "+".join(sorted(node.states)), "Reason": reason}
+    def nodes(self) -> tuple[dict[str, Node], dict[str, dict[str, float]]]:
+        found = {
+            name: Node(name, frozenset(node.states), node.reason, node.by if node.reason else "")
+            for name, node in self.nodes_.items()
+        }
         busy = {name: self.jobs[node.job] for name, node in self.nodes_.items() if node.job}
-        return rows, {name: {self.nodes_[name].job: job.began + job.seconds} for name, job in busy.items()}
+        return found, {name: {self.nodes_[name].job: job.began + job.seconds} for name, job in busy.items()}
 
     def update(self, names: Sequence[str], state: str, reason: str) -> None:
         for name in names:

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from slurm import join, scheduler
+from slurm import join, nodes, scheduler
+from slurm.nodes import Node
 from system import cluster_state, remote_node
 
 from tests import programs
@@ -18,13 +19,16 @@ SCONTROL = (
 
 class TestParse:
     def test_reads_states_and_reason(self):
-        assert scheduler.parse_nodes(SCONTROL) == {
-            "dev-cpu-0": {"states": {"IDLE"}, "reason": "", "partitions": ["cpu"]},
-            "dev-cpu-1": {
-                "states": {"DOWN", "NOT_RESPONDING", "DRAIN"},
-                "reason": "Not responding = dead",
-                "partitions": [],
-            },
+        assert nodes.parse(SCONTROL) == {
+            "dev-cpu-0": Node("dev-cpu-0", frozenset({"IDLE"}), partitions=("cpu",)),
+            "dev-cpu-1": Node(
+                "dev-cpu-1",
+                frozenset({"DOWN", "NOT_RESPONDING", "DRAIN"}),
+                reason="Not responding = dead",
+                by="slurm",
+                since="2026-01-02T03:04:05",
+                gres="gpu:2",
+            ),
         }
 
 
@@ -33,7 +37,7 @@ class TestMissing:
         "state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+DRAIN Reason=bad fan", "ALLOCATED+COMPLETING"]
     )
     def test_a_working_or_deliberately_drained_node_has_joined(self, state):
-        found = scheduler.parse_nodes(f"NodeName=n State={state}")
+        found = nodes.parse(f"NodeName=n State={state}")
         assert join.missing(["n"], found, {"n": CONFIGURED}, "new") == {}
 
     @pytest.mark.parametrize(
@@ -63,11 +67,11 @@ class TestMissing:
         ],
     )
     def test_any_other_node_has_not_joined_with_the_reason(self, state, report, why):
-        found = scheduler.parse_nodes(f"NodeName=n State={state}")
+        found = nodes.parse(f"NodeName=n State={state}")
         assert join.missing(["n"], found, {"n": report} if report else {}, "new") == {"n": why}
 
     def test_a_node_with_another_munge_key_is_waited_for(self):
-        found = scheduler.parse_nodes("NodeName=n State=IDLE")
+        found = nodes.parse("NodeName=n State=IDLE")
         why = join.missing(["n"], found, {"n": {**CONFIGURED, "munge": "old"}}, "new", key="now")
         assert why == {"n": "it runs with another MUNGE key than the controller, and changes to it when it gets it"}
         for report in ({**CONFIGURED, "munge": "now"}, CONFIGURED):

@@ -1,4 +1,4 @@
-"""States of nodes mean the same as in `./hpc`, and jobs are read again if slurmctld restarts meanwhile."""
+"""Nodes and jobs are read again if slurmctld restarts meanwhile; requeued jobs begin as soon as they can."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -7,27 +7,7 @@ import pytest
 from slurm import scheduler
 from system.host import SetupError
 
-from cluster.observe.nodes import BOOTING, NODE_STATES, OFF, StateMeaning, parse
-
-
-def having(*meanings: StateMeaning) -> set[str]:
-    return {name for name, means in NODE_STATES.items() if any(meaning in means for meaning in meanings)}
-
-
-def test_states_in_which_a_node_takes_or_runs_jobs():
-    assert having(StateMeaning.UP, StateMeaning.BUSY) == scheduler.WORKING
-
-
-def test_states_in_which_a_node_takes_no_jobs():
-    # A node that is off, or boots, is not broken to who asks for its state, but takes no job yet.
-    assert having(StateMeaning.DOWN, StateMeaning.HELD) | OFF | BOOTING | {"REBOOT_ISSUED"} == scheduler.BROKEN
-    assert having(StateMeaning.ASLEEP) > OFF | BOOTING | {"REBOOT_ISSUED"}
-    assert (scheduler.OFF, scheduler.BOOTING) == (OFF, BOOTING)
-
-
-@pytest.mark.parametrize("text", ["IDLE", "IDLE*", "DOWN*+DRAIN", "MIXED+REBOOT_REQUESTED", "IDLE+CLOUD+POWERED_DOWN"])
-def test_node_states_are_parsed_as_in_hpc(text: str):
-    assert scheduler.parse_nodes(f"NodeName=n State={text}")["n"]["states"] == parse(text)
+from tests import squeue
 
 
 @pytest.mark.parametrize(("now", "raises"), [("IDLE", False), ("DOWN", True), ("IDLE+DRAIN", True)])
@@ -42,28 +22,25 @@ def test_a_refused_resume_is_an_error_of_a_node_out_of_service(monkeypatch: pyte
         scheduler.resume_nodes(["n"])
 
 
-ROW = "7|alice|0:04|UNLIMITED|RUNNING|gpu|dev-gpu-0\n"
+ROW = {"i": "7", "T": "RUNNING", "N": "7", "e": "N/A"}
 
 
 @pytest.mark.parametrize(
-    ("question", "text"),
+    "question",
     [
-        (lambda: [job.number for job in scheduler.all_jobs()], ROW),
-        (lambda: [*scheduler.states()], "NodeName=7 State=IDLE\n"),
-        (lambda: [*scheduler.job_ends()], "N/A|7|\n"),
+        lambda: [job.id for job in scheduler.all_jobs()],
+        lambda: [*scheduler.read_nodes()],
+        lambda: [*scheduler.job_ends()],
     ],
-    ids=["jobs", "states", "ends"],
+    ids=["jobs", "nodes", "ends"],
 )
-def test_a_slurmctld_that_restarts_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch, question: Callable[[], list[str]], text: str
-):
-    answers = iter([SetupError("slurm_load_partitions error: Connection reset by peer"), text])
+def test_a_slurmctld_that_restarts_is_asked_again(monkeypatch: pytest.MonkeyPatch, question: Callable[[], list[str]]):
+    errors = [SetupError("slurm_load_partitions error: Connection reset by peer")]
 
-    def command(*_: str) -> str:
-        answer = next(answers)
-        if isinstance(answer, SetupError):
-            raise answer
-        return answer
+    def command(*words: str) -> str:
+        if errors:
+            raise errors.pop()
+        return squeue.printed(words, [ROW]) if words[0] == "squeue" else "NodeName=7 State=IDLE\n"
 
     monkeypatch.setattr(scheduler, "run", command)
     monkeypatch.setattr(scheduler.time, "sleep", lambda _: None)
@@ -90,10 +67,10 @@ def test_requeued_jobs_begin_after_their_end_on_the_nodes(
     ("text", "seconds"), [("Connection reset by peer", -1), ("Unable to contact slurm controller", 30)]
 )
 def test_a_slurmctld_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch, text: str, seconds: int):
-    def squeue(*command: str) -> str:
+    def refuse(*command: str) -> str:
         raise SetupError(text)
 
-    monkeypatch.setattr(scheduler, "run", squeue)
+    monkeypatch.setattr(scheduler, "run", refuse)
     monkeypatch.setattr(scheduler, "RESTART_SECONDS", seconds)
     with pytest.raises(SetupError, match=text):
         scheduler.all_jobs()

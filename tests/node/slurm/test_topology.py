@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from interface import Topology
-from slurm import conf_changes, hostlist, scheduler, slurmctld, topology
+from slurm import conf_changes, hostlist, jobs, scheduler, slurmctld, topology
 from system import cluster_state
 from system.host import SetupError
+
+from tests import squeue
 
 NODES = {"gpu": [f"dev-gpu-{index}" for index in range(12)], "cpu-2": ["dev-cpu-2-0", "dev-cpu-2-1"], "none": []}
 NAMES = [name for names in NODES.values() for name in names]
@@ -99,18 +101,20 @@ class TestRefresh:
         slurmctld.APPLIED.write_text(json.dumps({"slurm.conf": "", **topology.files(settings)}))
         (slurmctld.ETC / topology.NAME).write_text(slurmctld.applied()[topology.NAME])
 
+        queue = [{"T": "RUNNING", "N": hosts} for hosts in ("dev-gpu-[0-1]", "dev-gpu-3")]
+
         def run(*command: str, **_: object) -> str:
             commands.append(command[0] if command[0] == "squeue" else " ".join(command))
             if command[1] == "reconfigure" and "nonsense" in (slurmctld.ETC / topology.NAME).read_text():
                 raise SetupError("Unable to contact slurm controller")
-            return "dev-gpu-[0-1]\ndev-gpu-3\n" if command[0] == "squeue" else ""
+            return squeue.printed(command, queue) if command[0] == "squeue" else ""
 
         monkeypatch.setattr(slurmctld, "write", lambda path, text, **_: path.write_text(text))
         monkeypatch.setattr(slurmctld, "wait_for_slurmctld", lambda: None)
         monkeypatch.setattr(slurmctld, "service", lambda *_, **__: commands.append("start"))
         monkeypatch.setattr(slurmctld, "forget", lambda _: commands.append("forget"))
         monkeypatch.setattr(slurmctld, "run", run)
-        monkeypatch.setattr(topology, "run", run)
+        monkeypatch.setattr(scheduler, "run", run)
         monkeypatch.setattr(topology, "succeeds", lambda *_: True)
         return commands
 
@@ -132,7 +136,8 @@ class TestRefresh:
         assert topology.refresh() is True
         found = topology.present(slurmctld.applied()[topology.NAME])
         assert (found["dev-gpu-0"], found["dev-gpu-3"]) == (("ns-gpu",), topology.switches("/c/b/i"))
-        monkeypatch.setattr(topology, "run", lambda *_: "dev-gpu-3\n")
+        row = {"T": "RUNNING", "N": "dev-gpu-3"}
+        monkeypatch.setattr(scheduler, "run", lambda *words: squeue.printed(words, [row]))
         assert topology.refresh() is False
         assert topology.present(slurmctld.applied()[topology.NAME])["dev-gpu-0"] == topology.switches("/c/b/h")
 
@@ -177,4 +182,4 @@ class TestRefresh:
         assert (slurmctld.ETC / topology.NAME).read_text() == text
 
     def test_the_states_of_jobs_that_have_nodes_are_asked_for(self):
-        assert {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED"} <= set(scheduler.RUNS.split(","))
+        assert {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED"} <= set(jobs.HOLDING.split(","))

@@ -16,10 +16,10 @@ from cli.commands.jobs.check import NcclCheck
 from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.jobs.partition_facts import partition_facts
-from cluster.jobs.quickcheck import MARK, CheckPlan, CheckResult, Event, Options, parse_resources, plan
-from cluster.observe.nodes import parse_nodes
+from cluster.jobs.quickcheck import MARK, CheckPlan, CheckResult, Event, Options, plan
 from components.deploy import config_text
 from scripts.node.slurm.hostlist import expand
+from scripts.node.slurm.nodes import parse as nodes_of
 from tests.cli import conftest
 from tests.cli.conftest import Hpc, patch_outputs
 from tests.cluster.stacks import cluster
@@ -72,7 +72,7 @@ def up(root: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return events
 
     monkeypatch.setattr(Scheduler, "run", ask)
-    monkeypatch.setattr(Scheduler, "nodes", lambda _: parse_nodes(NODES))
+    monkeypatch.setattr(Scheduler, "nodes", lambda _: nodes_of(NODES))
     monkeypatch.setattr(Jobs, "put", lambda _, files: asked.__setitem__("files", files))
     monkeypatch.setattr(Jobs, "run", lambda *_, **__: "")
     monkeypatch.setattr(check, "run_plan", run)
@@ -163,7 +163,7 @@ def jobs(config: ClusterConfig = CONFIG) -> Jobs:
 
 
 def planned(nodes: str, config: ClusterConfig = CONFIG) -> CheckPlan:
-    return plan(partition_facts(config), parse_nodes(nodes), parse_resources(nodes), Options(run="ab12"))
+    return plan(partition_facts(config), nodes_of(nodes), Options(run="ab12"))
 
 
 def interrupt(*_: object, **__: object) -> None:

@@ -15,8 +15,9 @@ from cli.errors import CliError
 from cli.stack import project
 from cluster.config import ClusterConfig
 from cluster.load import parse as parse_stack
-from cluster.observe.nodes import Node, parse
 from components.deploy import config_text
+from scripts.node.slurm.job_reasons import REASONS
+from scripts.node.slurm.nodes import Node, parse_states
 from tests.cli.cluster.test_jobs import row
 from tests.cli.conftest import OUTPUTS, Ended, Hpc, patch_outputs
 from tests.cluster.report.nccl_logs import GIB, log, measured
@@ -113,7 +114,7 @@ class TestBuild:
             "Next: ./hpc nccl run a3mega\n"
         )
         assert [line.partition("] ")[2] for line in ended.err.splitlines()] == [
-            "job 7 waits for nodes that other jobs have (Resources)",
+            f"job 7 is pending (Resources): {REASONS['Resources']}",
             "job 7 runs on n-[0-1]",
             "image: importing",
             "nccl-tests: building",
@@ -355,7 +356,7 @@ def pairs_site(root: Path, monkeypatch: pytest.MonkeyPatch) -> PairsSite:
     monkeypatch.setattr(
         Scheduler,
         "nodes",
-        lambda _: {name: Node(name=name, states=parse(state)) for name, state in site.states.items()},
+        lambda _: {name: Node(name=name, states=parse_states(state)) for name, state in site.states.items()},
     )
     monkeypatch.setattr(Jobs, "cancel", lambda _, ids: site.cancelled.extend(ids))
     for name in ("submit", "wait", "run"):

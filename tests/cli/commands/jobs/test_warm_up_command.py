@@ -8,7 +8,7 @@ import pytest
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import warm_up
-from cluster.observe.nodes import parse_nodes
+from scripts.node.slurm.nodes import parse as nodes_of
 from tests.cli.commands.jobs.test_check import NODES, OUTPUTS
 from tests.cli.conftest import Hpc, patch_outputs
 
@@ -18,7 +18,7 @@ def requests(root: object, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
     """The files and the requests that stack `dev`, which is up, was given."""
     given: list[dict[str, Any]] = []
     patch_outputs(monkeypatch, OUTPUTS)
-    monkeypatch.setattr(Scheduler, "nodes", lambda _: parse_nodes(NODES))
+    monkeypatch.setattr(Scheduler, "nodes", lambda _: nodes_of(NODES))
     monkeypatch.setattr(Jobs, "put", lambda _, files: given.append({"files": set(files)}))
     monkeypatch.setattr(warm_up, "_run", lambda _, text: given.append(json.loads(text)) or 0)
     return given

@@ -1,15 +1,26 @@
-"""Nodes and jobs in slurmctld, from `scontrol --oneliner show node` and `squeue`."""
+"""The nodes of slurmctld: what `scontrol show node` prints of them, and what their states mean. Pure functions, which
+`./hpc` uses too."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from collections.abc import Collection, Iterable, Mapping
 from enum import Flag, auto
+from typing import NamedTuple
 
-from cluster.observe.observation import ClusterObservation
-from cluster.printable import one_line
-from scripts.node.slurm.hostlist import expand
-from scripts.node.slurm.output import parse_rows, split_reason
+from .hostlist import expand
+from .jobs import Job
+from .output import count_gpus, parse_rows, parse_tres, split_reason
+from .times import utc_seconds
+
+COMMAND = ("scontrol", "--oneliner", "--all", "show", "node")
+"""The command whose output `parse` reads."""
+OBSERVED = (
+    "State Reason CPUTot CPUAlloc RealMemory AllocMem Gres GresUsed Version NodeAddr BootTime SlurmdStartTime "
+    "LastBusyTime Partitions ReservationName"
+).split()
+"""Fields of scontrol that an observation of a cluster has of each node."""
+SPARE = "hpc-spare-"
+"""Prefix of the names of spare nodes' reservations."""
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 
 
 class StateMeaning(Flag):
@@ -35,7 +46,7 @@ class StateMeaning(Flag):
 
 _POWER = StateMeaning.FINE | StateMeaning.ASLEEP
 _SILENT = StateMeaning.DOWN | StateMeaning.SILENT
-NODE_STATES = {
+STATES = {
     "IDLE": StateMeaning.FINE | StateMeaning.UP,
     "MIXED": StateMeaning.FINE | StateMeaning.UP | StateMeaning.BUSY,
     "ALLOCATED": StateMeaning.FINE | StateMeaning.UP | StateMeaning.BUSY,
@@ -70,20 +81,100 @@ _MARKS = {"POWERING_UP": "#", "POWERING_DOWN": "%", "POWERED_DOWN": "~", "POWER_
 """sinfo's marks for flags, of which it prints the first (slurm_protocol_defs.c, node_state_string)."""
 
 
-def parse(text: str) -> frozenset[str]:
+def parse_states(text: str) -> frozenset[str]:
     """Return base state and flags of `IDLE*+DRAIN`. The star stands for NOT_RESPONDING; other marks repeat a flag."""
     return frozenset(re.sub(r"[^A-Z_]", "", word) for word in text.replace("*", "+NOT_RESPONDING").split("+"))
 
 
-class NodeStates:
-    """Properties that follow from a node's states; a base class for classes with `states`."""
+class Node(NamedTuple):
+    """A node in slurmctld. Times are as scontrol prints them, in the zone of its environment."""
 
+    name: str
     states: frozenset[str]
     """Base state and flags."""
+    reason: str = ""
+    by: str = ""
+    """Who gave the reason."""
+    since: str = ""
+    """The time of the reason."""
+    booted: str = ""
+    """The start of its kernel; `None` until it has registered."""
+    started: str = ""
+    """The start of its slurmd, as registered."""
+    reservation: str = ""
+    """The reservation that holds it now, where the release prints it."""
+    partitions: tuple[str, ...] = ()
+    address: str = ""
+    version: str = ""
+    """Slurm's release, by slurmd's last registration."""
+    gres: str = ""
+    cpus: int = 0
+    usable_cpus: int = 0
+    """CPUs without those that are reserved for slurmd."""
+    used_cpus: int = 0
+    memory: int = 0
+    """MiB."""
+    reserved_memory: int = 0
+    """MiB that jobs can't have (MemSpecLimit)."""
+    used_memory: int = 0
+    """MiB."""
+    used_gpus: int = 0
+    jobs: tuple[Job, ...] = ()
+    """The jobs on it, where they were read too."""
+
+    @classmethod
+    def of(cls, name: str, row: Mapping[str, str]) -> "Node":
+        """Return the node of a row that scontrol prints. What the row lacks is empty or 0."""
+        reason, by, since = split_reason(row.get("Reason", ""))
+        cpus = _number(row.get("CPUTot"))
+        return cls(
+            name=name,
+            states=parse_states(row.get("State", "UNKNOWN")),
+            reason=reason,
+            by=by,
+            since=since,
+            booted=row.get("BootTime", ""),
+            started=row.get("SlurmdStartTime", ""),
+            reservation=row.get("ReservationName", ""),
+            partitions=tuple(filter(None, row.get("Partitions", "").split(","))),
+            address=row.get("NodeAddr", ""),
+            version=row.get("Version", ""),
+            gres="" if row.get("Gres") == "(null)" else row.get("Gres", ""),
+            cpus=cpus,
+            usable_cpus=_number(row.get("CPUEfctv")) or cpus,
+            used_cpus=_number(row.get("CPUAlloc")),
+            memory=_number(row.get("RealMemory")),
+            reserved_memory=_number(row.get("MemSpecLimit")),
+            used_memory=_number(row.get("AllocMem")),
+            used_gpus=count_gpus(parse_tres(row.get("AllocTRES", ""))),
+        )
 
     def _any(self, meaning: StateMeaning) -> bool:
         """Return whether one of the states has a property."""
-        return any(meaning in NODE_STATES.get(state, StateMeaning(0)) for state in self.states)
+        return any(meaning in STATES.get(state, StateMeaning(0)) for state in self.states)
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of its `Gres`."""
+        return sum(int(count) for count in _GPUS.findall(self.gres))
+
+    @property
+    def free_cpus(self) -> int:
+        return max(0, self.usable_cpus - self.used_cpus)
+
+    @property
+    def free_memory(self) -> int:
+        """MiB."""
+        return max(0, self.memory - self.reserved_memory - self.used_memory)
+
+    @property
+    def free_gpus(self) -> int:
+        return max(0, self.gpus - self.used_gpus)
+
+    @property
+    def emptied(self) -> "Node":
+        """The node as it is when its jobs have ended."""
+        return self._replace(used_cpus=0, used_memory=0, used_gpus=0)
 
     @property
     def fine(self) -> bool:
@@ -92,7 +183,7 @@ class NodeStates:
         silent = {"NOT_RESPONDING", "NO_RESPOND"} if self.booting or self.asleep else set[str]()
         rest = self.states - silent
         return self._any(StateMeaning.UP) and all(
-            StateMeaning.FINE in NODE_STATES.get(state, StateMeaning(0)) for state in rest
+            StateMeaning.FINE in STATES.get(state, StateMeaning(0)) for state in rest
         )
 
     @property
@@ -106,6 +197,11 @@ class NodeStates:
         return bool(self.states & OFF)
 
     @property
+    def off(self) -> bool:
+        """True if the node has no machine, until a job needs it."""
+        return "POWERED_DOWN" in self.states
+
+    @property
     def booting(self) -> bool:
         """True if the node's machine starts for a job."""
         return bool(self.states & BOOTING)
@@ -114,6 +210,22 @@ class NodeStates:
     def ready(self) -> bool:
         """True if a job can start there without waiting for a machine."""
         return self.fine and not self.asleep and not self.booting
+
+    @property
+    def occupied(self) -> bool:
+        """True if jobs run or end there."""
+        return self._any(StateMeaning.BUSY)
+
+    @property
+    def working(self) -> bool:
+        """True if the node takes or runs jobs, with its machine on, also if it is about to be rebooted."""
+        return (self._any(StateMeaning.UP) or self.occupied) and not self.broken
+
+    @property
+    def broken(self) -> bool:
+        """True if the node takes no jobs now, whatever the reason."""
+        out = self._any(StateMeaning.DOWN) or self.held
+        return out or self.asleep or self.booting or "REBOOT_ISSUED" in self.states
 
     @property
     def drained(self) -> bool:
@@ -148,76 +260,13 @@ class NodeStates:
         if "REBOOT_ISSUED" in self.states:
             return "reboot^"
         if self.drained:
-            word = "draining" if self._any(StateMeaning.BUSY) else "drained"
+            word = "draining" if self.occupied else "drained"
             word = f"down, {word}" if "DOWN" in self.states else word
         else:
             named = ("DOWN", "FAIL", "COMPLETING", "MIXED", "ALLOCATED", "IDLE")
             word = next((name for name in named if name in self.states), "+".join(sorted(self.states))).lower()
         marks = [mark for state, mark in _MARKS.items() if state in self.states]
         return word + "".join(marks[:1]) + ("@" if "REBOOT_REQUESTED" in self.states else "")
-
-
-NODES_COMMAND = "scontrol --oneliner --all show node"
-SPARE = "hpc-spare-"
-"""Prefix of the names of spare nodes' reservations (scripts/node/slurm/reservations.py)."""
-_FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job that holds nodes."""
-
-    number: str
-    """The number that squeue shows: 7, 7_2, 7+1."""
-    user: str
-    state: str
-    elapsed: str
-    left: str
-    """The time until its limit, [days-]hours:minutes:seconds or UNLIMITED."""
-    name: str
-    nodes: tuple[str, ...] = ()
-
-    @property
-    def running(self) -> bool:
-        """True if the job has not ended; one that is completing has."""
-        return self.state != "COMPLETING"
-
-    def __str__(self) -> str:
-        left = "no time limit" if self.left == "UNLIMITED" else f"{self.left} left"
-        return (
-            f"job {self.number} ({one_line(self.name)}) of {self.user}: {self.state.lower()} for {self.elapsed}, {left}"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Node(NodeStates):
-    """A node in slurmctld."""
-
-    name: str
-    states: frozenset[str]  # pyrefly: ignore[bad-override]
-    reason: str = ""
-    by: str = ""
-    since: str = ""
-    """The time of the reason, in the controller's local time."""
-    started: str = ""
-    """The start of its slurmd, as registered."""
-    reservation: str = ""
-    """The reservation that holds it now, where the release prints it."""
-    jobs: tuple[Job, ...] = ()
-
-    @classmethod
-    def of(cls, name: str, row: Mapping[str, str]) -> "Node":
-        """Return the node of a row that scontrol prints."""
-        reason, by, since = split_reason(row.get("Reason", ""))
-        return cls(
-            name=name,
-            states=parse(row.get("State", "UNKNOWN")),
-            reason=reason,
-            by=by,
-            since=since,
-            started=row.get("SlurmdStartTime", ""),
-            reservation=row.get("ReservationName", ""),
-        )
 
     @property
     def why(self) -> str:
@@ -229,50 +278,34 @@ class Node(NodeStates):
     @property
     def since_utc(self) -> float | None:
         """`since` in seconds since the epoch. It requires a row in UTC, as those of an observation are."""
-        try:
-            return datetime.fromisoformat(self.since).replace(tzinfo=timezone.utc).timestamp()
-        except ValueError:
-            return None
+        return utc_seconds(self.since)
 
     @property
     def busy(self) -> tuple[Job, ...]:
-        return tuple(job for job in self.jobs if job.running)
+        """The jobs that have not ended; completing ones have."""
+        return tuple(job for job in self.jobs if job.state != "COMPLETING")
 
 
-def observed_nodes(cluster: ClusterObservation) -> list[Node]:
-    """Return the nodes in an observation; none if slurmctld could not list them."""
-    return [Node.of(name, row) for name, row in (cluster.slurm("nodes") or {}).items()]
+def parse(text: str, jobs: Collection[Job] = ()) -> dict[str, Node]:
+    """Return the nodes in the output of COMMAND by name, in slurmctld's order, each with those of the jobs on it."""
+    nodes = (Node.of(row["NodeName"], row) for row in parse_rows(text) if "NodeName" in row)
+    placed = [(job, frozenset(job.hosts)) for job in jobs]
+    return {
+        node.name: node._replace(jobs=tuple(job for job, hosts in placed if node.name in hosts)) if placed else node
+        for node in nodes
+    }
 
 
-def jobs_command(mark: str) -> str:
-    """Return the command that lists the jobs that hold nodes, with `mark` after every field.
-
-    A job's name may contain anything, such as line ends and whole rows of other jobs. So the mark is generated for each
-    call, and no user can know it. (Slurm of Debian 12 prints JSON of all jobs or of none, in another form with each
-    release.)
-    """
-    columns = "".join(f"{column}{mark}" for column in _FIELDS)
-    return f"squeue --noheader --all --states=running,completing,suspended,stopped --format='{columns}'"
+def observed_rows(text: str) -> dict[str, dict[str, str]]:
+    """Return the OBSERVED fields of every node by name, of which `Node.of` makes nodes where they are read."""
+    return {
+        row["NodeName"]: {key: row[key] for key in OBSERVED if key in row}
+        for row in parse_rows(text)
+        if "NodeName" in row
+    }
 
 
-def parse_jobs(text: str, mark: str) -> list[Job]:
-    """Parse the output of `jobs_command`."""
-    cells, width = text.split(mark)[:-1], len(_FIELDS)
-    found: list[Job] = []
-    for at in range(0, len(cells) - width + 1, width):
-        row = dict(zip(("number", "user", "state", "elapsed", "left", "nodes", "name"), cells[at:], strict=False))
-        number, nodes = row.pop("number").lstrip("\n"), tuple(expand(row.pop("nodes")))
-        found.append(Job(number=number, nodes=nodes, **row))
-    return found
-
-
-def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
-    """Parse the output of NODES_COMMAND: nodes by name in slurmctld's order, with the jobs on each."""
-    found = (Node.of(row["NodeName"], row) for row in parse_rows(text) if "NodeName" in row)
-    return {node.name: replace(node, jobs=tuple(job for job in jobs if node.name in job.nodes)) for node in found}
-
-
-def select_nodes(given: Iterable[str], nodes: Mapping[str, Node], cluster: str) -> tuple[list[Node], list[str]]:
+def select(given: Iterable[str], nodes: Mapping[str, Node], cluster: str) -> tuple[list[Node], list[str]]:
     """Return the nodes in host lists, whose names may lack the prefix `cluster`, and the names that are of no node."""
     found: dict[str, Node] = {}
     unknown: dict[str, None] = {}
@@ -282,3 +315,7 @@ def select_nodes(given: Iterable[str], nodes: Mapping[str, Node], cluster: str) 
         else:
             unknown[name] = None
     return list(found.values()), list(unknown)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0
