@@ -12,7 +12,7 @@ from cluster.platforms.nebius.stack_file_fields import Nebius
 from components.dynamic import DynamicResource, changed, given, without_traceback
 from components.nebius.api import lifecycle
 from components.nebius.api.client import NebiusError
-from components.nebius.api.kinds import kind_of
+from components.nebius.api.kinds import KINDS
 from components.nebius.api.specs import differing_paths, same
 
 
@@ -30,7 +30,7 @@ class NebiusProvider(ResourceProvider):
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """Replace the resource if an immutable field changes; delete the old one first if both would have one name."""
-        kind = kind_of(_news["kind"])
+        kind = KINDS[_news["kind"]]
         replaces = changed(_olds, _news, ("kind", "parent_id"))
         if differing_paths(_olds.get("spec"), _news.get("spec"), kind.immutable):
             replaces.append("spec")
@@ -93,7 +93,7 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
         stack keeps): Nebius has it as the label `hpc-owner`, and only a resource with the same one is taken over.
         `labels`. `timeout_seconds`: in place of the kind's. `pace`: seconds between polls.
         """
-        self._resource_type_name = f"dynamic/nebius:{kind_of(kind).name}"  # pyrefly: ignore[read-only]
+        self._resource_type_name = f"dynamic/nebius:{kind}"  # pyrefly: ignore[read-only]
         props = {
             "kind": kind,
             "name": name,

@@ -1,7 +1,6 @@
 """Checks of a configuration for Nebius: errors, and warnings for its author."""
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain, combinations, product
 from typing import Any
 
 from cluster.catalog import MACHINE_TYPES
@@ -111,22 +110,31 @@ AFFECTED: Mapping[str, Callable[[ClusterConfig, Nebius], bool]] = {
 
 def _name_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Yield nodesets, partitions and users with names that Soperator uses itself."""
-
-    def taken(id_: str, at: Location, name: str, allowed: str, todo: str) -> Finding:
-        return Finding(id=id_, at=at, given=name, allowed=f"any other name{allowed}", todo=f"rename the {todo}")
-
-    for name in [name for name in config.nodesets if name in _TAKEN_NODESETS]:
-        allowed = f" than {listing(_TAKEN_NODESETS)}, e.g. gpu"
-        why = "nodeset: its pods would have the names of others"
-        yield taken("nebius-nodeset-name", ("nodesets", name), name, allowed, why)
-    if (name := CHECKS_PARTITION) in config.partitions:
-        why = f"partition: Soperator's checks run in one of the name {name}"
-        yield taken("nebius-partition-name", ("partitions", name), name, ", e.g. main", why)
-    for position, user in enumerate(config.users):
-        if user.name in CHECKS_USERS:
-            allowed = f" than {listing(CHECKS_USERS)}, e.g. alice"
-            why = "user: Soperator creates one of that name for its checks"
-            yield taken("nebius-user-name", ("users", position, "name"), user.name, allowed, why)
+    taken: list[tuple[Location, str, str]] = [
+        *(
+            (("nodesets", name), name, "the node group of a service")
+            for name in _TAKEN_NODESETS
+            if name in config.nodesets
+        ),
+        *(
+            (("partitions", name), name, "the partition of checks")
+            for name in config.partitions
+            if name == CHECKS_PARTITION
+        ),
+        *(
+            (("users", position, "name"), user.name, "a user of checks")
+            for position, user in enumerate(config.users)
+            if user.name in CHECKS_USERS
+        ),
+    ]
+    for at, name, what in taken:
+        yield Finding(
+            id="nebius-name-taken",
+            at=at,
+            given=name,
+            allowed=f"any other name: this is the one of {what}, which Soperator has itself",
+            todo="rename it",
+        )
 
 
 _LEAST_VCPUS = {"system": 8, "controller": 4, "login": 8, "accounting": 8, "node": 8}
@@ -252,23 +260,14 @@ def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
                 allowed="on Nebius: on_demand, spot, reservation",
                 todo="write {spot: {}} for preemptible nodes, or {reservation: capacityblockgroup-...}",
             )
-        if capacity.placement is not None:
-            yield Finding(
-                id="nebius-placement",
-                at=(*at, capacity.way, "placement"),
-                given=f"max_distance {capacity.placement.max_distance}",
-                allowed="nothing on Nebius: nodes of a GPU cluster are on one fabric",
-                todo="remove it, and write nebius.workers with `infiniband`",
-            )
         reserved = capacity.reservation
+        if capacity.placement is not None:
+            place = (*at, capacity.way, "placement")
+            given = f"max_distance {capacity.placement.max_distance}"
+            yield _unused_error(place, given, "nodes of nebius.workers.NAME.infiniband are on one fabric")
         if reserved and reserved.placement_policy:
-            yield Finding(
-                id="nebius-placement-policy",
-                at=(*at, "reservation", "placement_policy"),
-                given=reserved.placement_policy,
-                allowed="the id of a capacity block group alone, e.g. {reservation: capacityblockgroup-e00abc}",
-                todo="remove it",
-            )
+            place = (*at, "reservation", "placement_policy")
+            yield _unused_error(place, reserved.placement_policy, "a capacity block group has no policy")
         if reserved and not reserved.name.startswith("capacityblockgroup-"):
             yield Finding(
                 id="nebius-reservation",
@@ -353,8 +352,8 @@ def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 IMAGE_STORAGE = "/mnt/image-storage"
 """The folder of each node's image disk."""
-_NEEDED = ("/opt/bin", "/opt/soperator", "/usr", "/etc", IMAGE_STORAGE)
-"""Paths of the jail itself that Soperator's programs need."""
+_NEEDED = ("/opt/bin", "/opt/soperator", "/usr", "/etc", "/home", IMAGE_STORAGE)
+"""Paths of the jail itself: of Soperator's programs, and /home, whose many small files are slow elsewhere."""
 SUPPORT_GIB = 2048
 """GiB above which a file system needs a request to Nebius's support (nebius-solutions-library, README)."""
 
@@ -369,14 +368,6 @@ def _filesystem_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Find
             allowed="an existing file system whose files may be overwritten, said by overwrite_existing: true: "
             "populating the jail writes a whole root file system there",
             todo="write overwrite_existing: true, or mount the file system as a submount",
-        )
-    if jail.spec and jail.overwrite_existing:
-        yield Finding(
-            id="nebius-jail-overwrite",
-            at=("nebius", "filesystems", "jail", "overwrite_existing"),
-            given="true",
-            allowed="true with `existing` alone: a file system that the stack creates is empty",
-            todo="remove it",
         )
     yield from _duplicate_filesystem_errors(settings)
     yield from _mount_errors(config, settings)
@@ -424,53 +415,34 @@ def _duplicate_filesystem_errors(settings: Nebius) -> Iterator[Finding]:
 
 
 def _mount_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    shared: list[tuple[Location, str]] = [
-        (("nebius", "filesystems", "submounts", name, "mount"), submount.mount)
+    """Yield mount points that hide a directory which the jail needs, or overlap with another on the same nodes."""
+    shared: dict[Location, str] = {
+        ("filesystems", "submounts", name, "mount"): submount.mount
         for name, submount in settings.filesystems.submounts.items()
-    ]
-    own: list[list[tuple[Location, str]]] = [
-        [
-            (("nebius", "workers", nodeset, "local_disks", name, "mount"), disk.mount)
-            for name, disk in workers.local_disks.items()
-        ]
-        for nodeset, workers in settings.workers.items()
-        if nodeset in config.nodesets
-    ]
-    for at, path in chain(shared, *own):
-        yield from _mount_point_errors(at, path)
-    pairs = [*combinations(shared, 2)]
-    for disks in own:
-        pairs += [*product(shared, disks), *combinations(disks, 2)]
-    for (_, left), (at, right) in pairs:
-        if is_within(left, right) or is_within(right, left):
-            yield Finding(
-                id="nebius-submount-overlap",
-                at=at,
-                given=right,
-                allowed=f"a directory apart from all others that are mounted; {left} is one",
-                todo="mount it elsewhere, e.g. /data",
-            )
-
-
-def _mount_point_errors(at: Location, path: str) -> Iterator[Finding]:
-    if path == "/home":
+    }
+    nodes = [shared]
+    for nodeset, workers in settings.workers.items():
+        disks = workers.local_disks.items() if nodeset in config.nodesets else ()
+        nodes.append(
+            {**shared, **{("workers", nodeset, "local_disks", name, "mount"): disk.mount for name, disk in disks}}
+        )
+    found: dict[Location, tuple[str, str]] = {}
+    for mounts in nodes:
+        before: list[str] = []
+        for at, path in mounts.items():
+            others = [other for other in _NEEDED if is_within(other, path)]
+            others += [other for other in before if is_within(path, other) or is_within(other, path)]
+            if others:
+                found[at] = path, others[0]
+            before.append(path)
+    for at, (path, other) in found.items():
         yield Finding(
-            id="nebius-submount-home",
-            at=at,
+            id="nebius-mount",
+            at=("nebius", *at),
             given=path,
-            allowed="any directory but /home, whose many small files are slow there; the jail itself has them",
+            allowed=f"a directory apart from {other}, which the jail has itself or something else is mounted at",
             todo="mount it elsewhere, e.g. /data",
         )
-    for needed in _NEEDED:
-        if is_within(needed, path):
-            yield Finding(
-                id="nebius-submount-hides",
-                at=at,
-                given=path,
-                allowed=f"a directory apart from {needed}, which the jail needs itself",
-                todo="mount it elsewhere, e.g. /data",
-            )
-            return
 
 
 FIRST_FREE_UID = 1010
@@ -481,13 +453,7 @@ def _setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
     if config.network.cidr != CIDR:
         yield _unused_error(("network", "cidr"), config.network.cidr, "nodes have addresses of nebius.subnet")
     if config.host_names != "pods":
-        yield Finding(
-            id="nebius-host-names",
-            at=("host_names",),
-            given=config.host_names,
-            allowed="pods: Soperator names the pods",
-            todo="remove it",
-        )
+        yield _unused_error(("host_names",), config.host_names, "Soperator names the pods")
     if settings.login.service == "NodePort" and settings.login.exposure == "internal":
         yield Finding(
             id="nebius-login-exposure",
@@ -565,15 +531,11 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
                 todo=suggest(name, releases, "remove it"),
                 missing=name,
             )
-    for path, (field, why) in FIXED.items():
+    for path, why in FIXED.items():
         for given in _members_at(settings.values, path):
-            place, value = (*at, *path), show(given)
-            if field:
-                allowed, todo = f"nothing: {field} decides this one", f"remove it, and write {field}"
-                yield Finding(id="nebius-value-owned", at=place, given=value, allowed=allowed, todo=todo)
-            else:
-                allowed = f"nothing: {why}"
-                yield Finding(id="nebius-value-refused", at=place, given=value, allowed=allowed, todo="remove it")
+            yield Finding(
+                id="nebius-value-fixed", at=(*at, *path), given=show(given), allowed=f"nothing: {why}", todo="remove it"
+            )
     nodesets = settings.values.get(NODESETS, {}).get(NODESETS)
     for position, member in enumerate(nodesets if isinstance(nodesets, list) else ()):
         name = member.get("name") if isinstance(member, Mapping) else None

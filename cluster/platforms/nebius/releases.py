@@ -200,25 +200,23 @@ prometheus-community/helm-charts (0163fae), mariadb-operator/mariadb-operator (4
 k8up-io/k8up (8cbef6c), VictoriaMetrics/helm-charts (d35faca) and open-telemetry/opentelemetry-helm-charts (a13f64d)."""
 NODESETS = "nodesets"
 _CLUSTER = "slurm-cluster"
-FIXED: Mapping[tuple[str, ...], tuple[str, str]] = {
-    (_CLUSTER, "clusterName"): ("name", ""),
-    (_CLUSTER, "partitionConfiguration"): ("partitions", ""),
-    (_CLUSTER, "customSlurmConfig"): ("slurm.extra", ""),
-    (_CLUSTER, "slurmNodes", "login", "size"): ("login.count", ""),
-    (_CLUSTER, "slurmNodes", "login", "sshRootPublicKeys"): ("nebius.login.root_keys", ""),
-    (_CLUSTER, "slurmNodes", "login", "sshdServiceType"): ("nebius.login.service", ""),
-    (_CLUSTER, "populateJail", "overwrite"): ("", "populateJail.overwrite deletes everything in the jail"),
-    (_CLUSTER, "maintenance"): (
-        "",
-        "some of its values delete the jail or every pod, and charts keep them: use kubectl",
-    ),
-    (NODESETS, NODESETS, "replicas"): ("nodesets.NAME.count", ""),
-    (NODESETS, NODESETS, "ephemeralNodes"): ("nodesets.NAME.count", ""),
-    (NODESETS, NODESETS, "initialNumberEphemeralNodes"): ("nodesets.NAME.count", ""),
-    (NODESETS, NODESETS, "nodeSelector"): ("nodesets.NAME", ""),
+FIXED: Mapping[tuple[str, ...], str] = {
+    (_CLUSTER, "clusterName"): "name decides it",
+    (_CLUSTER, "partitionConfiguration"): "partitions decide it",
+    (_CLUSTER, "customSlurmConfig"): "slurm.extra decides it",
+    (_CLUSTER, "slurmNodes", "login", "size"): "login.count decides it",
+    (_CLUSTER, "slurmNodes", "login", "sshRootPublicKeys"): "nebius.login.root_keys decides it",
+    (_CLUSTER, "slurmNodes", "login", "sshdServiceType"): "nebius.login.service decides it",
+    (_CLUSTER, "populateJail", "overwrite"): "it deletes everything in the jail",
+    (_CLUSTER, "maintenance"): "some of its values delete the jail or every pod, and charts keep them: use kubectl",
+    **{
+        (NODESETS, NODESETS, key): "nodesets.NAME.count decides it"
+        for key in ("replicas", "ephemeralNodes", "initialNumberEphemeralNodes")
+    },
+    (NODESETS, NODESETS, "nodeSelector"): "the nodeset decides it",
 }
-"""Values that a stack file may not give: the field that sets the value, which the rest of the program reads too, or the
-reason of the refusal."""
+"""Values that a stack file may not give, and why: a field sets the value, which the program reads elsewhere too, or it
+deletes data."""
 
 
 def merge_values(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,8 +44,6 @@ class Kind:
     update_seconds: int = 10 * MINUTE
     delete_seconds: int = 15 * MINUTE
     """Timeout of a deletion; of what node groups use, as long as their deletion may take."""
-    restorable: bool = False
-    """True if the API keeps a deleted one, with its name, and can restore it (`undelete`)."""
     fresh_seconds: int = 0
     """Time for which NOT_FOUND and PERMISSION_DENIED of a creation are retried, because IAM may not have a new account
     or group everywhere yet. The recipe waits up to 150 seconds before it makes a new account a member."""
@@ -125,16 +123,9 @@ _ROWS = (
     Kind(
         name="Bucket", module="storage.v1", listing="ListBucketsRequest", order=40, holds_data=True, renamable=False,
         # A deleted bucket is kept for 7 days and can be undeleted; its name is taken until it is purged.
-        ready=frozenset({"ACTIVE"}), deleting=frozenset({"SCHEDULED_FOR_DELETION"}), restorable=True,
+        ready=frozenset({"ACTIVE"}), deleting=frozenset({"SCHEDULED_FOR_DELETION"}),
         immutable=("filesystem_bucket",),
     ),
 )  # fmt: skip
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ROWS}
-
-
-def kind_of(name: str) -> Kind:
-    """Return the kind of that name. Raises ValueError with the names that are allowed."""
-    if name not in KINDS:
-        raise ValueError(f"{name!r} is no kind of resource; allowed: {', '.join(sorted(KINDS))}")
-    return KINDS[name]

@@ -12,7 +12,7 @@ from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
 from components.dynamic import report
 from components.nebius.api import client, objects
 from components.nebius.api.client import NOT_FOUND, OTHER_NAME, NebiusError, explain, nebius_error
-from components.nebius.api.kinds import KINDS, Kind, kind_of
+from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.api.objects import OWNER_LABEL, Desired, failure, owner_of, state_of, title
 from components.nebius.api.specs import (
     Message,
@@ -273,17 +273,11 @@ def delete(id_: str, props: Mapping[str, Any]) -> None:
     """Delete the object and wait until it is gone; one that another state has taken over is kept."""
     change = _Change("delete", props)
     message = change.get(id_)
-    if message is None or (change.kind.restorable and state_of(message) in change.kind.deleting):
+    if message is None or state_of(message) in change.kind.deleting - {"DELETING"}:
         return
     if owner_of(message) not in ("", change.owner):
         report(f"{change.desired.title} ({id_}) belongs to another state now: it is kept")
         return
-    if getattr(message.spec, "forbid_deletion", False):
-        raise nebius_error(
-            change.wait.action,
-            [f"{id_} has forbid_deletion: Nebius refuses to delete it while that is set"],
-            "turn its protection off in the stack file, run `up`, then destroy it",
-        )
     # Children that a killed run created without a record; all others were deleted before.
     for kind in (kind for kind in KINDS.values() if kind.parent == change.kind.name):
         for child in list(objects.list_all(kind, id_)):
@@ -298,7 +292,7 @@ class _Change:
 
     def __init__(self, verb: str, props: Mapping[str, Any]) -> None:
         self.props, self.owner = props, props.get("owner") or ""
-        self.kind = kind_of(props["kind"])
+        self.kind = KINDS[props["kind"]]
         labels = {str(name): str(value) for name, value in (props.get("labels") or {}).items()}
         self.desired = Desired(
             kind=self.kind,
@@ -342,13 +336,6 @@ class _Change:
             self.wait.until_gone(self.kind, id_)
             return None
         if state in self.kind.deleting:
-            if self.kind.restorable and owner and owner == self.owner:
-                report(
-                    f"{self.desired.title} ({id_}): this stack deleted it, and Nebius still keeps it: it is restored"
-                )
-                operation = self.wait.start(lambda: objects.start_undelete(self.kind, id_))
-                self.wait.until_ended(self.kind, operation)
-                return self.get(id_)
             raise nebius_error(
                 self.wait.action,
                 [f"it was deleted, and is kept in the state {state} with its name: {id_}"],

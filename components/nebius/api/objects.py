@@ -6,7 +6,7 @@ from typing import Any
 
 from components.nebius.api import client
 from components.nebius.api.client import NOT_FOUND, NebiusError, nebius_error, status_error
-from components.nebius.api.kinds import Kind, kind_of
+from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.api.specs import Message, differing_paths, message_class, spec_message, to_json
 
 OWNER_LABEL = "hpc-owner"
@@ -118,12 +118,6 @@ def start_delete(kind: Kind, id_: str) -> Message | None:
     return _call_unless_gone(f"delete {title(kind, id_)}", _service(kind).delete, request)
 
 
-def start_undelete(kind: Kind, id_: str) -> Message:
-    """Start to restore an object that the API keeps after its deletion; return the operation."""
-    request = message_class(kind, f"Undelete{kind.name}Request")(id=id_)
-    return client.call(f"undelete {title(kind, id_)}", _service(kind).undelete, request)
-
-
 def last_operation(kind: Kind, id_: str) -> Message | None:
     """Return the newest operation on an object, which an interrupted run may have left under way."""
     from nebius.aio.operation import Operation
@@ -189,7 +183,7 @@ class Capacity:
 
 def first_subnet(project_id: str) -> str:
     """Return the id of a project's first subnet, which Nebius's own recipe for Soperator uses as well."""
-    row = next(list_all(kind_of("Subnet"), project_id), None)
+    row = next(list_all(KINDS["Subnet"], project_id), None)
     if row is None:
         raise nebius_error(
             f"find a subnet of {project_id}",
@@ -201,7 +195,7 @@ def first_subnet(project_id: str) -> str:
 
 def exists(kind: str, id_: str) -> bool:
     """Return whether there is an object of that id."""
-    return get(kind_of(kind), id_) is not None
+    return get(KINDS[kind], id_) is not None
 
 
 def quotas(parent_id: str) -> list[Quota]:

@@ -3,7 +3,6 @@
 A comparison needs no SDK, because a preview compares and imports no client.
 """
 
-import difflib
 import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -95,22 +94,18 @@ def message_class(kind: Kind, name: str) -> Message:
 def spec_message(kind: Kind, spec: Mapping[str, Message]) -> Message:
     """Return the message of a spec in the API's JSON form.
 
-    Raises NebiusError for a key that the API does not have, with its path and the nearest one, and for a value that
-    does not fit.
+    Raises NebiusError for a key that the API does not have, and for a value that does not fit.
     """
-    cls = message_class(kind, f"{kind.name}Spec")
-    numbered = with_whole_numbers(spec)
-    if unknown := _unknown(cls, numbered, "spec"):
-        raise NebiusError("\n".join([f"the spec of a {kind.name} has keys that the API does not have:", *unknown]))
     try:
-        return cls.from_json(json.dumps(numbered))
+        return message_class(kind, f"{kind.name}Spec").from_json(json.dumps(with_whole_numbers(spec)))
     except (ValueError, TypeError) as error:
         raise NebiusError(f"the spec of a {kind.name} does not fit: {error}\n  given: {json.dumps(spec)}") from error
 
 
 def to_json(message: Message) -> dict[str, Message]:
-    """Return a message as JSON with snake_case names and 64-bit integers as int, without sensitive fields."""
-    return _typed(type(message), to_full_json(message))
+    """Return a message as JSON with snake_case names, without its sensitive fields."""
+    hidden = {field.proto_name for field in type(message).__FIELDS__ if field.sensitive or field.credentials}
+    return {name: value for name, value in to_full_json(message).items() if name not in hidden}
 
 
 def to_full_json(message: Message) -> dict[str, Message]:
@@ -155,48 +150,6 @@ def _overlaid(cls: Message, base: dict[str, Message], olds: Message, news: Mappi
         else:
             result[name] = value
     return result
-
-
-def _unknown(cls: Message, spec: Message, path: str) -> list[str]:
-    """Return a line for each key that a message does not have."""
-    fields = _fields(cls)
-    if isinstance(spec, list):
-        return [line for index, item in enumerate(spec) for line in _unknown(cls, item, f"{path}[{index}]")]
-    if not isinstance(spec, Mapping):
-        return []
-    lines: list[str] = []
-    for name, value in spec.items():
-        field = fields.get(name)
-        if field is None:
-            nearest = difflib.get_close_matches(name, fields, 1)
-            hint = f"nearest: {nearest[0]}" if nearest else f"allowed: {', '.join(sorted(fields))}"
-            lines.append(f"    {path}.{name} ({hint})")
-        elif field.message and not field.map:
-            lines += _unknown(_class_of(field), value, f"{path}.{name}")
-    return lines
-
-
-def _typed(cls: Message, value: Message) -> Message:
-    if isinstance(value, list):
-        return [_typed(cls, item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    fields = _fields(cls)
-    return {
-        name: _typed_value(fields[name], member) if name in fields else member
-        for name, member in value.items()
-        if name not in fields or not (fields[name].sensitive or fields[name].credentials)
-    }
-
-
-def _typed_value(field: Message, value: Message) -> Message:
-    if field.map:
-        return {key: _typed(_class_of(field), member) for key, member in value.items()} if field.message else value
-    if field.message:
-        return _typed(_class_of(field), value)
-    if field.codec.json_kind in ("int64", "uint64", "sint64", "fixed64", "sfixed64"):  # they are text in JSON
-        return [int(item) for item in value] if isinstance(value, list) else int(value)
-    return value
 
 
 def _fields(cls: Message) -> dict[str, Message]:

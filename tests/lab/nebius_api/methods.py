@@ -120,12 +120,6 @@ class Methods:
         self._touch(row)
         return self._start(kind, row, "delete")
 
-    def undelete(self, kind: ObjectKind, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Start to restore a bucket that is kept after its deletion, and return the operation."""
-        row = self._row(kind, request.get("id", ""))
-        self._refuse_if_busy(kind, row)
-        return self._start(kind, row, "undelete")
-
     def get(self, kind: ObjectKind, id_: str) -> dict[str, Any]:
         """Return the JSON of an object."""
         return self.shown(self._row(kind, id_))

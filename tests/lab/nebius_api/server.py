@@ -291,7 +291,6 @@ class NebiusServer(grpc.GenericRpcHandler):
             "Create": lambda: methods.create(kind, request, headers.get("x-idempotency-key", "")),
             "Update": lambda: methods.update(kind, request, parse(headers.get(HEADER, ""))),
             "Delete": lambda: methods.delete(kind, request),
-            "Undelete": lambda: methods.undelete(kind, request),
         }
         if route.method not in changing:
             raise RefusedError("UNIMPLEMENTED", short)
@@ -337,7 +336,7 @@ class NebiusServer(grpc.GenericRpcHandler):
                 self.methods.settle()
 
 
-_CHANGING = frozenset({"Create", "Update", "Delete", "Undelete"})
+_CHANGING = frozenset({"Create", "Update", "Delete"})
 _VERBS = {"ListMembers": "list", "ListByAccount": "list"}
 
 

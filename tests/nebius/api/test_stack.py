@@ -66,7 +66,7 @@ def test_a_cluster_comes_stays_and_goes(api: NebiusServer, project: Project) -> 
     status = {name: row["outputs"]["status"] for name, row in project.state().items()}
     assert status["k8s"]["state"] == "RUNNING"
     workers = status["workers"]
-    assert (workers["state"], workers["ready_node_count"], workers["target_node_count"]) == ("RUNNING", 2, 2)
+    assert (workers["state"], workers["ready_node_count"], workers["target_node_count"]) == ("RUNNING", "2", "2")
     assert project.state()["workers"]["type"] == "pulumi-python:dynamic/nebius:NodeGroup"
     api.calls.clear()
     assert project.run("up") == {}
@@ -103,7 +103,7 @@ class TestChanges:
         assert row["spec"]["fixed_node_count"] == "3"
         assert row["spec"]["template"]["taints"][0]["key"] == "nvidia.com/gpu"
         assert row["spec"]["template"]["preemptible"] == {}
-        assert cluster.state()["workers"]["outputs"]["status"]["ready_node_count"] == 3
+        assert int(cluster.state()["workers"]["outputs"]["status"]["ready_node_count"]) == 3
 
     def test_a_change_of_a_oneof_field_resets_the_other_one(self, cluster: Project) -> None:
         rows = cluster_rows()
