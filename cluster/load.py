@@ -5,7 +5,7 @@ import copy
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count, islice
 from typing import Annotated, Any
 
@@ -79,7 +79,13 @@ def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
 
 def parse_output(exported: Any) -> ClusterConfig:  # noqa: ANN401 - an output may be anything
     """Read the output `config` of a stack, which has all sections in one mapping. Raises ConfigError."""
-    return _validated(_read_cluster(exported, []), [])
+    return _parse_exported(exported) if isinstance(exported, str) else _validated(_read_cluster(exported, []), [])
+
+
+@lru_cache(maxsize=4)
+def _parse_exported(text: str) -> ClusterConfig:
+    """Read the text that the program exports, once for all parts of a command that need it."""
+    return _validated(_read_cluster(text, []), [])
 
 
 def _validated(cluster: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig:

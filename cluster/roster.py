@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
 from cluster.config.cluster import ClusterConfig
@@ -27,7 +28,11 @@ class MachineSpec:
 
 def host_name(config: ClusterConfig, role: str, index: int) -> str:
     """Return the host name of a login machine (role `login`) or of a nodeset's node (role: the nodeset's name)."""
-    return f"{role}-{index}" if config.host_names == "pods" else f"{config.name}-{role}-{index}"
+    return f"{_prefix(config)}{role}-{index}"
+
+
+def _prefix(config: ClusterConfig) -> str:
+    return "" if config.host_names == "pods" else f"{config.name}-"
 
 
 def controller_name(config: ClusterConfig) -> str:
@@ -49,7 +54,13 @@ def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
     section = config.nodesets[nodeset]
     if section.on:
         return (controller_name(config),)
-    return tuple(host_name(config, nodeset, index) for index in range(section.most))
+    return _numbered(f"{_prefix(config)}{nodeset}", section.most)
+
+
+@lru_cache(maxsize=1024)
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    """Return the names of a nodeset's nodes, which checks, files and impacts ask for again and again."""
+    return tuple(f"{name}-{index}" for index in range(count))
 
 
 def static_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:

@@ -70,12 +70,12 @@ class Cluster:
         not list them, they are behind the jump host of other nodes, else behind the controller."""
         if rows := self.outputs.get("elastic"):
             return read_targets({**self.outputs, "targets": rows})
-        if "config" not in self.outputs:
-            return {}
-        from cluster.load import parse_output
+        # Commands that need no configuration do not import the models.
+        from cli.stack import stack_config
         from cluster.roster import elastic_names
 
-        config = parse_output(self.outputs["config"])
+        if (config := stack_config.applied(self.outputs)) is None:
+            return {}
         jumps = [target.jump for target in self.targets.values() if target.roles == ("node",) and target.jump]
         jump = next(iter([*jumps, *(target for target in self.targets.values() if "controller" in target.roles)]), None)
         if jump is None or not isinstance(driver_of(jump), Ssh):

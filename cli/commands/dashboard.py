@@ -38,9 +38,9 @@ def dashboard(
     you write into the data source.
     """
     cluster = connect(stack, Capability.SSH)
-    from cluster.load import parse_output
+    from cli.stack import stack_config
 
-    config = parse_output(cluster.outputs["config"]) if "config" in cluster.outputs else None
+    config = stack_config.applied(cluster.outputs)
     if config is None or config.monitoring is None:
         raise CliError(
             f"stack {stack} has no section `monitoring`, so nothing collects its metrics. Add `monitoring: {{}}` to "

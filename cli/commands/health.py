@@ -15,9 +15,9 @@ from cli.cluster.observation import EACH
 from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
 from cli.errors import CliError
+from cli.stack import stack_config
 from cluster.config.slurm import HealthChecks
 from cluster.findings import ClusterFinding
-from cluster.load import parse_output
 from cluster.observe.health_check_results import MEASURE, NOW, PHASE, NodeHealth, findings, results
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
@@ -60,8 +60,8 @@ def health(
         with observers.open_access(cluster) as access:
             report = observer.health(access)
         raise Exit(observers.print_report(report, json=json))
-    config = cluster.outputs.get("config")
-    checked = parse_output(config).slurm.health if config else None
+    config = stack_config.applied(cluster.outputs)
+    checked = config.slurm.health if config else None
     if checked is None:
         raise CliError(
             f"stack {stack} has no health checks. To do: write `slurm: {{health: {{}}}}` into its stack file, and run: "

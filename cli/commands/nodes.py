@@ -58,10 +58,10 @@ def nodes(
     elif action == "resume":
         resume(scheduler, chosen, force=force)
     else:
-        from cluster.load import parse_output
+        from cli.stack import stack_config
 
-        config = cluster.outputs.get("config")
-        timeout = parse_output(config).slurm.join_seconds if config else 300
+        config = stack_config.applied(cluster.outputs)
+        timeout = config.slurm.join_seconds if config else 300
         reboot(scheduler, chosen, reason=reason, force=force, wait=wait, timeout=timeout)
 
 

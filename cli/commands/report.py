@@ -17,7 +17,7 @@ from cli.display import status_screen
 from cli.display.report_page import Report, Status, Unread, render, unread
 from cli.errors import CliError
 from cli.interrupts import exit_on_termination
-from cluster.load import parse_output
+from cli.stack import stack_config
 from cluster.observe.moment import date_expression, machine_time
 from cluster.observe.status_findings import findings
 from cluster.platforms.capability import Capability
@@ -77,7 +77,6 @@ def _require_report(path: Path, *, force: bool) -> None:
 def _read_report(cluster: Cluster, since: str, begin: str) -> Report:
     """Read all parts at the same time."""
     values = cluster.outputs
-    config = parse_output(values["config"]) if values.get("config") else None
     observer = observer_of(values)
     about: Mapping[str, Any] = values.get("platform") or {}
     capabilities: Sequence[str] = about.get("capabilities", [capability.value for capability in Capability])
@@ -105,7 +104,7 @@ def _read_report(cluster: Cluster, since: str, begin: str) -> Report:
         version=program_version(),
         written=time.time(),
         since=since,
-        config=config,
+        config=stack_config.applied(values),
         **contents,
     )
 

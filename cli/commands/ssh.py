@@ -101,10 +101,10 @@ def ssh_config(
         )
     # Other commands of this file do not parse the configuration.
     from cli.cluster import user_config
-    from cluster.load import parse_output
+    from cli.stack import stack_config
 
-    config = parse_output(cluster.outputs["config"]) if cluster.outputs.get("config") else None
     files = user_config.Files(stack)
+    config = stack_config.applied(cluster.outputs)
     nodes = bool(config and config.slurm.pam_slurm_adopt)
     text, left_out = user_config.render(cluster, files, user=name, admin=admin_key, nodes=nodes)
     if show:

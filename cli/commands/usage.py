@@ -42,7 +42,7 @@ def usage(
     CPU BUSY is the share of the held processor time that jobs used, of those that began and ended within the time; GPU
     BUSY that of GPUs, where Slurm measures them (gres/gpuutil).
     """
-    from cluster.load import parse_output  # it imports the models, which reliability does not need
+    from cli.stack import stack_config  # it imports the models, which reliability does not need
 
     begin = options.read_time("--since", since, machine_time)
     end = options.read_time("--until", until, machine_time)
@@ -52,7 +52,7 @@ def usage(
     if accounted.runaways and not json:
         console.note(accounting.runaway_note(accounted))
     _require_known("user", user, {record.user for record in records}, cluster.users)
-    configured = parse_output(config).accounting.accounts if (config := cluster.outputs.get("config")) else ()
+    configured = config.accounting.accounts if (config := stack_config.applied(cluster.outputs)) else ()
     _require_known("account", account, {record.account for record in records}, [row.name for row in configured])
     records = [record for record in records if user in (None, record.user) and account in (None, record.account)]
     keys: tuple[used.GroupKey, ...] = (by,) if by else used.GROUP_KEYS

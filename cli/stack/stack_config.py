@@ -47,9 +47,14 @@ def parse(file: StackFile) -> ClusterConfig:
 
 def from_outputs(stack: str, outputs: Mapping[str, Any]) -> ClusterConfig:
     """Return the configuration with which a stack was brought up. Raises CliError: its outputs have none."""
-    if not outputs.get("config"):
+    if (config := applied(outputs)) is None:
         raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
-    return parse_output(outputs["config"])
+    return config
+
+
+def applied(outputs: Mapping[str, Any]) -> ClusterConfig | None:
+    """Return the configuration of a stack's last `up`; None if its outputs have none. Raises ConfigError."""
+    return parse_output(outputs["config"]) if outputs.get("config") else None
 
 
 def platform_of(file: StackFile) -> Platform | None:
