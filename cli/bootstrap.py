@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from configparser import ConfigParser, Error
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,9 +26,9 @@ VENV = ROOT / ".venv"
 LOCKS = {"run": "requirements.txt", "dev": "requirements-dev.txt"}
 TOOLS = ROOT / "requirements-tools.txt"
 """Locked packages that no environment contains: each is installed alone, into the user's cache, by who needs it."""
-SIZES = {"requirements.txt": "0.6 GB", "requirements-dev.txt": "0.8 GB"}
-"""Sizes of what they install, most of it the resource classes of Google and Kubernetes: 316 and 530 MB, and what Python
-compiles, if it compiles everything."""
+SIZES = {"requirements.txt": "0.3 GB, at most 0.6 GB", "requirements-dev.txt": "0.5 GB, at most 0.9 GB"}
+"""Sizes of what they install, most of it the resource classes of Google and Kubernetes (316 and 530 MB), and with what
+Python compiles, if it compiles everything."""
 
 # pip's settings by name, with uv's variables for the same. uv does not read pip's configuration, but a mirror that is
 # set up there is meant for every installer.
@@ -198,7 +198,7 @@ def prepare(kind: str) -> None:
             return
         name = LOCKS["dev"] if (VENV / LOCKS["dev"]).exists() else LOCKS[kind]
         started = time.monotonic()
-        say(f"preparing {VENV} from {name} (once, {SIZES[name]})")
+        say(f"preparing {VENV} from {name} (once: {SIZES[name]} when Python has compiled it)")
         uv = uv_on_path() or tool("uv") / "bin/uv"
         env = uv_environment()
         quiet = [] if sys.stderr.isatty() else ["--quiet"]
@@ -244,6 +244,18 @@ def add(name: str, size: str) -> None:
     importlib.invalidate_caches()
 
 
+def build_image(arguments: Sequence[str]) -> None:
+    """Start to build the base image that these arguments of the CLI need, if they need one. The process is interrupted
+    at the end of this one, which becomes the CLI's: `up` waits for it."""
+    program = ROOT / "components/local/host/image_ahead.py"
+    nowhere = subprocess.DEVNULL
+    with suppress(FileNotFoundError):
+        subprocess.Popen(
+            ["setpriv", "--pdeathsig", "INT", sys.executable, str(program), *arguments],
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, stdin=nowhere, stdout=nowhere, stderr=nowhere,
+        )  # fmt: skip
+
+
 def main() -> int:
     """Prepare the environment for the first argument, `run` or `dev`. Then run the environment's Python with the other
     arguments, if there are any, in place of this process. Returns the exit code."""
@@ -251,6 +263,7 @@ def main() -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:
             # These signals, too, raise KeyboardInterrupt, which ends the child process as well.
             signal.signal(number, signal.default_int_handler)
+    build_image(sys.argv[3:])
     try:
         prepare(sys.argv[1])
     except SetupError as error:
