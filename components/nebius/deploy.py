@@ -165,23 +165,17 @@ class Slurm(pulumi.ComponentResource):
                 access = infrastructure.cluster.access
                 after.append(Definitions(f"{name}-definitions", chart=chart, access=access, opts=options))
             self._charts.install(release, after)
-        replicas = {nodeset: section.static for nodeset, section in config.nodesets.items() if section.most}
-        most = {nodeset: section.most for nodeset, section in config.nodesets.items() if section.elastic}
-        elastic = [name for nodeset in most for name in elastic_names(config, nodeset)]
-        nodesets = self._wait(
-            "nodesets",
-            {"replicas": replicas, **({"most": most} if most else {})},
-            [self._wait("available"), self._charts.of[NODESETS]],
-        )
+        powered = {name: [section.static, section.most] for name, section in config.nodesets.items() if section.elastic}
+        elastic = [name for nodeset in powered for name in elastic_names(config, nodeset)]
         roster = [machine for machine in machines(config) if "node" in machine.roles]
         spec = {
             "nodes": {machine.name: machine.gpu.count if machine.gpu else 0 for machine in roster},
             "nodesets": list(config.nodesets),
-            **({"elastic": elastic} if most else {}),
+            **({"elastic": elastic, "powered": powered} if powered else {}),
             # With the shapes, so that recreated nodes are waited for again.
             "shapes": {name: row["shape"] for name, row in infrastructure.nodesets.items()},
         }
-        scheduler = self._wait("scheduler", spec, [nodesets])
+        scheduler = self._wait("scheduler", spec, [self._wait("available"), self._charts.of[NODESETS]])
         # Soperator creates the Service once the jail is populated, which may take longer than the address.
         login = self._wait(
             "login", {"type": settings.login.service}, [self._wait("available")], settings.timeouts.login

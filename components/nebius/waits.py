@@ -4,7 +4,7 @@ KINDS is the table of them.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,6 @@ from cluster.platforms.nebius.names import (
     CONTROLLER_POD,
     GPU,
     NODE_GROUP_LABEL,
-    NODE_SETS,
     POWER_STATES,
     SLURM_CLUSTERS,
     login_service,
@@ -239,30 +238,23 @@ def _phase(slurm: Mapping[str, Any]) -> str:
     return str(slurm.get("status", {}).get("phase") or "")
 
 
-def full_nodesets(kubectl: Kubectl, spec: Spec) -> Goal:
-    """Return the goal that the NodeSets of `replicas` have that many pods. Those of `most`, which has their largest
-    numbers, are elastic and have these at least."""
-    replicas = {name: int(count) for name, count in spec["replicas"].items()}
-    most = {name: int(count) for name, count in spec.get("most", {}).items()}
+def powered_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
+    """Return the goal that elastic NodeSets have their static nodes powered up, and no node that they have no more.
+    `powered` has the number of static and of all nodes of each."""
+    powered = spec.get("powered", {})
 
     def check() -> Progress:
-        progress = nodesets_progress(replicas, kubectl.items(NODE_SETS), most)
-        for state in kubectl.items(POWER_STATES) if most else ():
+        for state in kubectl.items(POWER_STATES) if powered else ():
             name, active = state["metadata"]["name"], state["spec"].get("activeNodes") or []
-            if name in most and (nodes := required_nodes(active, replicas[name], most[name])) != sorted(active):
+            if name in powered and (nodes := required_nodes(active, *map(int, powered[name]))) != sorted(active):
                 # With the version that was read: Slurm's power programs change it too.
                 version = state["metadata"]["resourceVersion"]
                 patch = {"metadata": {"resourceVersion": version}, "spec": {"activeNodes": nodes}}
                 kubectl.run("patch", POWER_STATES, name, "--type=merge", f"--patch={json.dumps(patch)}")
                 report(f"nodeset {name}: static nodes are powered up, and nodes that it has no more are powered down")
-        return progress
+        return Progress(done=True)
 
-    return Goal(
-        f"{len(replicas)} NodeSets",
-        check,
-        "pods that are Pending need nodes: see their events (kubectl describe pod); then run `up` again",
-        lambda: _indented(_unready_pods(kubectl)),
-    )
+    return Goal("power states of elastic NodeSets", check)
 
 
 def required_nodes(active: Iterable[int], static: int, most: int) -> list[int]:
@@ -271,28 +263,6 @@ def required_nodes(active: Iterable[int], static: int, most: int) -> list[int]:
     Soperator reads the number of static nodes once, and keeps pods of nodes that a nodeset has no more.
     """
     return sorted({*active, *range(static)} & {*range(most)})
-
-
-def nodesets_progress(
-    replicas: Mapping[str, int], nodesets: Sequence[Mapping[str, Any]], most: Mapping[str, int]
-) -> Progress:
-    """Compare NodeSets with the pods that they should have; those of `most` may have more. A pure function."""
-    counts = {
-        nodeset["metadata"]["name"]: (
-            int(nodeset.get("status", {}).get("replicas", 0)),
-            int(nodeset["spec"].get("replicas", 0)),
-        )
-        for nodeset in nodesets
-    }
-    missing: list[str] = []
-    for name, count in replicas.items():
-        if name not in counts:
-            missing.append(f"{name} is not there")
-            continue
-        actual, specified = counts[name]
-        if specified != most.get(name, count) or not count <= actual <= specified:
-            missing.append(f"{name} has {actual} of {count} pods")
-    return Progress(_listed(missing), done=not missing)
 
 
 def _unready_pods(kubectl: Kubectl) -> list[str]:
@@ -314,7 +284,8 @@ def _log(kubectl: Kubectl, of: str, *arguments: str) -> str:
 
 
 def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
-    """Return the goal that `nodes` (GPUs of each, by name) take jobs; nodes that left `nodesets` are deleted in Slurm.
+    """Return the goal that `nodes` (GPUs of each, by name) take jobs; nodes that left `nodesets` are deleted in Slurm,
+    once they have no pod. An error has the pods that are not ready.
 
     A drained node counts as present, with a warning, because its reason says who acts. Nodes of `elastic` (names) may
     sleep.
@@ -324,9 +295,14 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
 
     def check() -> Progress:
         nodes = parse(kubectl.execute(LOGIN, *COMMAND))
-        for name in sorted(name for name, node in nodes.items() if _has_left(node, members, spec["nodesets"])):
-            report(f"{name} has left the cluster: deleting it from Slurm")
-            kubectl.execute(LOGIN, "scontrol", "delete", f"NodeName={name}")
+        left = [node for name, node in sorted(nodes.items()) if name not in members and _is_of(name, spec["nodesets"])]
+        for node in (node for node in left if node.down or node.silent):
+            report(f"{node.name} has left the cluster: deleting it from Slurm")
+            kubectl.execute(LOGIN, "scontrol", "delete", f"NodeName={node.name}")
+        if leaving := [
+            node.name for node in left if node.reason == LEAVES and not (node.down or node.silent or node.asleep)
+        ]:
+            return Progress(f"{_listed(leaving)}: leaving, and slurmd still answers")
         for name in sorted(members & nodes.keys()):
             if nodes[name].drained and nodes[name].reason in (LEAVES, RECREATED):
                 # An elastic node that left has no pod: Slurm resumes it once a job needs it.
@@ -340,7 +316,7 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
         return Progress(progress.text, done=progress.done)
 
     todo = "`scontrol show node NAME` and the log of its pod (container slurmd) show why; then run `up` again"
-    return Goal(f"{len(expected)} Slurm nodes", check, todo)
+    return Goal(f"{len(expected)} Slurm nodes", check, todo, lambda: _indented(_unready_pods(kubectl)))
 
 
 def slurm_progress(expected: Mapping[str, int], nodes: Mapping[str, Node]) -> Progress:
@@ -363,10 +339,10 @@ def slurm_progress(expected: Mapping[str, int], nodes: Mapping[str, Node]) -> Pr
     return Progress(_listed(missing), done=not missing, facts={"drained": drained})
 
 
-def _has_left(node: Node, members: Collection[str], nodesets: Sequence[str]) -> bool:
-    """Return whether a node of the stack has no pod any more: slurmctld keeps dynamic nodes until they are deleted."""
-    nodeset, _, index = node.name.rpartition("-")
-    return nodeset in nodesets and index.isdigit() and node.name not in members and (node.down or node.silent)
+def _is_of(node: str, nodesets: Sequence[str]) -> bool:
+    """Return whether a node is of these nodesets: slurmctld keeps dynamic nodes until they are deleted."""
+    nodeset, _, index = node.rpartition("-")
+    return nodeset in nodesets and index.isdigit()
 
 
 def jail_gpus(kubectl: Kubectl, spec: Spec) -> Goal:
@@ -424,8 +400,7 @@ KINDS: Mapping[str, Sequence[Callable[[Kubectl, Spec], Goal]]] = {
     "nodes": [kubernetes_nodes],
     "populated": [populated_jail],
     "available": [available_cluster],
-    "nodesets": [full_nodesets],
-    "scheduler": [slurm_nodes, jail_gpus],
+    "scheduler": [powered_nodes, slurm_nodes, jail_gpus],
     "login": [login_service_address],
 }
 """The goals of each kind of wait, in their order."""

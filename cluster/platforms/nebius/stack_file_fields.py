@@ -333,7 +333,7 @@ class Timeouts(Section):
     """Deadlines of `up` for the running cluster."""
 
     available: Seconds = 3600
-    """Seconds for the SlurmCluster to be Available and its nodesets to be complete."""
+    """Seconds for the SlurmCluster to be Available, and for its nodes to take jobs."""
     login: Seconds = 600
     """Seconds for the login Service to have an address."""
 

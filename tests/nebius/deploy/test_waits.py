@@ -165,23 +165,6 @@ class TestTheJail:
         assert "restic: repository not found" in text
 
 
-@pytest.mark.parametrize(
-    ("has", "asked", "most", "text"),
-    [
-        (2, 2, {}, ""), (1, 2, {}, "gpu has 1 of 2 pods"), (2, 3, {}, "gpu has 2 of 2 pods"),
-        (None, 0, {}, "gpu is not there"), (2, 8, {"gpu": 8}, ""), (5, 8, {"gpu": 8}, ""),
-        (1, 8, {"gpu": 8}, "gpu has 1 of 2 pods"), (2, 4, {"gpu": 8}, "gpu has 2 of 2 pods"),
-        (0, 8, {"gpu": 8}, "gpu has 0 of 2 pods"),
-    ],
-)  # fmt: skip
-def test_each_node_set_has_as_many_pods_as_it_should_and_an_elastic_one_may_have_more(
-    has: int | None, asked: int, most: dict[str, int], text: str
-) -> None:
-    found = [{"metadata": {"name": "gpu"}, "status": {"replicas": has}, "spec": {"replicas": asked}}]
-    look = waits.nodesets_progress({"gpu": 2}, [] if has is None else found, most)
-    assert (look.done, look.text) == (not text, text)
-
-
 NUMBERS = st.lists(st.integers(0, 40), unique=True)
 
 
@@ -198,11 +181,10 @@ def test_static_nodes_are_powered_up_and_others_left_as_slurm_has_them(
 
 
 def test_nodes_are_powered_as_the_stack_file_has_them_unless_slurm_changes_them_meanwhile() -> None:
-    cluster = Cluster()
-    cluster.objects["nodesets"] = [row("gpu", spec={"replicas": 8}, status={"replicas": 2})]
+    cluster = slurm("NodeName=gpu-0 State=IDLE", "NodeName=gpu-1 State=IDLE")
     state = row("gpu", metadata={"resourceVersion": "7"}, spec={"nodeSetRef": "gpu", "activeNodes": [5, 0, 9]})
     cluster.objects["nodesetpowerstates"] = [state, row("other", metadata={"resourceVersion": "8"})]
-    wait_facts("nodesets", cluster, replicas={"gpu": 2}, most={"gpu": 8})
+    wait_facts("scheduler", cluster, nodes={"gpu-0": 0, "gpu-1": 0}, nodesets=["gpu"], powered={"gpu": [2.0, 8.0]})
     ((_, kind, name, merge, patch),) = [words for words in cluster.ran if words[0] == "patch"]
     assert (kind, name, merge) == ("nodesetpowerstates.slurm.nebius.ai", "gpu", "--type=merge")
     given_ = json.loads(patch.removeprefix("--patch="))
@@ -262,6 +244,12 @@ class TestSlurmsNodes:
         wait_facts("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
         deleted = [words for words in cluster.ran if "delete" in words]
         assert deleted == [("login-0", "scontrol", "delete", "NodeName=worker-1")]
+
+    def test_a_drained_node_that_leaves_is_waited_for(self) -> None:
+        left = f"NodeName=worker-1 State=IDLE+DRAIN Reason={waits.LEAVES} [root@2026-11-22T05:00:00]"
+        cluster = slurm("NodeName=worker-0 State=IDLE Gres=gpu:8", left)
+        text = wait_error("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
+        assert "worker-1: leaving, and slurmd still answers" in text
 
     def test_elastic_nodes_may_sleep_and_static_nodes_may_not(self) -> None:
         lines = ["NodeName=worker-0 State=IDLE+CLOUD", "NodeName=worker-1 State=IDLE+CLOUD+POWERED_DOWN"]
