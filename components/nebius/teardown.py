@@ -57,29 +57,29 @@ class Teardown(Action, module="nebius", name="Teardown"):
 
 @dataclass(frozen=True, kw_only=True)
 class TeardownSteps:
-    """The steps of a teardown. None of them raises: what is not removed is reported."""
+    """The steps of a teardown, each of which kubectl waits for. None raises: what is not removed is reported."""
 
     kubectl: Kubectl
     pace: float
-    most: float = BALANCER_SECONDS
-    """Seconds that any step may wait."""
+    reach: float = REACH_SECONDS
+    """Seconds for the API server to answer."""
 
     def run(self, stage: str) -> None:
         """Run the steps of a stage in their order."""
-        if not self._wait_until(self._api_answers, REACH_SECONDS):
+        if not self._api_answers():
             report(
                 "Kubernetes' API server does not answer: load balancers and volumes are not removed by it. What is "
                 "left of volumes is deleted after the cluster; look for load balancers in Nebius's console"
             )
             return
         steps: dict[str, Callable[[], None]] = {
-            "the operator": self._stop_operator,
+            "Soperator's pods": self._stop_operator,
             "finalizers of active checks": self._remove_finalizers,
-            "PodDisruptionBudgets": lambda: self._delete("poddisruptionbudgets"),
-            "load balancers": self._delete_balancers,
+            "PodDisruptionBudgets": lambda: self._run("delete", "poddisruptionbudgets", "--all", "--wait=false"),
+            "load balancers (look for them in Nebius's console)": self._delete_balancers,
         }
         if stage == "volumes":
-            steps["volumes"] = self._delete_volumes
+            steps["volumes (their disks are deleted after the cluster)"] = self._delete_volumes
         for what, step in steps.items():
             try:
                 step()
@@ -87,23 +87,23 @@ class TeardownSteps:
                 report(f"{what} could not be removed, and the destroy goes on: {error}")
 
     def _api_answers(self) -> bool:
-        try:
-            self.kubectl.run("version", "--output=json", "--request-timeout=5s", seconds=15)
-        except KubectlError:
-            return False
-        return True
+        poll = Poll(self.reach, self.pace)
+        while poll.left > 0:
+            try:
+                self.kubectl.run("version", "--output=json", "--request-timeout=5s", seconds=15)
+            except KubectlError:
+                poll.pause()
+            else:
+                return True
+        return False
+
+    def _run(self, *words: str, seconds: int = REACH_SECONDS) -> None:
+        self.kubectl.run(*words, f"--timeout={seconds}s", seconds=seconds + REACH_SECONDS)
 
     def _stop_operator(self) -> None:
         namespace = f"--namespace={OPERATOR_NAMESPACE}"
-
-        def has_no_pods() -> bool:
-            deployments = self.kubectl.items("deployments", namespace)
-            return not any(deployment.get("status", {}).get("replicas") for deployment in deployments)
-
         if self.kubectl.items("deployments", namespace):
-            self.kubectl.run("scale", "deployment", "--all", "--replicas=0", namespace)
-            if not self._wait_until(has_no_pods, OPERATOR_SECONDS):
-                report(f"Soperator's pods did not end within {OPERATOR_SECONDS} s; the destroy goes on")
+            self._run("scale", "deployment", "--all", "--replicas=0", namespace, seconds=OPERATOR_SECONDS)
 
     def _remove_finalizers(self) -> None:
         """Remove Soperator's finalizers of active checks: the stopped operator would never do so, and the removal of
@@ -113,47 +113,24 @@ class TeardownSteps:
             if check["metadata"].get("finalizers"):
                 self.kubectl.run("patch", ACTIVE_CHECKS, check["metadata"]["name"], "--type=merge", f"--patch={patch}")
 
-    def _delete(self, kind: str, *names: str) -> None:
-        """Start the deletion of objects; of all of the kind without names."""
-        self.kubectl.run("delete", kind, *(names or ("--all",)), "--ignore-not-found", "--wait=false")
-
-    def _balancers(self) -> list[str]:
-        services = self.kubectl.items("services")
-        return [row["metadata"]["name"] for row in services if row["spec"].get("type") == "LoadBalancer"]
-
     def _delete_balancers(self) -> None:
         """Delete Services of type LoadBalancer; a finalizer keeps each until its load balancer is deleted."""
-        if names := self._balancers():
-            self._delete("service", *names)
-            if not self._wait_until(lambda: not self._balancers(), BALANCER_SECONDS):
-                report(
-                    f"the load balancer of {', '.join(self._balancers())} is still there after {BALANCER_SECONDS} s; "
-                    "the destroy goes on: look for it in Nebius's console"
-                )
+        services = self.kubectl.items("services")
+        if names := [row["metadata"]["name"] for row in services if row["spec"].get("type") == "LoadBalancer"]:
+            self._run("delete", "service", *names, "--ignore-not-found", seconds=BALANCER_SECONDS)
 
-    def _volumes(self) -> list[str]:
-        return [
-            row["metadata"]["name"]
+    def _delete_volumes(self) -> None:
+        """Delete claims of the cluster's namespace, so that the CSI driver deletes their disks while it runs."""
+        volumes = [
+            f"persistentvolume/{row['metadata']['name']}"
             for row in self.kubectl.items("persistentvolumes")
             if row["spec"].get("csi", {}).get("driver") == CSI_DRIVER
             and row["spec"].get("claimRef", {}).get("namespace") == self.kubectl.namespace
             and row["spec"].get("persistentVolumeReclaimPolicy") == "Delete"
         ]
-
-    def _delete_volumes(self) -> None:
-        """Delete claims of the cluster's namespace, so that the CSI driver deletes their disks while it runs."""
-        self._delete("persistentvolumeclaims")
-        if not self._wait_until(lambda: not self._volumes(), VOLUME_SECONDS):
-            report(f"volumes {', '.join(self._volumes())} are still there; their disks are deleted after the cluster")
-
-    def _wait_until(self, test: Callable[[], bool], seconds: float) -> bool:
-        """Wait until the test is true; return False after `seconds`."""
-        poll = Poll(min(seconds, self.most), self.pace)
-        while not test():
-            if poll.left < 0:
-                return False
-            poll.pause()
-        return True
+        self._run("delete", "persistentvolumeclaims", "--all", "--wait=false")
+        if volumes:
+            self._run("wait", "--for=delete", *volumes, seconds=VOLUME_SECONDS)
 
 
 class LeftoversProvider(ActionProvider):

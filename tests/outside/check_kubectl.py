@@ -125,7 +125,7 @@ def test_what_nobody_answers_any_more_is_deleted(access: dict[str, Any], outside
             "metadata": {"name": "held", "namespace": SPACE, "finalizers": ["slurm.nebius.ai/activecheck-finalizer"]},
         }  # fmt: skip
         kubectl.run("apply", "--server-side", "--filename=-", stdin=json.dumps(held))
-        TeardownSteps(kubectl=kubectl, pace=0.1, most=5).run("charts")
+        TeardownSteps(kubectl=kubectl, pace=0.1).run("charts")
         kubectl.run("delete", "activechecks", "held", f"--namespace={SPACE}", "--timeout=20s")
         assert kubectl.items("activechecks.slurm.nebius.ai") == []
         assert kubectl.items("nonsense.slurm.nebius.ai") == []

@@ -25,31 +25,24 @@ def cluster() -> Cluster:
     }
     found.objects["persistentvolumes"] = [row("pvc-1", spec=volume)]
     found.answers["version"] = lambda _: json.dumps({})
-
-    def scale(_words: Any) -> str:
-        found.objects["deployments"] = [row("soperator", status={})]
-        return ""
-
-    def delete(words: Any) -> str:
-        gone = {"service": "services", "persistentvolumeclaims": "persistentvolumes"}.get(words[0])
-        if gone:
-            found.objects[gone] = []
-        return ""
-
-    found.answers["scale"], found.answers["delete"] = scale, delete
     return found
 
 
 def run_steps(found: Cluster, stage: str) -> list[str]:
     """Return what was done, in its order."""
-    teardown.TeardownSteps(kubectl=cast("Kubectl", found), pace=0.01, most=0.05).run(stage)
-    return [f"{words[0]} {words[1]}" for words in found.ran if words[0] in ("scale", "delete")]
+    teardown.TeardownSteps(kubectl=cast("Kubectl", found), pace=0.01, reach=0.05).run(stage)
+    return [f"{words[0]} {words[1]}" for words in found.ran if words[0] in ("scale", "delete", "wait")]
 
 
 def test_the_operator_ends_before_what_it_would_create_again() -> None:
     steps = ["scale deployment", "delete poddisruptionbudgets", "delete service"]
     assert run_steps(cluster(), "charts") == steps
-    assert run_steps(cluster(), "volumes") == [*steps, "delete persistentvolumeclaims"]
+    found = cluster()
+    assert run_steps(found, "volumes") == [*steps, "delete persistentvolumeclaims", "wait --for=delete"]
+    # kubectl waits for each until a deadline.
+    limits = {words[0]: words[-1] for words in found.ran if words[0] in ("scale", "wait")}
+    assert limits == {"scale": "--timeout=120s", "wait": "--timeout=120s"}
+    assert ("delete", "service", "slurm-login-svc", "--ignore-not-found", "--timeout=300s") in found.ran
 
 
 def test_active_checks_are_not_held_by_an_operator_that_has_ended() -> None:
@@ -64,12 +57,16 @@ def test_active_checks_are_not_held_by_an_operator_that_has_ended() -> None:
 
 def test_steps_that_do_not_end_are_reported_and_do_not_stop_the_teardown(capfd: pytest.CaptureFixture[str]) -> None:
     found = cluster()
-    found.answers["scale"] = found.answers["delete"] = lambda _: ""
-    assert len(run_steps(found, "volumes")) == 4
+
+    def late(_words: Any) -> str:
+        raise KubectlError("timed out waiting for the condition")
+
+    found.answers["scale"] = found.answers["delete"] = found.answers["wait"] = late
+    run_steps(found, "volumes")
     reported = "".join(capfd.readouterr())
-    assert "Soperator's pods did not end" in reported
-    assert "the load balancer of slurm-login-svc is still there" in reported
-    assert "volumes pvc-1 are still there" in reported
+    for what in ("Soperator's pods", "load balancers (look", "volumes (their disks"):
+        assert what in reported
+    assert reported.count("the destroy goes on: timed out") == 4
 
 
 def test_an_api_server_that_does_not_answer_does_not_stop_the_teardown(capfd: pytest.CaptureFixture[str]) -> None:
