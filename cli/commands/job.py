@@ -11,7 +11,8 @@ from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
 from cluster.observe.topology import DISTANCES, TopologyError, parse_topology, topology_command
 from cluster.platforms.capability import Capability
-from scripts.node.slurm.job_report import ALLOWED, ID, JobError, lines, report
+from scripts.node.slurm.job_lines import lines
+from scripts.node.slurm.job_report import ALLOWED, ID, JobError, report
 
 _SECONDS = 180
 """Time limit for reading the records of one job: a large array has many."""
@@ -23,14 +24,17 @@ def job(
     *,
     json: options.Json = False,
 ) -> None:
-    """Show one job: why it waits, what it asked for and used, and what happened on its nodes meanwhile.
+    """Show one job: why it waits or failed, what it asked for and used, and what happened on its nodes meanwhile.
 
+    Of a job that failed: exit code or signal in words, failed steps, the end of its output and errors of NCCL there.
     With each of its runs if it was requeued, and what to ask for next time. What happened: nodes that Slurm did not
-    use, failed health checks and repairs, from ten minutes before a run until five minutes after it. GPUs are measured
-    only where slurmd has NVML. Users have the same as `hpc-job ID` on the login machine, for what Slurm lets them see.
+    use, failed health checks and repairs while it ran; around a run that failed from ten minutes before it until five
+    minutes after it. GPUs are measured only where slurmd has NVML. Users have the same as `hpc-job ID` on the login
+    machine, for what Slurm lets them see.
 
-    JSON: {job, notes, jobs [{id, state, waits, asked, allocated, used, runs, steps, meanwhile, next_time ...}]}, and
-    of a whole array {array {states, tasks, waits ...}}. Times are seconds of the epoch, sizes bytes, shares 0 to 1.
+    JSON: {job, notes, jobs [{id, state, exit_code, exit_text, waits, asked, allocated, used, runs, steps, failed_steps,
+    output {path, lines, nccl}, meanwhile, next_time ...}]}, and of a whole array {array {states, tasks, waits ...}}.
+    Times are seconds of the epoch, sizes bytes, shares 0 to 1.
     """
     scheduler = Scheduler(connect(stack, Capability.USAGE))
     try:

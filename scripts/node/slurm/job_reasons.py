@@ -7,7 +7,7 @@ import re
 # Reasons of limits consist of parts (`_LIMIT`).
 _OPERATOR = "Only an operator can change that"
 _PARTITION = "`scontrol show partition` has the limits; `scontrol update JobId=ID` changes the job"
-REASONS = {
+_WAITS = {
     "None": "slurmctld has not looked at it yet, which takes some seconds",
     "Prolog": "the prologs of its nodes run",
     "Priority": "jobs with a higher priority wait for the same nodes",
@@ -49,7 +49,18 @@ REASONS = {
     "QOSResourceLimit": "its QOS is at a limit of resources",
     "QOSTimeLimit": "its QOS has used its time",
     "QOSUsageThreshold": "its account has used more than its share, and its QOS asks for less (UsageThreshold)",
-    # States that a job ended in.
+    # Of releases up to 24.11.
+    "FrontEndDown": "the front end node is down",
+    "BlockFreeAction": "a block is being freed",
+    "BlockMaxError": "a block has too many errors",
+    "PowerNotAvail": "there is not enough power",
+    "PowerReserved": "the power is reserved",
+    # Texts of slurmctld that are not in its list of reasons (src/slurmctld/job_mgr.c, node_scheduler.c).
+    "launch failed requeued held": "it could not be started on its nodes, and is held: an operator runs "
+    "`scontrol release ID` when the cause is gone",
+    "job requeued in held state": "it was requeued and is held: `scontrol release ID` lets it start",
+}
+ENDS = {
     "NodeDown": "a node of it went down",
     "BadConstraints": "no nodes have what it asks for (--constraint, --mem, --gres): it never starts",
     "Constraints": "no nodes have the features that it asks for (--constraint)",
@@ -63,17 +74,9 @@ REASONS = {
     "InvalidQOS": "its QOS does not exist any more",
     "OutOfMemory": "it used more memory than it asked for",
     "DeadLine": "it could not have ended before its --deadline",
-    # Of releases up to 24.11.
-    "FrontEndDown": "the front end node is down",
-    "BlockFreeAction": "a block is being freed",
-    "BlockMaxError": "a block has too many errors",
-    "PowerNotAvail": "there is not enough power",
-    "PowerReserved": "the power is reserved",
-    # Texts of slurmctld that are not in its list of reasons (src/slurmctld/job_mgr.c, node_scheduler.c).
-    "launch failed requeued held": "it could not be started on its nodes, and is held: an operator runs "
-    "`scontrol release ID` when the cause is gone",
-    "job requeued in held state": "it was requeued and is held: `scontrol release ID` lets it start",
 }
+"""Reasons with which a job has ended."""
+REASONS = {**_WAITS, **ENDS}
 
 _LIMIT = re.compile(
     r"(?P<of>Assoc|QOS|)(?P<kind>Grp|Max|Min)"

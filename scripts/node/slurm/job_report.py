@@ -1,5 +1,5 @@
-"""One job: its state, why it waits, what it asked for and used, what happened on its nodes meanwhile, and what to ask
-for next time.
+"""One job: its state, why it waits or failed, what it asked for and used, what happened on its nodes meanwhile, and
+what to ask for next time.
 
     hpc-job ID [--json]     ID is a job (7), a task of an array (7_3), or a component of a heterogeneous job (7+1)
 
@@ -17,20 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import job_events, job_failure
 from .hostlist import expand
-from .job_reasons import explain
+from .job_lines import lines, share, size
+from .job_reasons import ENDS, explain
 from .jobs import ENDED, count_tasks
-from .output import (
-    JOURNAL,
-    count_gpus,
-    parse_json_lines,
-    parse_sacct,
-    parse_tres,
-    sacct_command,
-    split_reason,
-    text_values,
-)
-from .times import cpu_seconds, span
+from .output import count_gpus, parse_json_lines, parse_sacct, parse_tres, sacct_command
+from .times import cpu_seconds, epoch, span
 
 RunScript = Callable[[str], str]
 """Runs a script of sh on a machine with Slurm's commands, and returns its standard output."""
@@ -43,15 +36,6 @@ FIELDS = tuple(
 )  # of every release from 22.05 on
 WAITING = tuple("id:i state:T reason:r start:S submit:V priority:Q partition:P user:u name:j dependency:E".split())
 GPU_USE = "/opt/apps/adm/hpc/gpu-use.jsonl"  # a job a line, as monitoring/gpu_use.py keeps it
-HISTORY = "/opt/apps/adm/hpc/health"  # NODE.jsonl, as health/outcome.py keeps it
-BEFORE, AFTER = 600, 300
-"""Seconds around a run in which trouble on its nodes counts as its own: the window of arXiv 2410.21680."""
-NO_GPU_USE = (
-    "not measured: that takes `monitoring` in the stack file and dcgm-exporter on the nodes, or a slurmd with NVML and "
-    "AutoDetect=nvml in gres.conf. `nvidia-smi` on a node of the job shows it while it runs"
-)
-MAX_NODES = 2000
-"""Nodes whose histories are read: more names would not fit into one command."""
 YEAR_MINUTES = 365 * 24 * 60
 """Time limit that the backfill scheduler gives a job without a limit in a partition without one; the main scheduler
 gives it none."""
@@ -91,8 +75,8 @@ def report(job_id: str, run_script: RunScript, *, now: float | None = None) -> d
     if len(jobs) > 1 and "_" in jobs[0]["id"]:
         document["array"] = _array(jobs)
         document["jobs"] = []
-    if any(job["nodes"] or job["waits"] for job in document["jobs"]):
-        _add_events(document["jobs"], run_script, mark, now)
+    if document["jobs"]:
+        _add_details(document["jobs"], run_script, mark, now)
     for job in document["jobs"]:
         job["next_time"] = advice(job)
     return document
@@ -166,12 +150,14 @@ def _job(number: str, runs: list[dict[str, Any]], queued: dict[str, str] | None,
         "qos": row["QOS"],
         "state": state,
         "exit_code": row["ExitCode"],
-        "reason": "" if row["Reason"] in ("None", "") else row["Reason"],
+        "exit_text": job_failure.end_in_words(state, row["ExitCode"]),
+        # Of a job that has ended, the database keeps why it waited (sacct(1), Reason).
+        "reason": row["Reason"] if row["Reason"] in ENDS else "",
         "comment": row["AdminComment"],
-        "submitted": _timestamp(row["Submit"]),
-        "eligible": _timestamp(row["Eligible"]),
-        "started": _timestamp(row["Start"]),
-        "ended": _timestamp(row["End"]),
+        "submitted": epoch(row["Submit"]),
+        "eligible": epoch(row["Eligible"]),
+        "started": epoch(row["Start"]),
+        "ended": epoch(row["End"]),
         "elapsed_seconds": int(row["ElapsedRaw"] or 0),
         "limit_seconds": int(limit) * 60 if limit.isdigit() and int(limit) != YEAR_MINUTES else None,
         "nodes": "" if row["NodeList"] == "None assigned" else row["NodeList"],
@@ -180,7 +166,7 @@ def _job(number: str, runs: list[dict[str, Any]], queued: dict[str, str] | None,
         "steps": steps,
         "used": {
             "cpu_seconds": round(cpu, 3),
-            "cpu_efficiency": _share(cpu, float(row["CPUTimeRAW"] or 0)),
+            "cpu_efficiency": share(cpu, float(row["CPUTimeRAW"] or 0)),
             "memory_bytes": max((step["memory_bytes"] for step in steps), default=0) or None,
             **_gpu_use(steps),
         },
@@ -206,9 +192,10 @@ def _job_of_queue(row: dict[str, str]) -> dict[str, Any]:
         "qos": "",
         "state": row["state"],
         "exit_code": "",
+        "exit_text": "",
         "reason": "",
         "comment": "",
-        "submitted": _timestamp(row["submit"]),
+        "submitted": epoch(row["submit"]),
         "elapsed_seconds": 0,
         "nodes": "",
         "asked": {},
@@ -225,7 +212,7 @@ def _pending(row: dict[str, str]) -> dict[str, Any] | None:
     if row["state"] != "PENDING":
         return None
     pending: dict[str, Any] = {"reason": row["reason"], "text": explain(row["reason"])}
-    pending["start"] = _timestamp(row["start"])
+    pending["start"] = epoch(row["start"])
     pending["priority"] = int(row["priority"]) if row["priority"].isdigit() else None
     if row["dependency"] not in ("", "(null)"):
         pending["dependency"] = row["dependency"]
@@ -262,8 +249,8 @@ def _gpu_use(steps: list[dict[str, Any]]) -> dict[str, Any]:
 def _run(row: dict[str, str]) -> dict[str, Any]:
     return {
         "state": row["State"],
-        "started": _timestamp(row["Start"]),
-        "ended": _timestamp(row["End"]),
+        "started": epoch(row["Start"]),
+        "ended": epoch(row["End"]),
         "nodes": "" if row["NodeList"] == "None assigned" else row["NodeList"],
         "elapsed_seconds": int(row["ElapsedRaw"] or 0),
         "comment": row["AdminComment"],
@@ -283,7 +270,7 @@ def _add_live_use(job: dict[str, Any], live: dict[str, dict[str, float]]) -> Non
     used = job["used"]
     used["cpu_seconds"] = round(used["cpu_seconds"] + sum(tres.get("cpu", 0) for tres in steps), 3)
     cpus = job["allocated"].get("cpus", 0)
-    used["cpu_efficiency"] = _share(used["cpu_seconds"], cpus * job["elapsed_seconds"])
+    used["cpu_efficiency"] = share(used["cpu_seconds"], cpus * job["elapsed_seconds"])
     used["memory_bytes"] = round(max(used["memory_bytes"] or 0, *(tres.get("mem", 0) for tres in steps))) or None
     percent = max(tres.get("gres/gpuutil", 0) for tres in steps)
     if percent and job["allocated"].get("gpus"):
@@ -318,99 +305,52 @@ def _array(jobs: list[dict[str, Any]]) -> dict[str, Any]:
         "tasks": [{key: job[key] for key in ("id", "state", "elapsed_seconds", "nodes")} for job in jobs],
         "states": dict(states),
         "waits": next((job["waits"] for job in jobs if job["waits"]), None),
-        "cpu_efficiency": _share(sum(job["used"].get("cpu_seconds", 0) for job in ended), allocated),
+        "cpu_efficiency": share(sum(job["used"].get("cpu_seconds", 0) for job in ended), allocated),
         "memory_bytes": max((job["used"].get("memory_bytes") or 0 for job in ended), default=0) or None,
         "longest_seconds": max((job["elapsed_seconds"] for job in ended), default=0),
         "limit_seconds": jobs[0]["limit_seconds"],
     }
 
 
-# -- events on its nodes ---------------------------------------------------------------------------------------------
-
-
-def _add_events(jobs: list[dict[str, Any]], run_script: RunScript, mark: str, now: float) -> None:
-    """Add the events on the jobs' nodes around their runs, use of their GPUs, and the jobs that come before them."""
+def _add_details(jobs: list[dict[str, Any]], run_script: RunScript, mark: str, now: float) -> None:
+    """Add the events on the jobs' nodes, use of their GPUs, their outputs, and the jobs that come before them."""
     runs = [run for job in jobs for run in job["runs"] if run["nodes"] and run["started"]]
-    since = min((run["started"] for run in runs), default=now) - BEFORE
-    until = max((run["ended"] or now for run in runs), default=now) + AFTER
+    since = min((run["started"] for run in runs), default=now) - job_events.BEFORE
+    until = max((run["ended"] or now for run in runs), default=now) + job_events.AFTER
     hosts = ",".join(dict.fromkeys(run["nodes"] for run in runs))
     names, numbers = set(expand(hosts)), [job["number"] for job in jobs if job["number"].isdigit()]
     partition = next((job["partition"] for job in jobs if job["waits"]), "")
+    started = [job for job in jobs if job["started"]]
+    outputs = "".join(f"echo {mark}-\n{job_failure.output_script(job)}" for job in started)
     script = f"""
-export SLURM_TIME_FORMAT=%s; hosts={shlex.quote(hosts)}
-[ -z "$hosts" ] || timeout 30 sacctmgr --noheader --parsable2 --readonly show event nodes="$hosts" \
-start=uts{int(since)} end=uts{int(until) + 1} format=NodeName,Start,End,State,Reason 2>/dev/null
-[ -z "$hosts" ] || timeout 20 sinfo --noheader --Node --nodes="$hosts" --states=drain,down,fail \
---format='%N|%H||%T|%E' 2>/dev/null
-echo {mark}-; for name in {shlex.join(sorted(names)[:MAX_NODES])}; do
-file={HISTORY}/$name.jsonl; [ -f "$file" ] && [ ! -L "$file" ] && timeout 5 tail -c 20000 "$file"; done
-echo {mark}-; [ -r {JOURNAL} ] && tail -c 2000000 {JOURNAL}
+{job_events.script(hosts, names, since, until, mark)}
 echo {mark}-; [ -z {shlex.quote(partition)} ] || timeout 20 squeue --noheader --array --states=pending \
 --partition={shlex.quote(partition)} --format=%Q 2>/dev/null
 echo {mark}-; [ -r {GPU_USE} ] && grep -E '^\\{{"job": "({"|".join(numbers)})",' {GPU_USE}
-:"""
-    states, history, journal, queue, gpu_use = _sections(run_script(script), mark, 5)
+{outputs}:"""
+    sections = _sections(run_script(script), mark, 5 + len(jobs))
+    states, history, journal, queue, gpu_use, *texts = sections
     measured = {str(row["job"]): row for row in parse_json_lines(gpu_use) if "job" in row}
-    events = sorted(
-        [*_state_events(states), *_check_events(history), *_repair_events(journal, names)],
-        key=lambda event: event["time"],
-    )
+    events = job_events.parse(states, history, journal, names)
+    output_of = {job["id"]: job_failure.parse_output(text) for job, text in zip(started, texts, strict=False)}
     for job in jobs:
         _add_gpu_metrics(job, measured.get(job["number"], {}))
-        spans = [
-            (run["started"] - BEFORE, (run["ended"] or now) + AFTER, set(expand(run["nodes"])))
-            for run in job["runs"]
-            if run["nodes"] and run["started"]
-        ]
-        job["meanwhile"] = [
-            event
-            for event in events
-            if any(start <= event["time"] <= end and event["node"] in nodes for start, end, nodes in spans)
-        ]
+        job["meanwhile"] = _meanwhile(events, job["runs"])
+        job["output"] = output_of.get(job["id"])
+        job["failed_steps"] = job_failure.failed_steps(job)
         waits = job["waits"] or {}
         if waits.get("reason") in ("Priority", "Resources") and waits["priority"] is not None:
             waits["ahead"] = sum(int(text) > waits["priority"] for text in queue.split() if text.isdigit())
 
 
-def _state_events(text: str) -> list[dict[str, Any]]:
-    """Return when nodes took no jobs. Rows of the database come first, then rows of sinfo, without an end: the database
-    has no event for a node that drains while a job runs there."""
-    events: list[dict[str, Any]] = []
-    open_events: set[tuple[str, str]] = set()
-    for line in text.splitlines():
-        cells = line.split("|", 4)
-        if len(cells) == 5 and cells[0] and (start := _timestamp(cells[1])):
-            node, _, end, state, reason = cells
-            why = split_reason(reason)[0] or "no reason given"
-            until = _timestamp(end)
-            if end or (node, why) not in open_events:
-                events.append({"time": start, "until": until, "node": node, "what": f"{state.upper()}: {why}"})
-            if not until:
-                open_events.add((node, why))
-    return events
-
-
-def _check_events(text: str) -> list[dict[str, Any]]:
-    """Return health checks that failed or warned, from their history."""
-    events: list[dict[str, Any]] = []
-    for row in parse_json_lines(text):
-        results = {**text_values(row.get("warning")), **text_values(row.get("failed"))}
-        what = "; ".join(f"{kind}: {message}" for kind, message in results.items())
-        if what and isinstance(row.get("time"), (int, float)):
-            events.append({"time": row["time"], "until": None, "node": str(row.get("node")), "what": f"health {what}"})
-    return events
-
-
-def _repair_events(text: str, names: set[str]) -> list[dict[str, Any]]:
-    """Return the reconcile loop's actions on these nodes, from its journal."""
-    events: list[dict[str, Any]] = []
-    for row in parse_json_lines(text):
-        nodes = row.get("nodes")
-        if row.get("mode") == "act" and row.get("action") and isinstance(nodes, list):
-            what = f"reconcile {row['action']}: {row.get('reason') or row.get('rule')}"
-            affected = [str(node) for node in nodes if node in names]
-            events += [{"time": row["time"], "until": None, "node": node, "what": what} for node in affected]
-    return events
+def _meanwhile(events: list[job_events.Event], runs: list[dict[str, Any]]) -> list[job_events.Event]:
+    """Return the events of all runs, each once."""
+    found = [
+        job_events.of_run(events, run, set(expand(run["nodes"])), failed=job_failure.is_failure(run["state"]))
+        for run in runs
+        if run["nodes"] and run["started"]
+    ]
+    return [event for event in events if any(event in of_run for of_run in found)]
 
 
 # -- what to ask for next time -----------------------------------------------------------------------------------------
@@ -430,7 +370,7 @@ def advice(job: dict[str, Any]) -> list[str]:
     if state == "TIMEOUT" and limit:
         lines.append(f"--time={span(2 * limit)}, or checkpoints: it reached its limit of {span(limit)}")
     if state == "OUT_OF_MEMORY" and memory:
-        lines.append(f"--mem={_size(1.5 * memory / nodes, '')}: it needed more than {_size(memory / nodes)} on a node")
+        lines.append(f"--mem={size(1.5 * memory / nodes, '')}: it needed more than {size(memory / nodes)} on a node")
     if state != "COMPLETED" or elapsed < SHORT_SECONDS:
         return lines
     if limit and elapsed * 2 < limit and limit - elapsed > 600:
@@ -441,7 +381,7 @@ def advice(job: dict[str, Any]) -> list[str]:
     # A job of whole nodes gets all of their CPUs and memory, whatever it asks for.
     is_part = allocated.get("cpus") == asked.get("cpus") and allocated.get("memory_bytes") == memory
     if is_part and peak and memory > 1 << 30 and peak * 2 < memory:
-        lines.append(f"--mem={_size(max(peak * 4 / 3, 1 << 28) / nodes, '')}: it used {_size(peak)} of {_size(memory)}")
+        lines.append(f"--mem={size(max(peak * 4 / 3, 1 << 28) / nodes, '')}: it used {size(peak)} of {size(memory)}")
     cpus, efficiency = allocated.get("cpus", 0), used.get("cpu_efficiency")
     if is_part and efficiency is not None and efficiency < 0.5 and cpus > nodes and not allocated.get("gpus"):
         busy = max(nodes, -(-used["cpu_seconds"] * 4 // 3 // elapsed))
@@ -450,127 +390,6 @@ def advice(job: dict[str, Any]) -> list[str]:
     if (gpu := used.get("gpu_utilization")) is not None and gpu < 0.5 and allocated.get("gpus"):
         lines.append(f"fewer GPUs, or a profile of what it waits for: {allocated['gpus']} were {gpu:.0%} busy")
     return lines
-
-
-# -- in words ----------------------------------------------------------------------------------------------------------
-
-
-def lines(document: dict[str, Any]) -> list[str]:
-    """Return the lines of a report. Unprintable characters in users' texts are escaped. A pure function."""
-    text = [f"note: {note}" for note in document["notes"]]
-    if array := document.get("array"):
-        text += _array_lines(document["job"], array)
-    for job in document["jobs"]:
-        text += _job_lines(job)
-    return ["".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line) for line in text]
-
-
-def _array_lines(number: str, array: dict[str, Any]) -> list[str]:
-    states = ", ".join(f"{count} {state}" for state, count in sorted(array["states"].items()))
-    text = [f"job array {number}: {states}"]
-    if array["waits"]:
-        text.append(_row("waits", _pending_text(array["waits"])))
-    if array["longest_seconds"]:
-        limit = f" of {span(array['limit_seconds'])}" if array["limit_seconds"] else ""
-        text.append(_row("longest", f"{span(array['longest_seconds'])}{limit}"))
-        text.append(_row("CPUs", f"{_percent(array['cpu_efficiency'])} busy"))
-        peak = array["memory_bytes"]
-        text.append(_row("memory", f"{_size(peak)} at most" if peak else "not measured"))
-    return [*text, _row("tasks", f"{number}_N shows one")]
-
-
-def _job_lines(job: dict[str, Any]) -> list[str]:
-    owner = [f"of {job['user']}", *(f"{key} {job[key]}" for key in ("account", "partition", "qos") if job[key])]
-    text = [f"job {job['id']} {job['name']!r} {', '.join(owner)}"]
-    ended = f", exit code {job['exit_code']}" if job["ended"] and job["exit_code"] else ""
-    why = explain(job["reason"]) or job["reason"] if job["ended"] else ""
-    text.append(_row("state", f"{job['state']}{ended}{f': {why}' if why else ''}"))
-    if job["waits"]:
-        text.append(_row("waits", _pending_text(job["waits"])))
-    if job["comment"]:
-        text.append(_row("comment", job["comment"]))
-    limit = f" of {span(job['limit_seconds'])}" if job["limit_seconds"] else ""
-    times = [f"submitted {_clock(job['submitted'])}"] if job["submitted"] else []
-    times += [f"waited {span(job['waited_seconds'])}"] if job["waited_seconds"] is not None else []
-    times += [f"ran {span(job['elapsed_seconds'])}{limit}"] if job["started"] else []
-    text.append(_row("time", ", ".join(times)))
-    if job["nodes"]:
-        text.append(_row("nodes", f"{job['allocated'].get('nodes', 1)}: {job['nodes']}"))
-    text += [_row(name, words) for name, words in _usage(job) if words]
-    if len(job["runs"]) > 1:
-        for number, run in enumerate(job["runs"], 1):
-            comment = f": {run['comment']}" if run["comment"] else ""
-            where = f" on {run['nodes']}" if run["nodes"] else ""
-            when = f"{_clock(run['started'])}, {span(run['elapsed_seconds'])}{where}: " if run["started"] else ""
-            text.append(_row("runs" if number == 1 else "", f"{number}. {when}{run['state']}{comment}"))
-    for at, event in enumerate(job.get("meanwhile", ())):
-        until = f" until {_clock(event['until'])}" if event["until"] else ""
-        text.append(_row("" if at else "meanwhile", f"{_clock(event['time'])}{until} {event['node']} {event['what']}"))
-    return text + [_row("" if at else "next time", line) for at, line in enumerate(job["next_time"])]
-
-
-def _pending_text(pending: dict[str, Any]) -> str:
-    text = f"{pending['reason']}: {pending['text']}" if pending["text"] else pending["reason"].replace("_", " ")
-    text += f"; {pending['ahead']} jobs of its partition have a higher priority" if pending.get("ahead") else ""
-    text += f"; depends on {pending['dependency']}" if pending.get("dependency") else ""
-    return text + (f"; starts at {_clock(pending['start'])} as it looks now" if pending["start"] else "")
-
-
-def _usage(job: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return rows about CPUs, memory and GPUs: how many the job has, and their use."""
-    resources, used = job["allocated"] or job["asked"], job["used"]
-    if not resources:
-        return []
-    memory = resources.get("memory_bytes", 0)
-    if not job["started"]:
-        words = [f"{_size(n) if key == 'memory_bytes' else n} {_NAMES[key]}" for key, n in resources.items()]
-        return [("asked", ", ".join(words))]
-    cpus = f"{resources.get('cpus', 0)}, {_percent(used['cpu_efficiency'] or 0.0)} busy"
-    peak = "use not measured (too short)"
-    if used["memory_bytes"]:
-        share = f" of {_size(memory)} ({_percent(_share(used['memory_bytes'], memory))})" if memory else ""
-        peak = f"{_size(used['memory_bytes'])} at most{share}"
-    gpu = ""
-    if resources.get("gpus"):
-        measured = used["gpu_utilization"]
-        gpu = NO_GPU_USE if measured is None else f"{measured:.0%} busy, {_size(used['gpu_memory_bytes'])} of memory"
-        words = [gpu, *(f"{title} {used[key]:.0%}" for key, title in _GPU_SHARES.items() if used.get(key) is not None)]
-        words += [f"{used['gpu_joules'] / 3.6e6:.3g} kWh"] if used.get("gpu_joules") else []
-        words += [f"{used['gpus_idle']} have done nothing for ten minutes"] if used.get("gpus_idle") else []
-        gpu = ", ".join([str(resources["gpus"]), *words])
-    return [("CPUs", cpus), ("memory", peak), ("GPUs", gpu)]
-
-
-_GPU_SHARES = {"gpu_sm_active": "multiprocessors active", "gpu_tensor_active": "tensor cores active"}
-_NAMES = {"nodes": "nodes", "cpus": "CPUs", "memory_bytes": "of memory", "gpus": "GPUs"}
-
-
-def _row(name: str, text: str) -> str:
-    return f"  {name:<10} {text}"
-
-
-def _timestamp(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"[0-9]{5,}", text.strip()) else None
-
-
-def _clock(timestamp: float | None) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp)) if timestamp else "never"
-
-
-def _share(part: float, whole: float) -> float | None:
-    return round(part / whole, 4) if whole > 0 else None
-
-
-def _percent(share: float | None) -> str:
-    return "not measured" if share is None else f"{share:.0%}"
-
-
-def _size(size: float, unit: str = "iB") -> str:
-    """Return a size as text: 1.5 GiB. If `unit` is empty, it is in whole MiB, as sbatch takes it."""
-    if not unit:
-        return f"{-(-size // (1 << 20)):.0f}M"
-    name, power = next(((n, p) for n, p in (("T", 40), ("G", 30), ("M", 20), ("K", 10)) if size >= 1 << p), ("K", 10))
-    return f"{size / (1 << power):.3g} {name}{unit}"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,6 +11,11 @@ _SPAN = re.compile(r"^(?:(?P<d>[0-9]+)-)?(?P<a>[0-9]+)(?::(?P<b>[0-9]+))?(?::(?P
 _CLOCK = re.compile(r"(?:(?P<d>[0-9]+)-)?(?:(?P<h>[0-9]+):)?(?P<m>[0-9]+):(?P<s>[0-9]+(?:\.[0-9]+)?)")
 
 
+def epoch(text: str) -> float | None:
+    """Return a time that Slurm printed with SLURM_TIME_FORMAT=%s; None for other texts."""
+    return float(text) if re.fullmatch(r"[0-9]{5,}", text.strip()) else None
+
+
 def utc_seconds(text: str) -> float | None:
     """Return a time that Slurm printed with TZ=UTC, in seconds since the epoch; None for `None`, `Unknown`, `N/A`."""
     try:

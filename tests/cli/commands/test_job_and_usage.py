@@ -47,7 +47,7 @@ def test_job_prints_the_report_and_escapes_the_jobs_name(hpc: Hpc, controller: P
     controller.write_text(rows(job_report.FIELDS) + "MARK-\n" * 3)
     lines = hpc("job", "dev", "7").out.splitlines()
     assert lines[0] == "job 7 'a\\x1b[31mb' of alice"
-    assert lines[1].split() == ["state", "NODE_FAIL,", "exit", "code", "0:0"]
+    assert lines[1].split(maxsplit=1) == ["state", "NODE_FAIL, exit code 0:0: slurmctld lost a node of it"]
     document = json.loads(hpc("job", "dev", "7", "--json").out)
     assert document["jobs"][0]["allocated"] == {"nodes": 2, "cpus": 4, "gpus": 4}
 

@@ -1,6 +1,7 @@
 """The report about a job, from what Slurm's commands print: states, runs, use, events on its nodes, and advice."""
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,8 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm import job_report, output
-from slurm.job_report import FIELDS, JobError, lines, report
+from slurm import job_report
+from slurm.job_failure import exit_in_words, output_script, parse_output
+from slurm.job_lines import lines
+from slurm.job_reasons import explain
+from slurm.job_report import FIELDS, JobError, report
+from slurm.times import cpu_seconds
+
+from tests import programs
 
 NOW = 2_000_000_000.0
 REASONS = Path(__file__).with_name("pending_reasons.txt")
@@ -38,13 +45,14 @@ def asked(
     live: str = "",
     around: tuple[str, str, str, str] = ("", "", "", ""),
     records: str | None = None,
+    printed: str = "",
 ) -> Callable[[str], str]:
     """Return a function that answers both scripts as the controller does."""
 
     def ask(script: str) -> str:
         (mark,) = set(re.findall(r"echo ([0-9a-f]{24})-", script))
         if "sacctmgr" in script:
-            return f"{mark}-\n".join(around)
+            return f"{mark}-\n".join((*around, "", printed))
         text = "".join(mark.join(row.get(field, "") for field in FIELDS) + mark + "\n" for row in rows)
         names = [field.partition(":")[0] for field in job_report.WAITING]
         waiting = "".join("".join(row[name] + mark for name in names) + "\n" for row in queue)
@@ -56,7 +64,7 @@ def asked(
 def test_every_reason_of_slurm_is_explained() -> None:
     names = REASONS.read_text().split()
     assert len(names) > 200
-    assert [name for name in names if not job_report.explain(name)] == []
+    assert [name for name in names if not explain(name)] == []
 
 
 @pytest.mark.parametrize(
@@ -72,7 +80,7 @@ def test_every_reason_of_slurm_is_explained() -> None:
     ],
 )
 def test_reasons_in_words(reason: str, words: str) -> None:
-    assert words in job_report.explain(reason)
+    assert words in explain(reason)
 
 
 @pytest.mark.parametrize(("limit", "seconds"), [("600", 36000), ("UNLIMITED", None), ("525600", None)])
@@ -81,6 +89,7 @@ def test_a_job_without_a_limit_has_none_also_where_backfill_started_it(limit: st
     assert job["limit_seconds"] == seconds
 
 
+BROKEN = {**RUN, "State": "FAILED", "Reason": "NonZeroExitCode"}
 RUNNING = {**RUN, "State": "RUNNING", "End": "Unknown"}
 NOW_RUNNING = {**WAITING, "state": "RUNNING"}
 FAILED = {**RUN, "State": "NODE_FAIL", "NodeList": "n-0", "AdminComment": "hpc: requeued from n-0: gpu-xid: 79"}
@@ -129,6 +138,25 @@ REPORTS: dict[str, Callable[[str], str]] = {
     "a cancelled job": asked({**RUN, "State": "CANCELLED by 2001"}, STEP),
     "a short job": asked({**RUN, "ElapsedRaw": "30"}, STEP),
     "a job without GPUs": asked({**RUN, "AllocTRES": CPU}, {**STEP, "AllocTRES": CPU}),
+    "a command that was not found": asked(
+        {**BROKEN, "ExitCode": "127:0"}, printed="/home/a/slurm-7.out\n/home/a/job.sh: line 3: pyhton: not found\n"
+    ),
+    "an output file that can not be opened": asked({**BROKEN, "ExitCode": "0:53"}, printed="/home/alice/no/7.out\n"),
+    "a step that failed below a script that went on": asked(
+        RUN, STEP, {**STEP, "JobID": "7.1", "State": "OUT_OF_MEMORY", "ExitCode": "0:125"},
+        {**STEP, "JobID": "7.2", "State": "FAILED", "ExitCode": "139:0"},
+        printed="/home/alice/slurm-7.out\nsrun: error: n-0: task 0: Segmentation fault\n",
+    ),
+    "an error of NCCL, and a fault that was found after the end": asked(
+        {**BROKEN, "ExitCode": "134:0"}, around=("", HISTORY, "", ""),
+        printed="/home/a/slurm-7.out\nstep 1\nn-0:7:9 [1] socket.cc:60 NCCL WARN Call to recv failed\n\nbye\n",
+    ),
+    "a job that waited for another one, and a node that was drained later": asked(
+        {**RUN, "Reason": "Dependency"}, around=("n-0|1999993701|Unknown|DRAIN|new driver\n", "", "", "")
+    ),
+    "a job that was cancelled while it waited": asked(
+        {**UNSTARTED, "State": "CANCELLED by 2001", "End": "1999991000", "Reason": "QOSGrpGRES"}
+    ),
     "a job of a whole node": asked({**RUN, "AllocTRES": "cpu=208,mem=1T,node=1"}, STEP),
 }  # fmt: skip
 
@@ -157,6 +185,53 @@ def test_the_document_has_what_it_used() -> None:
     }  # fmt: skip
 
 
+# As src/sacct/print.c prints a status of wait(2), before Slurm 25.11 and since; 4021 is ESLURMD_IO_ERROR, 253 SIG_OOM.
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("0:0", ""),
+        ("1:0", ""),
+        ("126:0", "not executable"),
+        ("127:0", "did not find a command"),
+        ("137:0", "SIGKILL: it was killed"),
+        ("139:0", "SIGSEGV"),
+        ("9:0", "or 137, which sacct prints as 9 before Slurm 25.11: SIGKILL"),
+        ("0:9", "SIGKILL"),
+        ("0:11", "segmentation fault"),
+        ("0:15", "SIGTERM"),
+        ("0:53", "output or input file"),
+        ("0:52", "could not be started"),
+        ("0:125", "more memory than the job asked for"),
+        ("0:10", "SIGUSR1"),
+        ("255:0", ""),
+        ("", ""),
+        ("1:2:3", ""),
+    ],
+)
+def test_exit_codes_and_signals_in_words(code: str, words: str) -> None:
+    found = exit_in_words(code)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+def test_the_end_of_an_output_is_read_where_it_is_and_relative_to_the_jobs_folder(tmp_path: Path) -> None:
+    """By a real shell, with stand-ins for Slurm's commands. Root reads it as the user."""
+    (tmp_path / "7.out").write_text("".join(f"line {number}\n" for number in range(30)))
+    programs.write(tmp_path / "scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    programs.write(
+        tmp_path / "sacct", f"case \"$*\" in *StdOut) echo 7.out ;; *WorkDir) echo '{tmp_path}' ;; *) exit 1 ;; esac"
+    )
+    programs.write(tmp_path / "runuser", 'shift 3; exec "$@"')
+    script = output_script({"id": "7", "user": "alice"})
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    ran = programs.run(["/bin/sh", "-c", script], env={**os.environ, "PATH": path}, check=True)
+    found = parse_output(ran.stdout)
+    assert found == {"path": f"{tmp_path}/7.out", "lines": [f"line {number}" for number in range(20, 30)], "nccl": ""}
+    (tmp_path / "7.out").unlink()
+    ran = programs.run(["/bin/sh", "-c", script], env={**os.environ, "PATH": path}, check=False)
+    assert parse_output(ran.stdout)["lines"] == []
+
+
 @pytest.mark.parametrize("given_id", ["", "x", "7;id", "7_", "7_[1-2]", "$(id)", "-7", "7.0", "99999999999"])
 def test_an_invalid_job_id_runs_no_script(given_id: str) -> None:
     def nobody(script: str) -> str:
@@ -183,8 +258,8 @@ def test_a_users_text_makes_no_row_and_is_escaped(name: str, comment: str) -> No
 def test_cpu_times_are_parsed_as_slurm_prints_them(seconds: int, thousandths: int) -> None:
     days, rest = divmod(seconds, 86400)
     clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    assert output.cpu_seconds(f"{days}-{clock}" if days else clock) == seconds
+    assert cpu_seconds(f"{days}-{clock}" if days else clock) == seconds
     if seconds < 3600:
-        assert output.cpu_seconds(f"{seconds // 60:02d}:{seconds % 60:02d}.{thousandths:03d}") == pytest.approx(
+        assert cpu_seconds(f"{seconds // 60:02d}:{seconds % 60:02d}.{thousandths:03d}") == pytest.approx(
             seconds + thousandths / 1000
         )
