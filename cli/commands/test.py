@@ -21,32 +21,8 @@ from cli.interrupts import delay_termination, exit_on_termination
 from cli.operation import localhost
 from cli.stack import project
 
-CLUSTERS = "tests/e2e"
-"""Tests of whole clusters, through the command."""
-LANES = {
-    "edits": ("changes", "faults"),
-    "elastic": ("elastic",),
-    "health": ("health", "status"),
-    "jobs": ("containers", "day_two", "examples", "mlperf", "quickcheck", "user"),
-    "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
-    "pulumi": ("pulumi",),
-    "upgrades": ("elastic_edits", "suite", "upgrade"),
-}
-"""Files of CLUSTERS by the process that runs them; another process runs all other files, which use the fixture `pair`.
-Files that share a cluster are in one process. Each process waits for machines about half of its time."""
-HOST = "tests/local"
-"""Tests of single machines of this host, which wait as well. They run after the shortest lane, `upgrades`."""
-PULUMI = "tests/pulumi_cli"
-"""Tests with the Pulumi CLI, which the first of them builds unless one is on PATH or cached. They run after the lane
-`pulumi`, whose cluster is in its hands too."""
-PODS = "tests/nebius"
-"""Tests of clusters of pods, against recorded answers of Kubernetes' API."""
-ENGINE = "tests/engine"
-"""Tests of the embedded engine. They run in the process of PODS, and before those: a fork beside their threads could
-deadlock."""
-STACKS = (f"{PODS}/api", f"{PODS}/state", "tests/cluster", "tests/components", "tests/contract", "tests/node")
-"""Tests of stack files and what is made of them, Nebius's API, and the set-up of machines: about half the work of all
-tests without machines."""
+LANES = "tests/lanes.txt"
+"""A table of the processes that a full run has, each with what it runs."""
 SLOW = "tests/slow.txt"
 """A list of the folders, files and tests that a fast run leaves out, by measured cost: nine tenths of the time."""
 OUTSIDE = "tests/outside"
@@ -54,6 +30,7 @@ OUTSIDE = "tests/outside"
 NAMES = ("format", "lint", "shell", "schema", "types", "tests")
 _SHELLS = (b"sh", b"bash", b"dash")
 _PYTEST = (sys.executable, "-m", "pytest")
+_LOW_PRIORITY = ("nice", "-n", "10")
 PLACE = Path("/var/tmp/hpc-tests")  # noqa: S108 - root's own folder in it, made on use
 """Machines of tests: a folder for each process. Not pytest's own: the next run finds what a killed one left."""
 _POLL_SECONDS = 0.1
@@ -92,9 +69,8 @@ def linters(only: Sequence[str], *, fast: bool = False) -> Commands:
 def tests(arguments: Sequence[str], *, fast: bool) -> Commands:
     """Return the commands of pytest, with the user's arguments last, so that they override others.
 
-    A fast run leaves out whole clusters and SLOW. A run without arguments has eight processes for whole clusters, which
-    wait about half of their time, and beside them three for all other tests, two of these of lower priority. They are
-    not workers of pytest-xdist: these get no Ctrl-C, so that machines would stay.
+    A fast run leaves out whole clusters and SLOW. A run without arguments has the processes of LANES. They are not
+    workers of pytest-xdist: each of those would collect all tests, and gets no Ctrl-C, so that machines would stay.
     """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
     pytest = [*_PYTEST, f"--color={'yes' if colour else 'no'}"]
@@ -104,22 +80,16 @@ def tests(arguments: Sequence[str], *, fast: bool) -> Commands:
         pytest += ["-m", "not e2e and not slow", "-n", "2", "--dist", "worksteal", *exclusions]
     if fast or arguments:
         return {"tests": [*pytest, *arguments]}
-    pytest.append("--durations=20")
-    files = {name: [f"{CLUSTERS}/test_{file}.py" for file in lane] for name, lane in LANES.items()}
-    ignored = [f"--ignore={file}" for lane in files.values() for file in lane]
-    after = {"upgrades": [HOST], "pulumi": [PULUMI]}
-    low_priority = ["nice", "-n", "10"]
-    return {
-        "clusters": [*pytest, CLUSTERS, *ignored],
-        **{name: [*pytest, *lane, *after.get(name, ())] for name, lane in files.items()},
-        "engine": [*pytest, ENGINE, PODS, *(f"--ignore={folder}" for folder in STACKS if PODS in folder)],
-        "stacks": [*low_priority, *pytest, *STACKS],
-        "tests": [
-            *low_priority,
-            *pytest,
-            *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PULUMI, PODS, ENGINE, *STACKS)),
-        ],
-    }
+    rows = [line.split() for line in (project.ROOT / LANES).read_text(encoding="utf-8").splitlines()]
+    lanes = {name: paths for name, *paths in rows if name != "#"}
+    named = [path for paths in lanes.values() for path in paths]
+    commands: Commands = {}
+    for name, paths in lanes.items():
+        elsewhere = [other for other in named if other.startswith(tuple(f"{path}/" for path in paths))]
+        ignored = [f"--ignore={other}" for other in elsewhere if other not in paths]
+        priority = _LOW_PRIORITY if name in ("stacks", "tests") else ()
+        commands[name] = [*priority, *pytest, "--durations=20", *paths, *ignored]
+    return commands
 
 
 def outside_checks(pairs: Sequence[str], arguments: Sequence[str]) -> list[str]:

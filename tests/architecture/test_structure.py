@@ -167,8 +167,6 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cli/access/kubectl.py": 2,
         # Examples of commands.
         "cli/app.py": 11,
-        # Paths of tests.
-        "cli/commands/test.py": 1,
         "cli/commands/backend.py": 5,
         "cli/commands/nebius_token.py": 5,
         "cli/error_handler.py": 1,

@@ -17,7 +17,6 @@ from tests.cli.conftest import Hpc
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
-FILES = {str(path.relative_to(ROOT)) for path in (ROOT / suite.CLUSTERS).glob("test_*.py")}
 INSTALL = "install --yes --quiet --no-install-recommends qemu-system-x86 e2fsprogs"
 
 
@@ -187,40 +186,54 @@ def test_a_hangup_does_not_end_what_runs_under_nohup(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def lanes() -> dict[str, set[str]]:
-    """Return the files of CLUSTERS by the name of their process."""
-    runs = suite.tests([], fast=False)
-    named = {name: {word for word in runs[name] if word.startswith(suite.CLUSTERS)} for name in suite.LANES}
-    assert suite.CLUSTERS in runs["clusters"]
-    ignored = {word.removeprefix("--ignore=") for word in runs["clusters"] if word.startswith("--ignore=")}
-    assert ignored <= FILES
-    return {"clusters": FILES - ignored, **named}
+@pytest.fixture
+def lanes(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """The files of tests by the name of their process."""
+    monkeypatch.setattr(project, "ROOT", ROOT)
+    found: dict[str, set[str]] = {}
+    for name, command in suite.tests([], fast=False).items():
+        ignored = {word.partition("=")[2] for word in command if word.startswith("--ignore=")}
+        paths = [ROOT / word for word in command if word.startswith("tests")]
+        files = {file for path in paths for file in (path.rglob("test_*.py") if path.is_dir() else [path])}
+        found[name] = {
+            str(file.relative_to(ROOT))
+            for file in files
+            if not ignored
+            & {str(part.relative_to(ROOT)) for part in (file, *file.parents) if part.is_relative_to(ROOT)}
+        }
+    return found
 
 
-def test_each_test_is_in_exactly_one_process() -> None:
-    *clusters, engine, stacks, rest = suite.tests([], fast=False).values()
-    assert sorted(file for lane in lanes().values() for file in lane) == sorted(FILES)
-    within = [folder for folder in suite.STACKS if folder.startswith(suite.PODS)]
-    assert engine[-2 - len(within) :] == [suite.ENGINE, suite.PODS, *(f"--ignore={folder}" for folder in within)]
-    assert stacks[-len(suite.STACKS) :] == [*suite.STACKS]
-    apart = (suite.CLUSTERS, suite.HOST, suite.PULUMI, suite.PODS, suite.ENGINE, *suite.STACKS)
-    assert rest[-len(apart) :] == [f"--ignore={folder}" for folder in apart]
-    assert [suite.HOST in command for command in clusters].count(True) == 1
-    assert all("--durations=20" in command for command in (*clusters, engine, stacks, rest))
+def test_each_test_is_in_exactly_one_process(lanes: dict[str, set[str]]) -> None:
+    files = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
+    assert sorted(file for lane in lanes.values() for file in lane) == sorted(files)
+    assert {file.split("/")[1] for file in lanes["clusters"]} == {"e2e"}
+    assert not {file for file in lanes["stacks"] | lanes["tests"] if file.startswith(("tests/e2e", "tests/local"))}
+
+
+def test_arguments_are_for_one_process() -> None:
     assert suite.tests(["-k", "slurm"], fast=False)["tests"][-2:] == ["-k", "slurm"]
 
 
-def test_files_that_share_clusters_are_in_one_process() -> None:
+def test_tests_without_machines_have_a_lower_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "ROOT", ROOT)
+    commands = suite.tests([], fast=False)
+    assert {name for name, command in commands.items() if command[0] == "nice"} == {"stacks", "tests"}
+    assert all("--durations=20" in command for command in commands.values())
+
+
+def test_files_that_share_clusters_are_in_one_process(lanes: dict[str, set[str]]) -> None:
     """The fixtures `pair` and `lab` create their clusters once in each process."""
 
     def using(pattern: str) -> set[str]:
-        return {file for file in FILES if re.search(pattern, (ROOT / file).read_text())}
+        files = {str(path.relative_to(ROOT)): path for path in (ROOT / "tests/e2e").glob("test_*.py")}
+        return {file for file, path in files.items() if re.search(pattern, path.read_text())}
 
     pairs, labs = using(r"\bpair: |\b(many|one): Cluster"), using("lab: Cluster")
     assert len(pairs) > 1
-    assert pairs <= lanes()["clusters"]
+    assert pairs <= lanes["clusters"]
     assert labs
-    assert labs <= lanes()["jobs"]
+    assert labs <= lanes["jobs"]
 
 
 def test_a_fast_run_leaves_out_tests_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
