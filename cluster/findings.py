@@ -54,7 +54,7 @@ class Finding:
     todo: str
     """The action to take."""
     missing: str | None = None
-    """The name that does not exist, if that is the problem."""
+    """The name that does not exist, or the key whose value is missing, if that is the problem."""
 
     def __post_init__(self) -> None:
         if not self.what:

@@ -41,11 +41,26 @@ _SCREEN = 10
 """Findings of such a file that are explained."""
 
 
+_SECTIONS: Collection[Location] = (
+    ("nodesets",),
+    ("partitions",),
+    ("groups",),
+    ("accounting",),
+    ("login",),
+    ("network",),
+)
+"""Sections with what other sections name."""
+_LISTS: Collection[Location] = (("accounting", "accounts"), ("accounting", "qos"))
+"""Lists of such parts. A removed entry may have had any name."""
+
+
 @dataclass(kw_only=True)
 class _Salvage:
     """A configuration without the wrong parts of a file, whose other parts can be checked."""
 
     config: ClusterConfig
+    rest: Mapping[str, Any]
+    """The cluster that `config` was read from."""
     removed: set[Location]
     stand_ins: Collection[str]
     """Keys of the cluster whose values are stand-ins."""
@@ -53,19 +68,51 @@ class _Salvage:
     """Places that were removed with more than the wrong value, so that nothing of them was checked."""
 
     def has_removed(self, name: str) -> bool:
-        """Return whether something of that name, or below it, was removed."""
-        return any(name in map(str, place) for place in self.removed)
+        """Return whether something of that name, or below it, may have been removed."""
+        return any(
+            name in map(str, place) or place in _SECTIONS or place in _LISTS or place[:-1] in _LISTS
+            for place in self.removed
+        )
+
+    def hides(self, finding: Finding) -> bool:
+        """Return whether a finding may be wrong without what was removed: it is about a stand-in, about a name that a
+        removed part has, or about a nodeset with a default in place of its own value."""
+        at, name = finding.at, finding.missing
+        partition_removed = any(place[:1] == ("partitions",) for place in self.removed)
+        return (
+            at[0] in self.stand_ins
+            or (name is not None and (self.has_removed(name) or (name == "default" and partition_removed)))
+            or any(self._is_about(nodeset, at) for nodeset in self.nodesets)
+        )
+
+    @property
+    def nodesets(self) -> set[str]:
+        """Names of the nodesets of which a value was removed."""
+        return {str(place[1]) for place in self.removed if place[:1] == ("nodesets",) and len(place) > 2}
+
+    def _is_about(self, nodeset: str, at: Location | str) -> bool:
+        """Return whether a place is below the nodeset's name, or its value is the name of a partition with its
+        nodes."""
+        if nodeset in at and at[0] != "partitions":
+            return True
+        named: Any = self.rest
+        for step in () if isinstance(at, str) else at:
+            with contextlib.suppress(KeyError, IndexError, TypeError):
+                named = named[step]
+        partition = self.config.partitions.get(named) if isinstance(named, str) else None
+        return partition is not None and nodeset in partition.nodesets
 
 
-def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
-    """Read the settings of a stack file, such as `{"hpc:cluster": {...}}`.
+def parse(stack_config: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> ClusterConfig:
+    """Read the settings of a stack file, such as `{"hpc:cluster": {...}}`. `beside` are the keys of the file that stand
+    beside `config:` and that Pulumi does not read.
 
     Raises ConfigError with all findings. Keys of other namespaces are for providers, except the section that the
     platform has there.
 
     The order of a mapping's keys has no meaning, since the Pulumi CLI passes them to the program sorted.
     """
-    findings = _unknown_keys(stack_config)
+    findings = [*_keys_beside_config(beside or {}), *_unknown_keys(stack_config)]
     cluster = with_provider_sections(stack_config, _read_cluster(stack_config.get(ROOT), findings), findings)
     in_order = _sorted(cluster)
     with contextlib.suppress(ValidationError):
@@ -112,38 +159,62 @@ def _errors(error: ValidationError) -> list[ErrorDetails]:
     errors = error.errors(include_url=False)
     for item in errors:
         item["loc"] = tuple(step for step in item["loc"] if step not in (PLAIN, OTHER))
-    return errors
+    within = {item["loc"][:-1] for item in errors}
+    # pydantic counts only the valid entries.
+    return [item for item in errors if item["type"] != "too_short" or item["loc"] not in within]
 
 
 def _other_findings(salvage: _Salvage) -> list[Finding]:
     """Return the findings about the parts of a file that are not wrong."""
-    partition_removed = any(place[:1] == ("partitions",) for place in salvage.removed)
     return [
         finding if isinstance(finding.at, str) else replace(finding, at=_place_in_file(finding.at, salvage.removed))
         for finding in find_errors(salvage.config)
-        # Stand-ins are not the file's, and a missing name may be that of a removed part.
-        if finding.at[0] not in salvage.stand_ins
-        and not (
-            finding.missing
-            and (salvage.has_removed(finding.missing) or (finding.missing == "default" and partition_removed))
-        )
+        if not salvage.hides(finding)
     ]
 
 
 def _unknown_keys(stack_config: Mapping[str, Any]) -> list[Finding]:
-    """Return findings about keys of this program's namespace that it does not read."""
-    namespace = ROOT.split(":", 1)[0]
-    unknown = [key for key in stack_config if key.startswith(f"{namespace}:") and key not in (ROOT, *SECRETS)]
+    """Return findings about keys of this program's namespace that it does not read. Pulumi puts a key without a
+    namespace into that of the project."""
+    unknown = [key for key in stack_config if _section_of(key) is not None and key not in (ROOT, *SECRETS)]
     return [
         Finding(
             id="unknown-setting",
             at=key,
             given=show(stack_config[key]),
             allowed=f"{ROOT}, and encrypted {listing(SECRETS)}",
-            todo=f"write {ROOT}" if nearest(key, [ROOT]) and ROOT not in stack_config else "remove it",
+            todo=_place_of(_section_of(key))
+            or (f"write {ROOT}" if nearest(key, [ROOT]) and ROOT not in stack_config else "remove it"),
         )
         for key in unknown[:_MOST_EXPLAINED]
     ]
+
+
+def _keys_beside_config(beside: Mapping[str, Any]) -> list[Finding]:
+    """Return findings about keys in the first column of a stack file, which Pulumi does not read."""
+    return [
+        Finding(
+            id="key-beside-config",
+            at=key,
+            given=f"{key}: {show(value)} beside `config:`",
+            allowed="there only `config:`, and the keys that Pulumi writes",
+            todo=_place_of(_section_of(key))
+            or ("indent it, so that it is below `config:`" if ":" in key else "remove it"),
+        )
+        for key, value in islice(beside.items(), _MOST_EXPLAINED)
+    ]
+
+
+def _section_of(key: str) -> str | None:
+    """Return the name of a key of this program's namespace; None if it is of another one."""
+    namespace, colon, name = key.rpartition(":")
+    return name if not colon or namespace == ROOT.split(":", 1)[0] else None
+
+
+def _place_of(section: str | None) -> str:
+    """Return what to do about a section of the cluster that stands outside of it; empty if there is none."""
+    is_section = section in ClusterConfig.model_fields or any(section in p.sections for p in registry.all_platforms())
+    return f"indent it, so that it is below `{ROOT}:`, as `platform:` is" if is_section else ""
 
 
 def _read_cluster(value: Any, findings: list[Finding]) -> Mapping[str, Any]:  # noqa: ANN401 - may have any shape
@@ -316,7 +387,7 @@ def _salvage(cluster: Mapping[str, Any], error: ValidationError) -> _Salvage | N
             error = next_error
         else:
             unchecked = removed - wrong - {(), *((key,) for key in stand_ins)}
-            return _Salvage(config=config, removed=removed, stand_ins=stand_ins, unchecked=unchecked)
+            return _Salvage(config=config, rest=rest, removed=removed, stand_ins=stand_ins, unchecked=unchecked)
     return None
 
 
@@ -335,6 +406,11 @@ def _add_stand_ins(rest: dict[str, Any]) -> list[str]:
         for key, stand_in in {"platform": platform.name, "name": "cluster", **sections}.items()
         if key not in rest
     }
+    if not rest.get("nodesets"):
+        added["nodesets"] = {"nodes": {"count": 1}}
+    if not rest.get("partitions"):
+        # As many as the file's nodesets, so that none of them is in no partition.
+        added["partitions"] = {"rest": {"nodesets": list(rest.get("nodesets") or added["nodesets"]), "default": True}}
     rest.update(added)
     return list(added)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.runtime import invoke, is_dry_run
+from pulumi.runtime import get_config_env, get_config_secret_keys_env, invoke, is_dry_run
 
 from cluster.config import ClusterConfig
 from cluster.config.impact_annotations import Effect
@@ -37,8 +37,15 @@ def load() -> ClusterConfig:
         for key in keys
         if (value := pulumi.Config(namespace).get(key))
     }
+    # What a stack file has beside hpc:cluster reaches the program only so; `./hpc` has read it in the file.
+    secrets = get_config_secret_keys_env()
+    settings: dict[str, object] = {
+        key: "an encrypted value" if key in secrets else value
+        for key, value in get_config_env().items()
+        if key.startswith("hpc:") and key != "hpc:cluster"
+    }
     try:
-        config = parse(provider if cluster is None else {"hpc:cluster": cluster, **provider})
+        config = parse({**settings, **provider, **({} if cluster is None else {"hpc:cluster": cluster})})
     except ConfigError as error:
         raise pulumi.RunError(str(error)) from None
     for finding in find_warnings(config):

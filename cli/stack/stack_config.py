@@ -40,7 +40,7 @@ def parse(file: StackFile) -> ClusterConfig:
         StackFileError: every error of the file at once, under the file's name.
     """
     try:
-        return parse_settings(file.settings or {})
+        return parse_settings(file.settings or {}, file.beside)
     except ConfigError as error:
         raise StackFileError(file, error) from None
 

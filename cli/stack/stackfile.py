@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ class StackFile:
     path: Path
     settings: Mapping[str, Any] | None
     """The settings under `config:`; None if there is no file."""
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """Keys beside `config:` that Pulumi does not read."""
 
     @property
     def _cluster(self) -> Mapping[str, Any]:
@@ -89,13 +91,18 @@ def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
         raise CliError(
             f"{path}: a mapping is expected, with the settings under `config:`; Pulumi.dev.yaml is an example."
         )
-    return StackFile(stack=stack, path=path, settings=settings or {})
+    rows = document if isinstance(document, Mapping) else {}
+    beside = {key: value for key, value in rows.items() if key not in _KEYS}
+    return StackFile(stack=stack, path=path, settings=settings or {}, beside=beside)
 
 
 ENCRYPTION_KEYS = ("encryptionsalt", "secretsprovider", "encryptedkey")
 """Keys of a stack file (workspace.ProjectStack) with the encryption of its secrets. To add them, the CLI rewrites the
 whole file (sdk/go/common/workspace/project.go, save) and loses blank lines and everything that its model of the file
 lacks. It does not change a file that has them."""
+
+_KEYS = ("config", "environment", *ENCRYPTION_KEYS)
+"""All keys of a stack file that Pulumi reads (sdk/go/common/workspace/project.go, ProjectStack, of 3.274.1)."""
 
 
 def encryption_keys(path: Path) -> dict[str, str]:

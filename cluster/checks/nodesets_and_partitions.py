@@ -247,6 +247,7 @@ def _partition_limits(config: ClusterConfig, name: str, part: Partition) -> Iter
                 given=str(value),
                 allowed=f"at most the partition's {nodes} nodes",
                 todo=f"lower {key}, or raise the count of {nearest(name, part.nodesets) or part.nodesets[0]}",
+                missing="nodesets",
             )
     if part.min_nodes and part.max_nodes and part.min_nodes > part.max_nodes:
         yield _exceeds(name, part, "min_nodes", "max_nodes", rule="partition-min-nodes")

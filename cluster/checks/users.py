@@ -271,6 +271,7 @@ def _resources(tracked: list[str], at: Location, qos: Qos) -> Iterator[Finding]:
                     given=name,
                     allowed=f"what this cluster has: {listing(tracked)}",
                     todo="remove the limit, or add nodes that have such GPUs",
+                    missing="nodesets",
                 )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.config import ClusterConfig
-from cluster.findings import ConfigError, Finding
+from cluster.findings import ConfigError, Finding, dotted
 from cluster.impact.table import effects
 from cluster.load import parse, parse_output
 from cluster.platforms.gcp.address_plan import plan
@@ -111,6 +111,61 @@ def test_unknown_keys_of_hpc_are_refused_and_keys_of_providers_are_not():
     assert [finding.where for finding in caught.value.findings] == ["hpc:clutser", "hpc:cluster"]
     assert caught.value.findings[0].todo == "write hpc:cluster"
     assert parse({"hpc:cluster": local(), "gcp:project": "p"}).name == "dev"
+
+
+SECTIONS = sorted(ClusterConfig.model_fields)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("form", ["{}", "hpc:{}"])
+def test_a_section_beside_the_cluster_is_refused_and_sent_below_it(section: str, form: str):
+    """Pulumi puts a key without a namespace into that of the project."""
+    (finding,) = stack_findings({"hpc:cluster": local(), form.format(section): [{"name": "alice"}]})
+    assert finding.where == form.format(section)
+    assert finding.todo == "indent it, so that it is below `hpc:cluster:`, as `platform:` is"
+
+
+@pytest.mark.parametrize(
+    ("key", "todo"),
+    [
+        ("monitoring", "indent it, so that it is below `hpc:cluster:`, as `platform:` is"),
+        ("nebius", "indent it, so that it is below `hpc:cluster:`, as `platform:` is"),
+        ("gcp:zone", "indent it, so that it is below `config:`"),
+        ("hpc:cluster", "indent it, so that it is below `config:`"),
+        ("conifg", "remove it"),
+    ],
+)
+def test_a_key_in_the_first_column_of_a_file_is_refused(key: str, todo: str):
+    (finding,) = stack_findings({"hpc:cluster": local()}, {key: {}})
+    assert (finding.where, finding.id, finding.todo) == (key, "key-beside-config", todo)
+
+
+def stack_findings(*stack: dict[str, Any]) -> list[Finding]:
+    with pytest.raises(ConfigError) as caught:
+        parse(*stack)
+    return [*caught.value.findings]
+
+
+@pytest.mark.parametrize("stack", ["a3mega", "classic", "dev", "example-full", "nebius"])
+def test_a_wrong_value_of_nodes_or_accounts_neither_hides_nor_makes_other_errors(stack: str):
+    """Each value of nodesets, partitions and accounting in turn is the wrong one, beside two users with one uid."""
+    settings = load(stack)
+    cluster = settings["hpc:cluster"]
+    accounts = cluster.get("accounting", {}).get("accounts", [])
+    account = {"account": accounts[-1]["name"]} if accounts else {}
+    users = [*cluster.get("users", []), *({"name": name, "uid": 59_999, **account} for name in ("yed", "zed"))]
+    mistake = f"hpc:cluster.users[{len(users) - 1}].uid"
+    for path in places({key: cluster[key] for key in ("nodesets", "partitions", "accounting") if key in cluster}):
+        changed = copy.deepcopy(cluster) | {"users": users}
+        where = changed
+        for step in path[:-1]:
+            where = where[step]
+        where[path[-1]] = "%%" if isinstance(where[path[-1]], (dict, list, int)) else {"x": 1}
+        found = stack_findings({**settings, "hpc:cluster": changed})
+        # Nor is an error about the mapping that has the value.
+        within = [dotted(path[:length]) for length in range(2, len(path))]
+        others = [at for at in (f.where for f in found) if not at.startswith(dotted(path)) and at not in within]
+        assert others == [mistake], path
 
 
 def test_the_text_has_every_finding_in_four_lines(reviewed):

@@ -160,6 +160,7 @@ def _public_login_errors(config: ClusterConfig) -> Iterator[Finding]:
             given=listing(admins),
             allowed="networks of those who log in at public addresses, which no machine has",
             todo="remove them, or write `login: {public: true}`",
+            missing="public",
         )
 
 

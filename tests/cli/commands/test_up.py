@@ -19,7 +19,7 @@ from components.config import load
 from components.local.host.paths import MachinePaths
 from tests.cli.conftest import CLOUD, Hpc, write_state
 from tests.clouds import settings
-from tests.cluster.stacks import cases
+from tests.cluster.stacks import cases, local
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,6 +53,29 @@ class TestStackFiles:
         ended = hpc("up", "dev")
         assert ended.error.startswith(f"error: {file}: ")
         assert message in ended.err
+
+    @pytest.mark.parametrize("key", ["monitoring", "users", "hpc:users"])
+    def test_a_section_in_the_wrong_column_is_refused(self, hpc: Hpc, root: Path, key: str) -> None:
+        """In the first column, and beside hpc:cluster."""
+        file = root / "Pulumi.dev.yaml"
+        text = file.read_text()
+        todo = "to do:   indent it, so that it is below `hpc:cluster:`, as `platform:` is"
+        file.write_text(f"{text}\n{key}: []\n")
+        assert todo in hpc("preview", "dev").err
+        file.write_text(text.replace("config:\n", f"config:\n  {key}: []\n"))
+        assert todo in hpc("preview", "dev").err
+
+    def test_pulumi_up_refuses_a_section_beside_the_cluster(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The CLI passes the program all settings, and which of them are secret, in the environment."""
+        cluster = json.dumps(local())
+        config = {"hpc:cluster": cluster, "hpc:users": "[]", "hpc:token": "hidden", "hpc:slackUrl": "https://x"}
+        monkeypatch.setattr("pulumi.Config.get_object", lambda *_: local())
+        monkeypatch.setenv("PULUMI_CONFIG", json.dumps(config))
+        monkeypatch.setenv("PULUMI_CONFIG_SECRET_KEYS", '["hpc:token", "hpc:slackUrl"]')
+        with pytest.raises(pulumi.RunError, match="2 errors") as caught:
+            load()
+        assert "hpc:users" in str(caught.value)
+        assert "hidden" not in str(caught.value)
 
     def test_a_missing_file_is_named(self, hpc: Hpc) -> None:
         ended = hpc("preview", "dev", "--config-file", "nowhere.yaml")
