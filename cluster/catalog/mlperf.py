@@ -13,38 +13,9 @@ COMMIT = "00f04c57d589721aabce4618922780d29f73cf4e"
 
 STABLE_DIFFUSION, GPT3 = "stable_diffusion", "gpt3"
 """Source: as of TITLES."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Benchmark:
-    """The meaning of log entries for a benchmark, where it differs between benchmarks."""
-
-    title: str
-    metric: str
-    """The meaning of `eval_accuracy`."""
-    counts: str = "epochs"
-    """The unit of `epoch_num` and `first_epoch_num`."""
-
-
-BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({
-    STABLE_DIFFUSION: Benchmark(title="Stable Diffusion", metric="CLIP"),
-    GPT3: Benchmark(title="GPT-3", metric="log perplexity", counts="tokens"),
-    "bert": Benchmark(title="BERT", metric="masked LM accuracy", counts="samples"),
-    "dlrm_dcnv2": Benchmark(title="DLRM-DCNv2", metric="AUC"),
-    "flux1": Benchmark(title="Flux.1", metric="validation loss"),
-    "gnn": Benchmark(title="R-GAT", metric="accuracy"),
-    "llama2_70b_lora": Benchmark(title="Llama 2 70B LoRA", metric="eval loss"),
-    "llama31_405b": Benchmark(title="Llama 3.1 405B", metric="log perplexity"),
-    "llama31_8b": Benchmark(title="Llama 3.1 8B", metric="log perplexity"),
-    "resnet": Benchmark(title="ResNet-50", metric="top-1 accuracy"),
-    "retinanet": Benchmark(title="RetinaNet", metric="mAP"),
-    "rgat": Benchmark(title="R-GAT", metric="accuracy"),
-    "ssd": Benchmark(title="RetinaNet", metric="mAP"),
-    "unet3d": Benchmark(title="3D U-Net", metric="mean DICE score", counts="samples"),
-})  # fmt: skip
-"""Benchmarks by the value of `submission_benchmark` in their logs. Sources: github.com/mlcommons/logging at 7bbf792,
-mlperf_logging/mllog/constants.py and compliance_checker/training_4.0.0 to training_5.1.0; github.com/mlcommons/
-training_results_v4.0 to v5.1, logs of each."""
+TITLES: Mapping[str, str] = MappingProxyType({STABLE_DIFFUSION: "Stable Diffusion", GPT3: "GPT-3"})
+"""Benchmarks by the value of `submission_benchmark` in their logs (source: github.com/mlcommons/logging at 7bbf792,
+mlperf_logging/mllog/constants.py)."""
 
 LOG_STEPS = 100
 """Training steps between two lines of a log of Stable Diffusion that targets are for (source: _RECIPE, parselog)."""

@@ -16,6 +16,8 @@ from cluster.platforms.nebius.machine_types import ARM64, MUNGE, NEBIUS_DISKS, P
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NODESET_LABEL
 from cluster.platforms.nebius.stack_file_fields import AccountingGroup, SystemGroup
 from cluster.platforms.nebius.versions import DRIVERS_PRESET
+from cluster.report.mlperf_report import read_report
+from tests.cluster.report.mlperf_logs import GUIDE
 from tests.harness import ROOT
 from tests.outside.recorder import Recorder
 
@@ -224,3 +226,14 @@ def test_credentials(recipe: Path, outside: Recorder) -> None:
         outside.differs("kubernetes-token", f"the recipe logs in to Kubernetes with {tokens or 'no token'}")
     outside.did("the credential for Kubernetes")
     outside.holds("nebius-token-for-kubernetes")
+
+
+def test_the_reference_run_of_stable_diffusion(recipe: Path, outside: Recorder) -> None:
+    (log,) = (recipe / "test" / "mlperf-sd" / "results").glob("reference_02x08x08_*.out")
+    with log.open("rb") as file:
+        report = read_report(file)
+    run = report.runs[-1].run
+    assert (run.ranks, run.batch) == (16, 128)
+    assert "".join(f"{line}\n" for line in report.lines()) == GUIDE
+    outside.did(f"the report of {log.name}")
+    outside.holds("mlperf-log-blocks")

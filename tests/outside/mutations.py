@@ -88,8 +88,6 @@ MUTATIONS: Mapping[str, Mutation] = {
         "cluster/platforms/nebius/names.py", '"vmsingle-victoria-metrics-k8s-stack:8428"', '"vmsingle-metrics:8428"'
     ),
     # logs and documents
-    "mlperf-log-blocks": Mutation("tests/outside/check_mlperf_logs.py", "str(run.batch)", "str(run.batch + 1)"),
-    "mlperf-log-ranks": Mutation("tests/outside/check_mlperf_logs.py", 'str(run.ranks or "-")', "str(run.batch)"),
     "nccl-log-format": Mutation("tests/outside/check_nccl_logs.py", "str(len(run.rows))", "str(len(run.rows) + 1)"),
     "health-nvidia-smi-document": Mutation("tests/outside/check_nvidia_smi.py", "if not gpus or", "if gpus or"),
     "image-dkms-status": Mutation("scripts/image/library.sh", "[/,].*: installed", "[/,].*: built"),
@@ -128,6 +126,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "nebius-token-for-kubernetes": Mutation(
         "tests/outside/check_nebius_solution_library.py", '["var.iam_token"]', '["var.token"]'
+    ),
+    "mlperf-log-blocks": Mutation(
+        "cluster/report/mlperf_log.py", 'ms, _whole(metadata.get("step_num"))', 'ms, _whole(metadata.get("step"))'
     ),
     # slurm
     "slurm-power-saving-words": Mutation(

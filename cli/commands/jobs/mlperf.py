@@ -25,7 +25,7 @@ from cluster.jobs.mlperf import (
     prepare_scripts,
 )
 from cluster.jobs.script import JobScript
-from cluster.report.mlperf_log import Interval, NotAnMlperfLogError
+from cluster.report.mlperf_log import Interval, NotAnMlperfLogError, read
 from cluster.report.mlperf_report import read_report
 
 Benchmark = Literal["stable-diffusion", "gpt3"]
@@ -264,8 +264,7 @@ def _train(jobs: Jobs, script: JobScript, data: str, png: Path | None, *, no_wai
         console.note(f"Job {number} ended as {state.state}. The end of its log:")
         console.note(jobs.run(f"tail -n 15 -- {log} 2>/dev/null || true").rstrip())
     try:
-        with mlperf_report.fetched_log(jobs, log) as file:
-            report = read_report(file)
+        report = read_report(mlperf_report.fetch_log(jobs, log))
     except NotAnMlperfLogError as error:
         raise CliError(f"{log} {error}.") from None
     mlperf_report.show(report, log, png=png, json=False)
@@ -278,12 +277,12 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
     done."""
     printer, printed = _ProgressPrinter({number: f"job {number}"}), 0
 
-    def read_intervals() -> tuple[Interval, ...]:
+    def read_intervals() -> list[Interval]:
         try:
-            with mlperf_report.fetched_log(jobs, log) as file:
-                return read_report(file).log.runs[-1].intervals
+            run = read(mlperf_report.fetch_log(jobs, log))[0][-1]
         except NotAnMlperfLogError:
-            return ()
+            return []
+        return run.intervals if not run.step_ms else []  # the last sum of iterations is not complete yet
 
     while True:
         states = retry_while_unreachable(lambda: jobs.wait([number], printer.states, _RUN_SECONDS))

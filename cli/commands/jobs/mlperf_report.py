@@ -1,5 +1,6 @@
 """`./hpc mlperf report`."""
 
+import io
 import re
 import shlex
 import shutil
@@ -17,14 +18,13 @@ from cli.cluster.jobs import Jobs
 from cli.errors import CliError
 from cluster.catalog.mlperf import STORAGE
 from cluster.regular_file import refuse_special
-from cluster.report.mlperf_log import PATTERNS, NotAnMlperfLogError
+from cluster.report.mlperf_log import ITERATION, MARK, NotAnMlperfLogError
 from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, read_report
 
 _LOG_BYTES = 200_000_000
 """Bytes of lines that are read from a cluster: those of 400,000 intervals."""
 _FIRST_LINE_BYTES = 300
 """Bytes of the first line that are read from a cluster: they show what a file is that is no log."""
-_NUMBERED = re.compile(rb"([0-9]{1,12}):(.*)", re.DOTALL)
 
 
 def find_log(jobs: Jobs, log: str, data: str) -> str:
@@ -55,27 +55,12 @@ def _log_of_job(jobs: Jobs, number: str, data: str) -> str:
     return paths[0]
 
 
-@contextmanager
-def fetched_log(jobs: Jobs, path: str) -> Iterator[BinaryIO]:
-    """Open a copy of a log with its beginning and the lines that a report needs; all other lines are empty. The copy is
-    empty if the log does not exist yet."""
-    pattern = "|".join(re.escape(words.decode()).replace(r"\ ", " ") for words in PATTERNS)
-    file = shlex.quote(path)
-    first = f"head -c {_FIRST_LINE_BYTES} {file} | head -n 1 | awk '{{ print \"1:\" $0 }}'"
-    lines = f"grep -anE -- {shlex.quote(pattern)} {file}"
-    text = jobs.run(f"{{ {first} ; {lines} ; }} 2>/dev/null | head -c {_LOG_BYTES} || true", seconds=600)
-    rows = text.encode("utf-8", "replace").split(b"\n")
-    if rows[1:] and rows[1].startswith(b"1:"):
-        del rows[0]  # the first line is one that a report needs
-    with tempfile.TemporaryFile() as copy:
-        last = 0
-        for row in rows:
-            if match := _NUMBERED.fullmatch(row):
-                number = int(match[1])
-                copy.write(b"\n" * max(0, number - last - 1) + match[2] + b"\n")
-                last = number
-        copy.seek(0)
-        yield copy
+def fetch_log(jobs: Jobs, path: str) -> BinaryIO:
+    """Return a copy of a log with the beginning of its first line and the lines that a report needs; other lines are
+    empty. The copy is empty if the log does not exist yet."""
+    program = f"/{MARK}|{re.escape(ITERATION)}/b; 1{{s/^(.{{{_FIRST_LINE_BYTES}}}).*/\\1/;b}}; s/.*//"
+    line = f"LC_ALL=C sed -E {shlex.quote(program)} {shlex.quote(path)} 2>/dev/null | head -c {_LOG_BYTES} || true"
+    return io.BytesIO(jobs.run(line, seconds=600).encode("utf-8", "replace"))
 
 
 def report(
@@ -139,7 +124,7 @@ def _save_plot(report: MlperfReport, name: str, png: Path) -> None:
     if not curves:
         console.note("There is nothing to plot: no run has training steps.")
         return
-    title = f"{report.log.runs[-1].title}: {Path(name).name}"
+    title = f"{report.runs[-1].run.title}: {Path(name).name}"
     save_plot(curves, png, title=title, x_label=x_label, y_label=y_label)
 
 
@@ -150,8 +135,7 @@ def _open_on_cluster(stack: str, user: str | None, log: str, data: str) -> Itera
 
     jobs = job_cluster.connect_user(stack, user)
     path = find_log(jobs, log, data)
-    with fetched_log(jobs, path) as file:
-        yield path, file
+    yield path, fetch_log(jobs, path)
 
 
 @contextmanager

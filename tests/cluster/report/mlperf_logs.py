@@ -1,7 +1,7 @@
 """Logs as the benchmarks write them, made from the numbers of the recipe's reference run."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 FIRST_MS = 1720163659077
 """Time of the first block_start of the reference run, 2 machines with 8 H100."""
@@ -85,31 +85,3 @@ def reference() -> list[str]:
 def text(lines: Sequence[str]) -> bytes:
     """Lines as a file."""
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def gpt3(tokens: Mapping[str, int], *, evaluations: Sequence[float] = (), status: str = "") -> list[str]:
-    """A log of GPT-3 by NVIDIA's implementation, which has a block between two evaluations: `srun --label`, rank 0.
-
-    `tokens`: batch (samples), sequence (tokens), steps (of a block), ms (of a block)."""
-    batch, sequence, steps, ms = (tokens[name] for name in ("batch", "sequence", "steps", "ms"))
-    count, at = steps * batch * sequence, FIRST_MS
-    found = [
-        event(at - 9000, "submission_benchmark", "gpt3"), event(at - 9000, "init_start"),
-        event(at - 8000, "global_batch_size", batch), event(at - 8000, "max_sequence_length", sequence),
-        ":::MLLOG Weight initialization: dict_keys(['state_dict'])",
-        event(at - 100, "run_start"), event(at - 50, "epoch_start", epoch_num=0),
-    ]  # fmt: skip
-    for number, value in enumerate(evaluations):
-        done = number * count
-        found += [
-            event(at, "block_start", first_epoch_num=done, epoch_count=count),
-            event(at + ms, "tracked_stats", {"throughput": 1000.0 * count / ms}, step=done + count),
-            event(at + ms, "block_stop", first_epoch_num=done, epoch_count=count),
-            event(at + ms + 1, "eval_start", epoch_num=done + count),
-            event(at + ms + 900, "eval_accuracy", value, epoch_num=done + count),
-            event(at + ms + 901, "eval_stop", epoch_num=done + count),
-        ]
-        at += ms + 1000
-    if status:
-        found += [event(at, "run_stop", status=status), event(at, "trained_samples", len(evaluations) * count)]
-    return [f"  0: {line}" for line in found]

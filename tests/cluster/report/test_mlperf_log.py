@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import itertools
 import json
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from cluster.printable import document
 from cluster.report.mlperf_log import NotAnMlperfLogError
 from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, read_report
 from cluster.report.plot import drawable
-from tests.cluster.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, gpt3, preamble, reference, text
+from tests.cluster.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, preamble, reference, text
 
 START = event(FIRST_MS - 875, "run_start")
 
@@ -53,14 +52,6 @@ def of_ranks(*, labelled: bool) -> list[str]:
     return lines
 
 
-def newer(benchmark: str, *lines: str, batch: int = 16, ranks: int = 1) -> list[str]:
-    """A log as submissions have them: what comes before training, then these lines."""
-    starts = [event(FIRST_MS - 9000, "init_start") for _ in range(ranks)]
-    before = [event(FIRST_MS - 9000, "submission_benchmark", benchmark), *starts]
-    before += [event(FIRST_MS - 8000, "global_batch_size", batch), event(FIRST_MS - 1, "run_start")]
-    return [*before, *lines]
-
-
 def megatron(batch: int = 1536, sequence: int = 2048) -> list[str]:
     """Its events have one block for all of training, without the steps at its end."""
     lines = [
@@ -78,47 +69,8 @@ def megatron(batch: int = 1536, sequence: int = 2048) -> list[str]:
         event(FIRST_MS + 1_700_000, "run_stop", status="aborted"),
         event(FIRST_MS + 1_700_000, "trained_samples", 32 * batch * sequence),
         event(FIRST_MS + 1_700_001, "block_stop", first_epoch_num=0),
-        "RESULT,gpt3,1800,alice,2026-11-22 09:00:00 AM",
     ]  # fmt: skip
     return [f"{63 if 'iteration' in line else 0:2d}: {line}" for line in lines]
-
-
-def samples(*, named_by_start: bool) -> list[str]:
-    """A stop has what was trained by then; in some logs of 5.0 it has what its start has."""
-    lines: list[str] = []
-    for number, (first, end) in enumerate(itertools.pairwise((0, 1920, 2304, 2688))):
-        at = FIRST_MS + 100_000 * number
-        lines += [
-            event(at, "block_start", samples_count=first),
-            event(at + 10_000, "block_stop", samples_count=first if named_by_start else end),
-            event(at + 10_000, "eval_start", samples_count=end),
-            event(at + 90_000, "eval_accuracy", 0.93, samples_count=end),
-        ]
-    return newer("llama2_70b_lora", *lines, event(FIRST_MS + 300_000, "run_stop", status="success"))
-
-
-def without_blocks() -> list[str]:
-    lines = [event(FIRST_MS, "epoch_start", epoch_num=0)]
-    for number in range(1, 4):
-        at = FIRST_MS + 10_000 * number
-        lines += [
-            event(at - 3000, "eval_start", epoch_num=0.05 * number),
-            event(at, "eval_accuracy", 0.8, epoch_num=0.05 * number),
-        ]
-    return newer("dlrm_dcnv2", *lines)
-
-
-def epochs() -> list[str]:
-    """Of the last epoch the end of the run has cut off the rest."""
-    lines: list[str] = []
-    for number, ms in enumerate((50_000, 49_000, 48_000, 4000)):
-        at = FIRST_MS + 50_000 * number
-        lines += [
-            event(at, "epoch_start", number, epoch_num=number), event(at + ms, "epoch_stop", number, epoch_num=number),
-            event(at + ms, "eval_start", number + 1, epoch_num=number + 1),
-        ]  # fmt: skip
-    lines[-1] = event(FIRST_MS + 154_000, "run_stop", status="success")
-    return newer("retinanet", *lines)
 
 
 CASES: dict[str, tuple[list[str], str]] = {
@@ -132,14 +84,6 @@ CASES: dict[str, tuple[list[str], str]] = {
             *((1, 512), (256, 512), (4, 32), (1, None)),
         )
     },
-    "members as Lightning prints them": (
-        [
-            *preamble(ranks=1, batch=512),
-            *(f"Initializing distributed: GLOBAL_RANK: {rank}, MEMBER: {rank + 1}/64" for rank in (3, 0)),
-            *(START, *blocks()),
-        ],
-        "",
-    ),
     "intervals of 50 steps": ([*preamble(), START, *blocks([10_000, 10_500], steps=50)], ""),
     "a run with its end and its quality": (
         [
@@ -148,16 +92,7 @@ CASES: dict[str, tuple[list[str], str]] = {
             event(END_MS, "eval_accuracy", 0.1501, step_num=1000, metric="CLIP"),
             event(END_MS, "run_stop"),
             event(END_MS, "status", "success"),
-            *["RESULT,stable_diffusion,11512,root,2024-07-05 07:11:17 AM"] * 16,
         ],
-        "",
-    ),
-    "GPT-3": (
-        gpt3(
-            {"batch": 2048, "sequence": 2048, "steps": 12, "ms": 60_000},
-            evaluations=[2.75, 2.71, 2.69],
-            status="success",
-        ),
         "",
     ),
     "a log cut within a block": (trained()[:-1], ""),
@@ -171,21 +106,11 @@ CASES: dict[str, tuple[list[str], str]] = {
     "ends without their other end": ([START, *blocks()[:3], *blocks()[5:9], *blocks()[9:11]], ""),
     "blocks without steps": ([*NO_STEPS, *blocks()], ""),
     "GPT-3 of Megatron-LM, with times of iterations": (megatron(), ""),
-    "samples alone": (samples(named_by_start=False), ""),
-    "samples alone, at the start of their blocks": (samples(named_by_start=True), ""),
-    "no blocks: what was trained between evaluations": (without_blocks(), ""),
-    "epochs without the one that the end cut off": (epochs(), ""),
-    "ranks by init_start": (
-        newer("llama31_405b", *(event(FIRST_MS - 9500, "cache_clear", True) for _ in range(72)), ranks=64), ""
-    ),
-    "ranks that nothing counts": (
-        newer("retinanet", *(event(FIRST_MS, "cache_clear", True) for _ in range(18))), ""
-    ),
 }  # fmt: skip
 
 
 def shown(found: MlperfReport) -> str:
-    ranks = [f"ranks: {', '.join(str(run.ranks) for run in found.log.runs)}"]
+    ranks = [f"ranks: {', '.join(str(report.run.ranks) for report in found.runs)}"]
     return "\n".join([found.result, *ranks, *found.lines(), *(f"note: {note}" for note in found.notes())])
 
 
@@ -228,7 +153,7 @@ def test_the_document_has_every_number() -> None:
 def test_events_are_read_among_other_lines(durations: list[int], noise: list[str], label: str) -> None:
     lines = [f"{label}{line}" for line in [*preamble(ranks=1), START, *blocks(durations)]]
     mixed = [part for line in lines for part in (*noise, line)]
-    assert [interval.ms for interval in reported(mixed).log.runs[0].intervals] == durations
+    assert [interval.ms for interval in reported(mixed).runs[0].run.intervals] == durations
 
 
 @pytest.mark.parametrize("name", ["nothing.out", "x" * 5000, "."])
@@ -238,7 +163,7 @@ def test_a_file_that_can_not_be_opened_is_an_error(name: str):
 
 
 def durations(found: MlperfReport, run: int = 0) -> list[int]:
-    return [interval.ms for interval in found.log.runs[run].intervals]
+    return [interval.ms for interval in found.runs[run].run.intervals]
 
 
 def test_several_events_on_a_line_are_read() -> None:
@@ -292,9 +217,8 @@ def test_a_file_that_is_no_mlperf_log_is_described(name: str) -> None:
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1" + "0" * 400, "true", '"9"', "null", "[1]"])
 def test_values_that_are_no_numbers_are_left_out(value: str) -> None:
     odd = event(FIRST_MS + 1, "eval_accuracy", "HERE", step_num=1).replace('"HERE"', value)
-    stats = event(FIRST_MS + 1, "tracked_stats", {"throughput": "HERE"}).replace('"HERE"', value)
-    (run,) = reported([*reference(), odd, stats]).log.runs
-    assert (run.evaluations, run.throughput) == ((), ())
+    (report,) = reported([*reference(), odd]).runs
+    assert report.run.evaluations == []
 
 
 CUTS = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 300), st.binary(max_size=20)), max_size=8)
@@ -313,12 +237,9 @@ def test_a_damaged_log_is_reported_or_refused(cuts: list[tuple[int, int, bytes]]
         return
     assert found.result in ("pass", "fail", "none", "empty")
     assert all(
-        interval.ms > 0 and interval.last > interval.first
-        for run in found.comparisons
-        if run
-        for interval in run.intervals
+        interval.ms > 0 and interval.last > interval.first for report in found.runs for interval in report.run.intervals
     )
-    assert "".join(found.lines() + found.notes()).isprintable()
+    assert "".join([*found.lines(), *found.notes()]).isprintable()
     json.loads(document(found.document()), parse_constant=pytest.fail)
     curves, _, _ = found.curves()
     if curves:
