@@ -5,24 +5,22 @@ state, requests to the cloud carry an id that is the same when they are sent aga
 recorded before it is done.
 """
 
-import errno
 import json
-import re
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from health import acceptance
 from interface import Reconcile
-from reconcile import brakes, decision, flex
-from reconcile.compute_engine import CAPACITY, PASSING, CloudError, ComputeEngine, ErrorKind, Group, Instance, Operation
-from reconcile.decision import Action, BadHost, Cooling, Do, Pending, Repair, World, way_key
+from reconcile import brakes, decision, flex, status
+from reconcile.compute_engine import PASSING, CloudError, ComputeEngine, ErrorKind, Group, Instance, Operation
+from reconcile.decision import Action, Do, Pending, Repair, World, way_key
+from reconcile.journal import Journal
 from reconcile.record import Record, follow_repairs
+from reconcile.refusals import MAX_RETRY_SECONDS, RETRY_SECONDS, Refusals, is_own, plain
 from reconcile.slurmctld import Slurm, joined, last_checks, node_of
 from slurm import scheduler
 from system import cluster_state
@@ -31,10 +29,6 @@ from system.host import SetupError, in_parallel, log, printable, write
 FOLDER = Path("/var/lib/hpc/controller/reconcile")  # on the state disk, where there is one
 SETTINGS = Path("/etc/hpc/reconcile.json")
 PAUSED = FOLDER / "paused"  # on the state disk, so that a pause outlives the controller's machine
-LIFT = "hpc-reconcile lift"
-RETRY_SECONDS, MAX_RETRY_SECONDS = 10, 300
-COOL_MINUTES, MAX_COOL_MINUTES = 10, 60
-BOOT_FAILURES = 10  # failed boots of a nodeset in a row: the cause is its image, not its machines
 AT_ONCE = 8  # requests to the cloud; the API's limit is some 25 a second
 BULK_REQUESTS = 5  # requests for many instances in one pass; the API takes 10 at a time
 BOOT_STATE_SECONDS = 30  # between two reads of a booting machine's guest attribute
@@ -42,12 +36,7 @@ REGISTER_SECONDS = 60  # between two requests to register again
 SKEW_SECONDS = 30  # allowed between this machine's clock and the cloud's: ages of machines are by the cloud's times
 STUCK_SECONDS = 600  # after which an operation that neither ends nor shows in the list is given up
 REPORT_SECONDS = 1800  # the same for a report of a host, which takes 10 to 12 minutes
-JOURNAL_BYTES = 5_000_000
-SHOWN_ACTIONS = 10  # in the status
 MAX_COMMENTS = 200  # jobs whose reason is remembered; those that have ended are among them
-MAX_REPAIR_LINES = 2000  # lines of repairs that a new journal takes over
-_REPAIR_LINE = re.compile(r'"action": "(reset|report|replace)"|"rule": "repaired"')
-_NOT_PLAIN = re.compile(r"[^ -~]|[\"'\\]")
 _NODE_STATES = {
     Do.DOWN: "DOWN",
     Do.DRAIN: "DRAIN",
@@ -58,13 +47,6 @@ _NODE_STATES = {
     Do.ASAP: "POWER_DOWN_ASAP",
 }
 """Actions that are one change of a node's state, by `scontrol update State=`."""
-UNUSED = {
-    "stray": "no node has the name, and the reconcile loop has not made it",
-    "stray-asleep": "the node is powered down, and the reconcile loop has not made the machine",
-    "held-asleep": "the node is powered down, and held by a drain or a MAINT reservation. The command has the machine "
-    "deleted, and ends a drain",
-}
-"""Rules about machines that cost and are not used, with the reason."""
 REQUEUES = ("no-way", "gone", "ends", "moves", "boot-failed")
 """Rules that take nodes from jobs, which are requeued."""
 LOST = ("gone", "ends", "moves")
@@ -98,14 +80,15 @@ class Loop:
             for name in (*row["nodes"], *row["static"])
         }
         """Nodeset of each node, and whether the node is elastic."""
+        self.journal = Journal(folder, clock)
+        nodesets = {name: nodeset for name, (nodeset, _) in self._nodes.items()}
+        self.refusals = Refusals(self.record, settings, cloud, nodesets=nodesets, serial=folder / "serial")
         self._boot_states: dict[str, tuple[float, str]] = {}
         """When the guest attribute of a booting machine was read, and its value."""
         self._registrations: dict[str, int] = {}
         self._advised: set[tuple[str, tuple[str, ...]]] = set()
         self._held: list[brakes.Held] = []
         self._alerts: list[dict[str, str]] = []
-        self._recent: list[dict[str, Any]] = []
-        self._disk_error = ""
 
     # -- a pass ------------------------------------------------------------------------------------------------------
 
@@ -122,15 +105,17 @@ class Loop:
         self.why = world.unsafe
         self.record.courses, ended = follow_repairs(self.record.courses, world)
         for row in ended:
-            self._journal(**row)
+            self.journal.write(**row)
         decided = decision.decide(world)
-        self._alerts = [self._alert(action, world) for action in decided if action.do is Do.ALERT]
+        self._alerts = [status.alert(action, world, self.cloud) for action in decided if action.do is Do.ALERT]
         self.record.actions = [at for at in self.record.actions if at > now - 3600]
         remaining = self.settings["actions_per_hour"] - len(self.record.actions)
         actions = [action for action in decided if action.do is not Do.ALERT]
         actions, self._held = brakes.restrain(actions, world, remaining=remaining)
         if self.settings["mode"] == "act" and not self.paused.exists() and not locked:
-            self._unless_full(lambda: self._register([action for action in actions if action.do is Do.REGISTER], world))
+            self.journal.unless_full(
+                lambda: self._register([action for action in actions if action.do is Do.REGISTER], world)
+            )
             self._apply([action for action in actions if action.do is not Do.REGISTER], world)
             self._apply_flex(world)
         elif self.settings["mode"] == "advise":
@@ -195,7 +180,7 @@ class Loop:
         for name, node in nodes.items():
             if name in before and before[name].power == "POWERING_UP" and record.seen[name].mode == "up":
                 record.boots.pop(node.nodeset, None)
-                self._forget_refusal(name)
+                self.refusals.forget(name)
         world = replace(world, seen=record.seen)
         return replace(world, health=last_checks(nodes), boot=self._read_boot_states(world), joined=joined(world))
 
@@ -203,12 +188,12 @@ class Loop:
         """Take operations that have ended off the list of pending ones."""
         answers: dict[str, Operation | CloudError] = {}
         for name, pending in list(self.record.pending.items()):
-            status = instances[name][0].status if instances.get(name) else ""
-            if pending.kind == "create" and status:
-                if status not in decision.COMING:
+            shown = instances[name][0].status if instances.get(name) else ""
+            if pending.kind == "create" and shown:
+                if shown not in decision.COMING:
                     self._end_operation(name)
                     self.record.failures.pop(name, None)
-            elif pending.kind == "delete" and not status:
+            elif pending.kind == "delete" and not shown:
                 self._end_operation(name)
             elif pending.kind != "delete" or now - pending.began > decision.ORPHAN_SECONDS:
                 if pending.operation not in answers:
@@ -226,10 +211,10 @@ class Loop:
         elif answer.done and answer.error:
             self._end_operation(name)
             if pending.kind == "create":
-                self._schedule_retry([name], pending.way, answer.error, now, size=pending.size)
+                self.refusals.schedule_retry([name], pending.way, answer.error, now, size=pending.size)
             elif pending.kind == "report":
                 self.record.repairs[name] = replace(self.record.repairs.get(name, Repair()), refused=True)
-            self._journal(rule=f"{pending.kind}-failed", nodes=[name], result=str(answer.error))
+            self.journal.write(rule=f"{pending.kind}-failed", nodes=[name], result=str(answer.error))
         elif (answer.done and (pending.kind != "create" or now - pending.began > 60)) or late:
             # After a creation without an error, the list may be late. A creation that never ends is requested again.
             self._end_operation(name)
@@ -237,95 +222,6 @@ class Loop:
     def _end_operation(self, name: str) -> None:
         del self.record.pending[name]
         self.record.serial[name] = self.record.serial.get(name, 0) + 1
-
-    def _schedule_retry(self, names: Sequence[str], way: str, error: CloudError, now: float, *, size: int) -> None:
-        """Schedule the next try of a request for `size` instances that failed, or let its way cool down."""
-        if names[0] not in self._nodes:
-            return  # the node has left the stack meanwhile
-        if error.kind is ErrorKind.EXISTS:
-            self._cool_taken_names(names, now)
-        if error.kind in PASSING or error.kind is ErrorKind.EXISTS:
-            self._delay(names, now, MAX_RETRY_SECONDS)
-            return
-        nodeset = self._nodes[names[0]][0]
-        last = self.record.cooling.get(way_key(nodeset, way))
-        capacity = error.kind in CAPACITY
-        size = size if capacity else 1
-        repeats = last is not None and last.size <= size
-        if last and last.until > now and repeats:
-            return  # the request of another node has failed for the same reason
-        # A permission that was just given takes minutes to take effect.
-        soon = error.kind is ErrorKind.PERMISSION or (capacity and error.kind is not ErrorKind.QUOTA)
-        minutes = COOL_MINUTES if soon else MAX_COOL_MINUTES
-        if last and repeats:
-            minutes = max(minutes, min(2 * last.minutes, MAX_COOL_MINUTES))
-        text = decision.NO_CAPACITY if capacity else decision.NO_MACHINE
-        why = f"{error.code}: {error.message}" if not capacity or error.kind is ErrorKind.QUOTA else error.code
-        self._cool_down(nodeset, way, now, text=text, why=why, minutes=minutes, size=size)
-
-    def _forget_refusal(self, name: str) -> None:
-        """A machine of a request has joined: forget that its way had refused as many before that request."""
-        created = self.record.created.pop(name, None)
-        key = way_key(self._nodes[name][0], created.way) if created else ""
-        cooling = self.record.cooling.get(key)
-        if (
-            created
-            and cooling
-            and cooling.size <= created.size
-            and cooling.until - cooling.minutes * 60 < created.began
-        ):
-            del self.record.cooling[key]
-
-    def _cool_taken_names(self, names: Sequence[str], now: float) -> None:
-        """Give up, for a while, the nodes whose name an instance has that the loop has not made: it could neither use
-        nor delete that. An instance that it has made is only missing in the list, which is late."""
-        for name in names:
-            try:
-                instance = self.cloud.get(name)
-            except CloudError:
-                continue
-            if instance and not self._is_own(instance):
-                why = "delete it, then hpc-reconcile lift"
-                text = f"{decision.NO_MACHINE}: the name belongs to an instance that the reconcile loop has not made,"
-                self._cool(name, now, f"{text} {name}", why=why)
-
-    def _delay(self, names: Iterable[str], now: float, most: float) -> None:
-        """Send no request to the cloud for these nodes for a while, which doubles each time."""
-        for name in names:
-            count = self.record.failures[name] = self.record.failures.get(name, 0) + 1
-            self.record.retry[name] = now + min(RETRY_SECONDS * 2 ** min(count - 1, 5), most)
-
-    def _cool_down(
-        self, nodeset: str, way: str, now: float, *, text: str, why: str, minutes: int = MAX_COOL_MINUTES, size: int = 1
-    ) -> None:
-        what = nodeset if size == 1 else f"{size} machines of {nodeset}"
-        self._cool(way_key(nodeset, way), now, f"{text} for {what} as {way}", why=why, minutes=minutes, size=size)
-
-    def _cool(
-        self, key: str, now: float, text: str, *, why: str, minutes: int = MAX_COOL_MINUTES, size: int = 1
-    ) -> None:
-        until = now + minutes * 60
-        clock = time.strftime("%H:%M", time.localtime(until))
-        reason = plain(f"{text} in {self.settings['cloud']['zone']} until {clock} ({why})")
-        self.record.cooling[key] = Cooling(until, minutes, reason, size)
-        log(reason)
-
-    def _give_up_host(self, name: str, world: World) -> None:
-        """Record the host of a machine that is about to leave it: no job is to run there."""
-        if host := world.instances[name][0].host:
-            self.record.hosts[host] = BadHost(world.now, f"{name}: {world.nodes[name].reason}")
-
-    def _count_return_to_host(self, name: str, world: World) -> None:
-        """Count a machine that was created on a host that was given up. After every third one, the ways that lead there
-        cool down."""
-        host = world.instances[name][0].host
-        bad = self.record.hosts[host]
-        bad = self.record.hosts[host] = replace(bad, time=world.now, machines=bad.machines + 1)
-        if bad.machines % decision.HOST_MACHINES == 0:
-            nodeset = world.nodes[name].nodeset
-            why = f"its machines come back on {host}, which was given up. {bad.reason}"
-            for way in decision.Case(world, name).template_ways:
-                self._cool_down(nodeset, way, world.now, text=decision.NO_CAPACITY, why=why)
 
     def _read_boot_states(self, world: World) -> dict[str, str]:
         """Return the set-up states that machines have published which have been booting for a minute or longer."""
@@ -394,13 +290,13 @@ class Loop:
                 continue
             self._journal_action(action, world)
             try:
-                self._unless_full(partial(self._perform, action, world))
+                self.journal.unless_full(partial(self._perform, action, world))
             except (SetupError, CloudError) as error:
-                self._journal(rule=action.rule, nodes=action.nodes, result=str(error))
+                self.journal.write(rule=action.rule, nodes=action.nodes, result=str(error))
                 # An action that is refused for good is not tried every few seconds, as it would use up all of the
                 # hour's actions.
                 lasts = isinstance(error, SetupError) or error.kind not in PASSING
-                self._delay(action.nodes, world.now, MAX_RETRY_SECONDS if lasts else RETRY_SECONDS)
+                self.refusals.delay(action.nodes, world.now, MAX_RETRY_SECONDS if lasts else RETRY_SECONDS)
         for (state, reason, rule), action in grouped.items():
             names = [
                 name for name in action.nodes if rule not in decision.REPAIRED or not self._begin_measurement(name)
@@ -410,7 +306,7 @@ class Loop:
                 self._update_nodes(names, state, reason)
             jobs = sorted({job for name in names for job in world.nodes[name].jobs}) if rule in LOST else []
             if jobs:
-                with self._journal_errors("hasten", jobs):
+                with self.journal.errors("hasten", jobs):
                     self.slurm.hasten(jobs)
 
     def _must_wait(self, action: Action, now: float) -> bool:
@@ -423,20 +319,12 @@ class Loop:
                 return True
         return action.do not in _NODE_STATES and self.record.retry.get(action.nodes[0], 0) > now
 
-    @contextmanager
-    def _journal_errors(self, rule: str, names: Sequence[str]) -> Generator[None]:
-        """Write into the journal that slurmctld or the cloud has refused something, and go on."""
-        try:
-            yield
-        except (SetupError, CloudError) as error:
-            self._journal(rule=rule, nodes=names, result=str(error))
-
     def _begin_measurement(self, name: str) -> bool:
         """Begin the measurement of a repaired node. Return whether the node has to wait for it, or until it begins."""
         try:
             waits = self.slurm.measure(name)
         except SetupError as error:
-            self._journal(rule="measure", nodes=[name], result=str(error))
+            self.journal.write(rule="measure", nodes=[name], result=str(error))
             return True
         if waits == acceptance.NO_PARTNER:
             self.record.waits.setdefault(name, self.clock())
@@ -449,7 +337,7 @@ class Loop:
         changed = [job for job in jobs if self.record.comments.get(job) != reason]
         self.record.comments |= dict.fromkeys(changed, reason)
         if changed:
-            with self._journal_errors("comment", changed):
+            with self.journal.errors("comment", changed):
                 self.slurm.comment(changed, reason)
 
     def _update_nodes(self, names: list[str], state: str, reason: str) -> None:
@@ -458,7 +346,7 @@ class Loop:
             self.slurm.update(names, state, reason)
         except SetupError as error:
             if len(names) == 1:
-                self._journal(rule=state, nodes=names, result=str(error))
+                self.journal.write(rule=state, nodes=names, result=str(error))
             for name in names if len(names) > 1 else ():
                 self._update_nodes([name], state, reason)
 
@@ -470,11 +358,11 @@ class Loop:
             self._delete_group(group, world.now)
         elif action.do is Do.DELETE:
             if self._delete(name, world.now) and action.rule == "host-again":
-                self._count_return_to_host(name, world)
+                self.refusals.count_return_to_host(name, world)
         elif action.do is Do.BOOT_FAILED:
             self._keep_serial_log(name)
             self.slurm.update([name], "POWER_DOWN_FORCE", action.reason)
-            self._count_boot_failure(world.nodes[name].nodeset, world.now)
+            self.refusals.count_boot_failure(world.nodes[name].nodeset, world.now)
         elif action.do is Do.RESET:
             self._store_repair(name, replace(repair, reset=world.now))
             operation = self.cloud.reset(name, request=self._request_id("reset", name))
@@ -488,7 +376,7 @@ class Loop:
                 if error.kind not in PASSING:
                     self._store_repair(name, replace(repair, report=world.now, refused=True))
                 raise
-            self._give_up_host(name, world)
+            self.refusals.give_up_host(name, world)
             self._add_pending("report", name, operation.name, world.now)
         elif action.do is Do.MAINTAIN:
             self._store_repair(name, replace(repair, maintain=world.now))
@@ -496,7 +384,7 @@ class Loop:
             self._add_pending("maintain", name, operation.name, world.now)
         elif action.do is Do.REPLACE:
             self._keep_serial_log(name)
-            self._give_up_host(name, world)
+            self.refusals.give_up_host(name, world)
             self._store_repair(name, replace(repair, replace=world.now))
             self.slurm.update([name], "", action.reason)
             self._delete(name, world.now)
@@ -522,12 +410,12 @@ class Loop:
             created = Pending("create", operation, now, action.way, len(action.nodes))
             self.record.pending[name] = self.record.created[name] = created
         if error is not None:
-            self._journal(rule=action.rule, nodes=action.nodes, result=str(error))
+            self.journal.write(rule=action.rule, nodes=action.nodes, result=str(error))
             for name in action.nodes:
                 # The same request would be answered with the same refusal.
                 if error.kind not in PASSING:
                     self.record.serial[name] = self.record.serial.get(name, 0) + 1
-            self._schedule_retry(action.nodes, action.way, error, now, size=len(action.nodes))
+            self.refusals.schedule_retry(action.nodes, action.way, error, now, size=len(action.nodes))
 
     def _delete(self, name: str, now: float) -> bool:
         """Delete an instance, and return whether there is one. It is read again before: only an instance that the loop
@@ -535,7 +423,7 @@ class Loop:
         instance = self.cloud.get(name)
         if instance is None:
             return False
-        if not self._is_own(instance):
+        if not is_own(instance, self.settings):
             cluster = self.settings["cloud"]["cluster"]
             raise SetupError(f"{name} is not an instance that the reconcile loop of {cluster} has made: not deleted")
         # The id contains the instance's own number, since a second instance of the name is another request.
@@ -546,18 +434,14 @@ class Loop:
         self.record.failures.pop(name, None)
         return operation is not None
 
-    def _is_own(self, instance: Instance) -> bool:
-        """Return whether the loop of this cluster has made an instance."""
-        cluster = self.settings["cloud"]["cluster"]
-        of_cluster = instance.labels.get("hpc-cluster") == cluster and instance.name.startswith(f"{cluster}-")
-        return of_cluster and instance.made_by_loop
-
     def _apply_flex(self, world: World) -> None:
         """Request the machines of groups, delete groups without use, write into jobs what they wait for, and keep jobs
         from machines that end."""
         for step in self._flex.steps(world):
-            self._journal(rule=step.rule, nodes=step.group.nodes, group=step.group.name, result=str(step.error or ""))
-            with self._journal_errors(step.rule, step.group.nodes):
+            self.journal.write(
+                rule=step.rule, nodes=step.group.nodes, group=step.group.name, result=str(step.error or "")
+            )
+            with self.journal.errors(step.rule, step.group.nodes):
                 self._perform_flex_step(step, world.now)
         for group, text in self._flex.reasons(self.settings["cloud"]["zone"]):
             booting = [world.nodes[name] for name in group.nodes if name in world.nodes]
@@ -566,7 +450,7 @@ class Loop:
         elastic = [name for name, node in world.nodes.items() if node.elastic and name in world.instances]
         ends = {name: world.instances[name][0].ends for name in elastic if world.instances[name][0].ends}
         if ends != self._ends and not world.unsafe:
-            with self._journal_errors("ends", sorted(ends)):
+            with self.journal.errors("ends", sorted(ends)):
                 self.slurm.keep_ends(ends)
                 self._ends = ends
 
@@ -590,11 +474,11 @@ class Loop:
                 return
             if error.kind in PASSING:
                 raise error
-            self._journal(rule=step.rule, nodes=group.nodes, result=str(error))
+            self.journal.write(rule=step.rule, nodes=group.nodes, result=str(error))
         if step.rule == "flex-failed" and error is None:
             error = CloudError(ErrorKind.STOCK_OUT, "resize request ended", "")
         if error and row:
-            self._schedule_retry(group.nodes, group.way, error, now, size=len(group.nodes))
+            self.refusals.schedule_retry(group.nodes, group.way, error, now, size=len(group.nodes))
         self._delete_group(group, now)
 
     def _delete_group(self, group: Group, now: float) -> None:
@@ -626,22 +510,13 @@ class Loop:
             self.record.repairs[name] = before
             raise
 
-    def _count_boot_failure(self, nodeset: str, now: float) -> None:
-        count = self.record.boots[nodeset] = self.record.boots.get(nodeset, 0) + 1
-        if count < BOOT_FAILURES:
-            return
-        reason = f"{decision.NO_BOOT}: {count} of {nodeset} in a row; look at {self.folder / 'serial'}"
-        for row in self.settings["nodesets"][nodeset]["templates"]:
-            self.record.cooling[way_key(nodeset, row["way"])] = Cooling(now + 3600, MAX_COOL_MINUTES, plain(reason))
-        self.record.boots.pop(nodeset)
-
     def _keep_serial_log(self, name: str) -> None:
         """Keep the serial log of a machine that is about to be deleted. It is deleted also if that fails."""
         try:
             text = self.cloud.serial_log(name)
         except CloudError as error:
             text = f"{error}\n"
-        self._unless_full(lambda: write(self.folder / "serial" / f"{name}.log", text, mode=0o600, quiet=True))
+        self.journal.unless_full(lambda: write(self.folder / "serial" / f"{name}.log", text, mode=0o600, quiet=True))
 
     # -- the journal, the record and the status ----------------------------------------------------------------------
 
@@ -649,12 +524,14 @@ class Loop:
         """Lift every brake: forget this hour's actions, ways that cool down, and hosts that were given up."""
         self.record.actions, self.record.cooling, self.record.boots, self.record.retry = [], {}, {}, {}
         self.record.hosts = {}
-        self._journal(rule="lifted", nodes=[], result="by a person: brakes, cool-downs and hosts that were given up")
+        self.journal.write(
+            rule="lifted", nodes=[], result="by a person: brakes, cool-downs and hosts that were given up"
+        )
         self._save_record()
 
     def journal_request(self, kind: str, hosts: str, at: float) -> None:
         """Write a request of slurmctld's programs into the journal."""
-        self._journal(rule=f"asked-{kind}", nodes=[hosts], asked=at)
+        self.journal.write(rule=f"asked-{kind}", nodes=[hosts], asked=at)
 
     def _advise(self, actions: Sequence[Action], world: World) -> None:
         """Write into the journal what mode `act` would do, where it differs from the last pass."""
@@ -666,113 +543,33 @@ class Loop:
                 self._journal_action(action, world, mode="advise")
         for step in steps:
             if (step.rule, step.group.nodes) not in before:
-                self._journal(rule=step.rule, nodes=step.group.nodes, group=step.group.name, mode="advise")
+                self.journal.write(rule=step.rule, nodes=step.group.nodes, group=step.group.name, mode="advise")
 
     def _journal_action(self, action: Action, world: World, *, mode: str = "act") -> None:
         first = decision.Case(world, action.nodes[0])
-        self._journal(
+        self.journal.write(
             rule=action.rule, action=action.do.name.lower(), nodes=action.nodes, mode=mode, instance=first.status,
             slurm="+".join(sorted(first.states)), reason=action.reason, way=action.way,
         )  # fmt: skip
-        log(f"{'would ' if mode == 'advise' else ''}{self._describe(action, world)}")
-
-    def _alert(self, action: Action, world: World) -> dict[str, str]:
-        """Return what a person has to know, and the command that helps; STACK stands for the stack's name."""
-        (name,) = action.nodes
-        case, update = (
-            decision.Case(world, name),
-            f"./hpc ssh STACK controller -- scontrol update NodeName={name} State=",
-        )
-        what, todo = self._describe(action, world), "./hpc logs STACK reconcile"
-        if action.rule in UNUSED:
-            what = f"{name}: its machine runs in {case.instance.zone} and costs, and Slurm does not use it: "
-            what += UNUSED[action.rule] + (f" ({case.reason})" if case.reason else "")
-            todo = self.cloud.delete_command(case.instance)
-        if action.rule == "held-asleep":
-            todo = f"{update}POWER_DOWN"
-        elif action.rule == "stray-asleep" and not case.node.elastic:
-            todo = f"{update}POWER_UP"
-        return {"rule": action.rule, "node": name, "what": what, "todo": todo}
-
-    def _describe(self, action: Action, world: World) -> str:
-        case = decision.Case(world, action.nodes[0])
-        states = "+".join(sorted(case.states)) or "not in slurm.conf"
-        way = f" as {action.way}" if action.way else ""
-        why = f" ({action.reason or case.reason})" if action.reason or case.reason else ""
-        situation = f"instance {case.status or 'none'}, node {states}"
-        return f"{action.do.value}{way}: {','.join(action.nodes)}: {action.rule}: {situation}{why}"
-
-    def _journal(self, **row: Any) -> None:  # noqa: ANN401 - JSON values
-        row = {"time": round(self.clock(), 1), **row}
-        self._recent = [*self._recent, row][-SHOWN_ACTIONS:]
-        self._unless_full(lambda: self._append(json.dumps(row)))
-        if row.get("result"):
-            log(f"{row['rule']}: {','.join(row['nodes'])}: {row['result']}")
-
-    def _append(self, line: str) -> None:
-        path = self.folder / "journal.jsonl"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        kept: list[str] = []
-        if path.exists() and path.stat().st_size > JOURNAL_BYTES:
-            last = path.with_suffix(".jsonl.1")
-            if last.exists():
-                # Figures of reliability over months are made from the lines of repairs: the new journal keeps these.
-                kept = [row for row in last.read_text().splitlines() if _REPAIR_LINE.search(row)][-MAX_REPAIR_LINES:]
-            path.replace(last)
-        with path.open("a") as file:
-            file.write("".join(f"{row}\n" for row in (*kept, line)))
-
-    def _unless_full(self, writes: Callable[[], object]) -> None:
-        """Write something that a pass can do without, and log it once if the disk is full. Users can fill the disk, as
-        /home is on it too; machines are still created for jobs. A step that must be recorded before it is done is not
-        done then (`_store_repair`).
-
-        Any other error ends the loop: the disk may have been taken from this controller by another one.
-        """
-        try:
-            writes()
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            if (text := str(error)) != self._disk_error:
-                self._disk_error = text
-                log(f"the loop can't write its files, and goes on without: {text}")
+        log(f"{'would ' if mode == 'advise' else ''}{status.describe(action, world)}")
 
     def _save_record(self) -> None:
-        self._unless_full(self._write_record)
+        self.journal.unless_full(self._write_record)
 
     def _write_record(self) -> None:
         self.record.comments = dict(list(self.record.comments.items())[-MAX_COMMENTS:])
         write(self.folder / "record.json", self.record.text(), mode=0o600, quiet=True)
 
     def _write_status(self, now: float) -> None:
-        brakes: list[dict[str, str]] = []
-        mode = self.settings["mode"]
-        if mode != "act":
-            todo = "set slurm.reconcile.mode: act"
-            brakes.append({"brake": f"mode: {mode}", "text": "nothing is done", "todo": todo})
-        if self.paused.exists():
-            brakes.append({"brake": "paused", "text": f"{self.paused} is there", "todo": "hpc-reconcile unpause"})
-        for held in self._held:
-            # The other brake, max_unavailable, lets a part through in each pass, so nobody has to act.
-            if held.brake == "actions_per_hour":
-                nodes = ",".join(sorted({name for action in held.actions for name in action.nodes}))
-                text = f"{len(held.actions)} actions wait: {nodes} ({held.brake}: {self.settings['actions_per_hour']})"
-                brakes.append({"brake": held.brake, "text": text, "todo": LIFT})
-        status = {
-            "mode": mode,
+        document = {
+            "mode": self.settings["mode"],
             "why": self.why,
-            "brakes": brakes,
+            "brakes": status.brakes(self.settings, self.paused, self._held),
             "cooling": {key: way.reason for key, way in self.record.cooling.items() if way.until > now},
             "alerts": self._alerts,
             "waits": self.record.waits,
             "jobs": self.record.comments,
-            "actions": self._recent,
+            "actions": self.journal.recent,
         }
-        text = json.dumps(status, sort_keys=True) + "\n"
-        self._unless_full(lambda: write(self.folder / "status.json", text, quiet=True))
-
-
-def plain(text: str) -> str:
-    """Return a reason as scontrol takes it: one line of ASCII without quotes."""
-    return _NOT_PLAIN.sub(" ", text)[:300]
+        text = json.dumps(document, sort_keys=True) + "\n"
+        self.journal.unless_full(lambda: write(self.folder / "status.json", text, quiet=True))

@@ -70,7 +70,7 @@ CLOUD_REASONS = (PREEMPTED, MAINTENANCE)
 NO_CAPACITY, NO_MACHINE = "hpc: no capacity", "hpc: its machine is refused"
 """Beginnings of reasons of nodes that the reconcile loop has set down until it may ask for their machines again."""
 JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
-"""Journal of the reconcile loop (reconcile/loop.py) on controllers, for root alone. The one before it ends in `.1`."""
+"""Journal of the reconcile loop (reconcile/journal.py) on controllers, for root. The one before it ends in `.1`."""
 
 
 TRES_LIMITS = {"MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES"}

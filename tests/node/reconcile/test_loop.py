@@ -6,10 +6,10 @@ import os
 
 import pytest
 from health.acceptance import NO_PARTNER, UNDER_WAY
-from reconcile import decision, loop, service
+from reconcile import decision, journal, loop, service
 from reconcile.compute_engine import CloudError, ErrorKind, Listing, Operation
 from reconcile.decision import LOOP_REASONS, NEW, Health, Pending
-from reconcile.loop import plain
+from reconcile.refusals import plain
 from system import cluster_state
 from system.host import SetupError, write
 
@@ -29,7 +29,7 @@ def fill(monkeypatch: pytest.MonkeyPatch, number: int = errno.ENOSPC) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(loop, "write", fails)
-    monkeypatch.setattr(loop.Loop, "_append", fails)
+    monkeypatch.setattr(journal.Journal, "_append", fails)
 
 
 def test_machines_get_another_image_after_their_jobs_a_part_at_a_time(tmp_path):
@@ -682,7 +682,7 @@ class TestRepair:
 
     def test_the_journal_keeps_lines_of_repairs_when_it_is_rotated(self, sick, monkeypatch):
         sick.run(60)
-        monkeypatch.setattr(loop, "JOURNAL_BYTES", 2000)
+        monkeypatch.setattr(journal, "BYTES", 2000)
         for _ in range(100):
             sick.loop.journal_request("resume", "c-gpu-[1-7]", sick.now)
         files = [sick.folder / name for name in ("journal.jsonl.1", "journal.jsonl")]
