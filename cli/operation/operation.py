@@ -33,7 +33,7 @@ from cluster.impact import upgrade
 from cluster.impact.table import deployed_config
 from cluster.platforms import registry
 from cluster.platforms.base import Credentials
-from engine import EngineError, NotRunnableError, Result
+from engine import EngineError, NotRunnableError, Result, yamlfile
 from engine.events import Started
 
 
@@ -410,7 +410,7 @@ def _options_as_before(file: StackFile, chosen: RunOptions) -> Generator[RunOpti
     before = deployed_config(outputs.read(file.stack, show_secrets=False).get("config"))
     if before is None:
         raise CliError(f"stack {file.stack} has no output of its configuration.")
-    document = yaml.safe_load(file.path.read_text(encoding="utf-8"))
+    document = yamlfile.read(file.path)
     cluster, old = document["config"][_CLUSTER], before.model_dump(mode="json", exclude_unset=True)
     kept = {name: value for name, value in cluster.items() if name not in _SECTIONS}
     document["config"][_CLUSTER] = {**kept, **{name: old[name] for name in _SECTIONS if name in old}}

@@ -330,7 +330,7 @@ def _flow(value: Any) -> str:  # noqa: ANN401 - any value of YAML
 
 def _checked(before: str, texts: Iterable[str], path: Sequence[str], change: Callable[[list[Any]], list[Any]]) -> str:
     """Return the first of the texts whose document is the old one with this change of the list."""
-    expected = _with_list(yaml.safe_load(before), path, change)
+    expected = _with_list(_parse(before), path, change)
     for text in texts:
         if _parses_to(text, expected, lambda document: _with_list(document, path, lambda items: items)):
             return text
@@ -338,10 +338,19 @@ def _checked(before: str, texts: Iterable[str], path: Sequence[str], change: Cal
 
 
 def _parses_to(text: str, expected: Any, read: Callable[[Any], Any]) -> bool:  # noqa: ANN401
+    from engine import EngineError
+
     try:
-        return read(yaml.safe_load(text)) == expected
-    except yaml.YAMLError:
+        return read(_parse(text)) == expected
+    except EngineError:
         return False
+
+
+def _parse(text: str) -> Any:  # noqa: ANN401 - any value of YAML
+    """Return the value of a stack file's text, by the reader of all stack files."""
+    from engine import yamlfile
+
+    return yamlfile.parse(text)
 
 
 def _with_list(document: Any, path: Sequence[str], change: Callable[[list[Any]], list[Any]]) -> Any:  # noqa: ANN401
@@ -370,7 +379,7 @@ def with_setting(text: str, key: str, value: Mapping[str, str] | str) -> str:
     else:
         first = config[1].start_mark
         after = f"{text[: first.index]}{shown}\n{' ' * first.column}{text[first.index :]}"
-    document: Any = yaml.safe_load(text) or {}
+    document = _parse(text) or {}
     expected = {**document, "config": {**(document.get("config") or {}), key: value}}
     if not _parses_to(after, expected, lambda document: document):
         raise CliError(f"{key} can't be inserted: edit the file instead.")

@@ -107,11 +107,11 @@ _KEYS = ("config", "environment", *ENCRYPTION_KEYS)
 
 def encryption_keys(path: Path) -> dict[str, str]:
     """Return those keys of a stack file that it has; none if it can't be read."""
-    import yaml
+    from engine import EngineError, yamlfile
 
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        document = yamlfile.read(path)
+    except (OSError, EngineError):
         return {}
     rows = document if isinstance(document, dict) else {}
     return {key: str(rows[key]) for key in ENCRYPTION_KEYS if rows.get(key)}

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.stack import project
+from cli.operation import operation
+from cli.operation.run_options import RunOptions
+from cli.stack import project, stackfile
+from components.deploy import config_text
 from tests.cli.conftest import Hpc
+from tests.cluster.stacks import ROOT, config
 
 PROGRAM = """\
 import pulumi
@@ -78,3 +82,16 @@ def test_a_message_is_kept_in_the_history(hpc: Hpc) -> None:
     hpc("up", "dev", "-m", "for the course")
     (kept,) = (project.workspace().folder / "history").rglob("*.history.json")
     assert json.loads(kept.read_text())["message"] == "for the course"
+
+
+def test_an_upgrades_first_half_reads_the_stack_file_as_every_run_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Without quotes 24:00:00 is a text to the Pulumi CLI; YAML 1.1 has it as 86,400."""
+    text = (ROOT / "Pulumi.dev.yaml").read_text()
+    assert '"24:00:00"' in text
+    (tmp_path / "Pulumi.dev.yaml").write_text(text.replace('"24:00:00"', "24:00:00"))
+    monkeypatch.setattr(operation.outputs, "read", lambda *_, **__: {"config": config_text(config("dev"))})
+    with operation._options_as_before(stackfile.read(tmp_path, "dev"), RunOptions()) as chosen:
+        assert chosen.config_file
+        written = stackfile.read(tmp_path, "dev", chosen.config_file)
+    assert written.settings
+    assert written.settings["hpc:cluster"]["partitions"]["cpu"]["max_time"] == "24:00:00"
