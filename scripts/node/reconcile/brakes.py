@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconcile.decision import BY_ID, MAINTAINED, Action, Case, Do, World
+from reconcile.decision import BY_ID, Action, Do
+from reconcile.world import MAINTAINED, Case, World
 from slurm import turns
 
 

@@ -20,7 +20,7 @@ from reconcile.compute_engine import (
     Instance,
     Resize,
 )
-from reconcile.decision import ORPHAN_SECONDS, Case, World, way_key
+from reconcile.world import ORPHAN_SECONDS, Case, World, way_key
 
 POLL_SECONDS = 30  # between two reads of a request that waits, which may be for hours
 

@@ -17,11 +17,12 @@ from health import acceptance
 from interface import Reconcile
 from reconcile import brakes, decision, flex, status
 from reconcile.compute_engine import PASSING, CloudError, ComputeEngine, ErrorKind, Group, Instance, Operation
-from reconcile.decision import Action, Do, Pending, Repair, World, way_key
+from reconcile.decision import Action, Do
 from reconcile.journal import Journal
 from reconcile.record import Record, follow_repairs
 from reconcile.refusals import MAX_RETRY_SECONDS, RETRY_SECONDS, Refusals, is_own, plain
 from reconcile.slurmctld import Slurm, joined, last_checks, node_of
+from reconcile.world import COMING, HOST_SECONDS, ORPHAN_SECONDS, Case, Pending, Repair, World, state_ages, way_key
 from slurm import scheduler
 from system import cluster_state
 from system.host import SetupError, in_parallel, log, printable, write
@@ -161,7 +162,7 @@ class Loop:
             unsafe = f"this machine's clock is {abs(self.cloud.skew):.0f} s {direction} the cloud's"
         record.retry = {name: at for name, at in record.retry.items() if at > now}
         record.cooling = {key: cooling for key, cooling in record.cooling.items() if cooling.until > now - 3600}
-        record.hosts = {key: host for key, host in record.hosts.items() if host.time > now - decision.HOST_SECONDS}
+        record.hosts = {key: host for key, host in record.hosts.items() if host.time > now - HOST_SECONDS}
         record.waits = {
             name: at for name, at in record.waits.items() if name in nodes and "DRAIN" in nodes[name].states
         }
@@ -176,7 +177,7 @@ class Loop:
         waiting = {job for node in nodes.values() for job in node.jobs if "POWERING_UP" in node.states}
         for job in {job for node in nodes.values() for job in node.jobs} - waiting:
             record.comments.pop(job, None)
-        before, record.seen = record.seen, decision.state_ages(record.seen, world)
+        before, record.seen = record.seen, state_ages(record.seen, world)
         for name, node in nodes.items():
             if name in before and before[name].power == "POWERING_UP" and record.seen[name].mode == "up":
                 record.boots.pop(node.nodeset, None)
@@ -190,12 +191,12 @@ class Loop:
         for name, pending in list(self.record.pending.items()):
             shown = instances[name][0].status if instances.get(name) else ""
             if pending.kind == "create" and shown:
-                if shown not in decision.COMING:
+                if shown not in COMING:
                     self._end_operation(name)
                     self.record.failures.pop(name, None)
             elif pending.kind == "delete" and not shown:
                 self._end_operation(name)
-            elif pending.kind != "delete" or now - pending.began > decision.ORPHAN_SECONDS:
+            elif pending.kind != "delete" or now - pending.began > ORPHAN_SECONDS:
                 if pending.operation not in answers:
                     try:
                         answers[pending.operation] = self.cloud.operation(pending.operation)
@@ -546,7 +547,7 @@ class Loop:
                 self.journal.write(rule=step.rule, nodes=step.group.nodes, group=step.group.name, mode="advise")
 
     def _journal_action(self, action: Action, world: World, *, mode: str = "act") -> None:
-        first = decision.Case(world, action.nodes[0])
+        first = Case(world, action.nodes[0])
         self.journal.write(
             rule=action.rule, action=action.do.name.lower(), nodes=action.nodes, mode=mode, instance=first.status,
             slurm="+".join(sorted(first.states)), reason=action.reason, way=action.way,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from reconcile.decision import BadHost, Case, Cooling, Pending, Repair, StateAge, World
+from reconcile.world import BadHost, Case, Cooling, Pending, Repair, StateAge, World
 from system.host import read_json
 
 STEPS = ("reset", "report", "replace")

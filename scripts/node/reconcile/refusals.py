@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from interface import Reconcile
-from reconcile import decision
 from reconcile.compute_engine import CAPACITY, PASSING, CloudError, ComputeEngine, ErrorKind, Instance
-from reconcile.decision import BadHost, Cooling, World, way_key
 from reconcile.record import Record
+from reconcile.world import HOST_MACHINES, NO_BOOT, BadHost, Case, Cooling, World, way_key
+from slurm.output import NO_CAPACITY, NO_MACHINE
 from system.host import log
 
 RETRY_SECONDS, MAX_RETRY_SECONDS = 10, 300
@@ -50,7 +50,7 @@ class Refusals:
         minutes = COOL_MINUTES if soon else MAX_COOL_MINUTES
         if last and repeats:
             minutes = max(minutes, min(2 * last.minutes, MAX_COOL_MINUTES))
-        text = decision.NO_CAPACITY if capacity else decision.NO_MACHINE
+        text = NO_CAPACITY if capacity else NO_MACHINE
         why = f"{error.code}: {error.message}" if not capacity or error.kind is ErrorKind.QUOTA else error.code
         self._cool_down(nodeset, way, now, text=text, why=why, minutes=minutes, size=size)
 
@@ -77,7 +77,7 @@ class Refusals:
                 continue
             if instance and not is_own(instance, self.settings):
                 why = "delete it, then hpc-reconcile lift"
-                text = f"{decision.NO_MACHINE}: the name belongs to an instance that the reconcile loop has not made,"
+                text = f"{NO_MACHINE}: the name belongs to an instance that the reconcile loop has not made,"
                 self._cool(name, now, f"{text} {name}", why=why)
 
     def delay(self, names: Iterable[str], now: float, most: float) -> None:
@@ -112,17 +112,17 @@ class Refusals:
         host = world.instances[name][0].host
         bad = self.record.hosts[host]
         bad = self.record.hosts[host] = replace(bad, time=world.now, machines=bad.machines + 1)
-        if bad.machines % decision.HOST_MACHINES == 0:
+        if bad.machines % HOST_MACHINES == 0:
             nodeset = world.nodes[name].nodeset
             why = f"its machines come back on {host}, which was given up. {bad.reason}"
-            for way in decision.Case(world, name).template_ways:
-                self._cool_down(nodeset, way, world.now, text=decision.NO_CAPACITY, why=why)
+            for way in Case(world, name).template_ways:
+                self._cool_down(nodeset, way, world.now, text=NO_CAPACITY, why=why)
 
     def count_boot_failure(self, nodeset: str, now: float) -> None:
         count = self.record.boots[nodeset] = self.record.boots.get(nodeset, 0) + 1
         if count < BOOT_FAILURES:
             return
-        reason = f"{decision.NO_BOOT}: {count} of {nodeset} in a row; look at {self.serial}"
+        reason = f"{NO_BOOT}: {count} of {nodeset} in a row; look at {self.serial}"
         for row in self.settings["nodesets"][nodeset]["templates"]:
             self.record.cooling[way_key(nodeset, row["way"])] = Cooling(now + 3600, MAX_COOL_MINUTES, plain(reason))
         self.record.boots.pop(nodeset)

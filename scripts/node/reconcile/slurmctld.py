@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from health import acceptance, outcome
 from health.check_kinds import kinds_of_reason
-from reconcile import decision
-from reconcile.decision import Health, Node, World
+from reconcile.world import HEALTH, NEW, Health, Node, World
 from slurm import hostlist, nodes, output, reservations, scheduler
 from slurm.jobs import HOLDING
 from slurm.times import local_seconds
@@ -89,7 +88,7 @@ def last_checks(nodes: Mapping[str, Node]) -> dict[str, Health]:
     """Return the last health check of each node that is drained for one, or until one has passed."""
     checks: dict[str, Health] = {}
     for name, node in nodes.items():
-        if "DRAIN" not in node.states or not node.reason.startswith((decision.HEALTH, decision.NEW)):
+        if "DRAIN" not in node.states or not node.reason.startswith((HEALTH, NEW)):
             continue
         path = cluster_state.HEALTH / f"{name}.json"
         record = cluster_state.read_object(path)

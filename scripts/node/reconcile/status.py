@@ -6,7 +6,8 @@ from pathlib import Path
 from interface import Reconcile
 from reconcile.brakes import Held
 from reconcile.compute_engine import ComputeEngine
-from reconcile.decision import Action, Case, World
+from reconcile.decision import Action
+from reconcile.world import Case, World
 
 LIFT = "hpc-reconcile lift"
 UNUSED = {

@@ -16,7 +16,7 @@ from health.outcome import Outcome, certain, failed, ok
 from hypothesis import given
 from hypothesis import strategies as st
 from reconcile import slurmctld
-from reconcile.decision import Health, Node
+from reconcile.world import Health, Node
 from slurm import nodes
 from system.host import SetupError
 

@@ -10,28 +10,27 @@ from hypothesis import strategies as st
 from reconcile import decision
 from reconcile.brakes import restrain
 from reconcile.compute_engine import Instance
-from reconcile.decision import (
+from reconcile.decision import HARMLESS, RULES, Do, decide, first_rule
+from reconcile.world import (
     DAY,
     FAULTY,
     GONE,
-    HARMLESS,
+    HEALTH,
+    LOOP_REASONS,
     MAINTAINED,
     NEW,
     NO_CAPACITY,
     NO_MACHINE,
-    RULES,
+    REPLACED,
     BadHost,
     Case,
     Cooling,
-    Do,
     Health,
     Node,
     Pending,
     Repair,
     StateAge,
     World,
-    decide,
-    first_rule,
     state_ages,
 )
 
@@ -359,7 +358,7 @@ def test_invariants_of_decisions(found: World, left: int) -> None:
     mine = [action for action in actions if NAME in action.nodes and action.do is not Do.ALERT]
     if node:
         held = node.states & {"DRAIN", "DOWN", "FAIL"} and node.by in ("bob", "root")
-        persons = held and not node.reason.startswith((decision.HEALTH, NEW, *decision.LOOP_REASONS))
+        persons = held and not node.reason.startswith((HEALTH, NEW, *LOOP_REASONS))
         falls_asleep = Case(found, NAME).power == "POWERING_DOWN"
         asked = falls_asleep or Case(found, NAME).power == "POWERING_UP"
         reboots = any(state.startswith("REBOOT") for state in node.states)
@@ -430,7 +429,7 @@ class TestActions:
         assert sorted(replaced()) == ["c-gpu-6", "c-gpu-7"]
         # Two that are drained while their jobs run hold up further busy ones, and no idle one.
         drained = frozenset({"ALLOCATED", "DRAIN", "POWER_DOWN"})
-        late = {n: replace(nodes[n], states=drained, reason=decision.REPLACED) for n in names[:2]}
+        late = {n: replace(nodes[n], states=drained, reason=REPLACED) for n in names[:2]}
         assert replaced(**late) == ["c-gpu-7"]
 
     def test_a_sick_node_whose_jobs_run_holds_up_no_repair(self):

@@ -6,10 +6,10 @@ import os
 
 import pytest
 from health.acceptance import NO_PARTNER, UNDER_WAY
-from reconcile import decision, journal, loop, service
+from reconcile import journal, loop, service
 from reconcile.compute_engine import CloudError, ErrorKind, Listing, Operation
-from reconcile.decision import LOOP_REASONS, NEW, Health, Pending
 from reconcile.refusals import plain
+from reconcile.world import HOST_SECONDS, LOOP_REASONS, NEW, BadHost, Health, Pending
 from system import cluster_state
 from system.host import SetupError, write
 
@@ -756,7 +756,7 @@ class TestRepair:
         assert "DRAIN" not in states(sick)
 
     def test_a_host_that_was_given_up_is_avoided_for_a_week(self, sick):
-        sick.loop.record.hosts["/b/s/h"] = decision.BadHost(sick.now, "c-gpu-9: lost")
+        sick.loop.record.hosts["/b/s/h"] = BadHost(sick.now, "c-gpu-9: lost")
         sick.run(1200)
         sick.fake.host = "/b/s/h"
         sick.slurm.submit("2", 1, 60)
@@ -764,7 +764,7 @@ class TestRepair:
         assert [rule for rule, _ in sick.acted()].count("host-again") == 6
         assert not sick.slurm.jobs["2"].began
         assert "which was given up. c-gpu-9: lost" in sick.slurm.jobs["2"].comment
-        sick.now += decision.HOST_SECONDS
+        sick.now += HOST_SECONDS
         sick.run(400)
         assert sick.loop.record.hosts == {}
         assert sick.slurm.jobs["2"].done

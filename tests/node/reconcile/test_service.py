@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from reconcile import loop, service
-from reconcile.decision import BadHost, Cooling
+from reconcile.world import BadHost, Cooling
 from system import cluster_state
 from system.host import SetupError, take_lock, write
 
