@@ -20,7 +20,7 @@ def describe_request(config: ClusterConfig) -> list[str]:
     return [
         *_machines(config, groups),
         *_storage(config, settings, groups),
-        _quotas(settings, groups),
+        _quotas(config, settings, groups),
         f"{software} in {settings.region}; login by {_login(settings)}",
     ]
 
@@ -93,19 +93,11 @@ def _monitoring_gib(config: ClusterConfig) -> int:
     return 2 * config.monitoring.disk_gb if config.monitoring else 0
 
 
-def _quotas(settings: Nebius, groups: tuple[NodeGroup, ...]) -> str:
-    """Return the line of quotas: the most nodes of each platform, groups, fabrics, addresses."""
-    nodes = Counter[str]()
-    for group in groups:
-        nodes[group.platform] += group.most
-    fabrics = _fabrics(settings)
-    parts = [
-        *(f"{count} nodes of {platform}" for platform, count in sorted(nodes.items())),
-        f"{len(groups)} node groups",
-        *([f"GPU clusters on {', '.join(fabrics)}"] if fabrics else []),
-        *(["1 public address"] if _login(settings) == _PUBLIC_ADDRESS else []),
-    ]
-    return f"quotas that must have room: {', '.join(parts)}"
+def _quotas(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, ...]) -> str:
+    """Return the line of the quotas that `up` asks for, with all elastic nodes."""
+    needed = _quotas_needed(config, settings, groups, elastic=True)
+    amounts = (f"{name} {_size(count // _GIB) if '.size.' in name else count}" for name, count in needed.items())
+    return f"quotas that must have room: {', '.join(amounts)}"
 
 
 def _fabrics(settings: Nebius) -> list[str]:
@@ -114,13 +106,10 @@ def _fabrics(settings: Nebius) -> list[str]:
     return sorted({infiniband.fabric for infiniband in infinibands if infiniband.fabric})
 
 
-_PUBLIC_ADDRESS = "a public address"
-
-
 def _login(settings: Nebius) -> str:
     if settings.login.service == "NodePort":
         return "port 30022 of the login nodes"
-    return _PUBLIC_ADDRESS if settings.login.exposure == "public" else "an address of the subnet"
+    return "a public address" if settings.login.exposure == "public" else "an address of the subnet"
 
 
 def _size(gib: int) -> str:
