@@ -155,11 +155,7 @@ def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
         level=Level.WARNING,
         at=("slurm", "version"),
         what=f"SchedMD's support for Slurm {release} {ends} on {end}: faults and holes in it are not mended after that",
-        todo="update this program"
-        if not later
-        else f"go to Slurm {max(later)}; `preview` says what the upgrade does"
-        if registry.get(config.platform).machine_images
-        else f"take a version of {config.image.base} that has Slurm {max(later)}: it brings Slurm",
+        todo="update this program" if not later else f"go to Slurm {max(later)}; `preview` says what the upgrade does",
     )
 
 

@@ -77,11 +77,11 @@ class TestSlurmsSupport:
         )
         assert all(bool(image.mended) != image.built for image in IMAGES.values())
 
-    def test_the_release_of_pods_depends_on_the_version_of_soperator(self):
+    def test_the_release_of_pods_is_the_one_of_soperator(self):
         pods = config("nebius")
         (found,) = settings_checks.end_of_support(pods, date(2027, 5, 1))
         assert pods.slurm_version == "25.11"
-        assert found.todo == "take a version of soperator that has Slurm 26.05: it brings Slurm"
+        assert found.todo == "update this program"
 
     def test_the_default_of_an_image_that_is_built_is_the_newest(self):
         built = [image for image in IMAGES.values() if image.built and image.name != "soperator"]
