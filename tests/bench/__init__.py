@@ -1,5 +1,4 @@
-"""Measures how fast this is, as ratios and times that anybody can measure again: `.venv/bin/python -m tests.bench`.
+"""Measures how fast this program is, as ratios and times that anybody can measure again.
 
-`cases` measures, `report` prints the results. Clusters of a bench are below a root of their own, which is always
-removed at the end.
+As root: `.venv/bin/python -m tests.bench`. `cases` measures on clusters of `clusters`, `__main__` prints the results.
 """

@@ -1,63 +1,126 @@
-"""Runs the bench, as root: `.venv/bin/python -m tests.bench`."""
+"""Measures, and prints a page of the results: `.venv/bin/python -m tests.bench`, as root."""
 
 import argparse
-import json
+import os
+import platform
+import statistics
 import sys
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from cli import console
 from cli.interrupts import exit_on_termination
 from cli.operation import localhost
-from tests.bench import cases, report
-from tests.bench.report import Report
+from components.local.host import network
+from tests.bench.cases import CASES, Case
+from tests.bench.clusters import ROOT, Bench, Goal
 
-FOLDER = Path(__file__).parents[2] / "docs/reference"
-PAGE, DATA = FOLDER / "benchmarks.md", FOLDER / "benchmarks.json"
+PLACE = Path("/var/tmp/hpc-bench")  # noqa: S108 - root's own folder on a disk, which overlay mounts need
+PAGE = ROOT / "docs/reference/benchmarks.md"
+HEAD = """\
+# Benchmarks
+
+Written by `.venv/bin/python -m tests.bench --write`, which measures again on any machine that can rehearse. What is
+compared is measured in turns, in one run, and a ratio is the median of its rounds: what slows the machine down slows
+both sides.
+"""
+
+
+class Result(NamedTuple):
+    """The answer of a case, or the problem that left it without one."""
+
+    case: Case
+    series: dict[str, list[float]]
+    goals: list[Goal]
+    problem: str = ""
+
+
+def measure(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Iterator[Result]:
+    """Yield the results of the cases. One that fails is reported, and the next runs. All is below a root that is
+    removed at the end."""
+    with network.own_root(PLACE, "bench") as root:
+        for case in cases:
+            say(f"{case.title} ...")
+            began, problem, series, goals = time.monotonic(), "", {}, []
+            try:
+                series, goals = case.run(Bench(root, quick=quick))
+            except Exception as error:  # noqa: BLE001 - the other cases run whatever went wrong
+                problem = str(error) or type(error).__name__
+            for name in network.stacks(root):
+                network.sweep(root, name)
+            say(f"  {problem or 'done'}, {time.monotonic() - began:.0f} s")
+            yield Result(case, series, goals, problem)
+
+
+def page(results: Sequence[Result]) -> str:
+    """Return docs/reference/benchmarks.md."""
+    goals: list[Sequence[str]] = []
+    parts: list[str] = []
+    for result in results:
+        unit, short = result.case.unit, result.problem.partition("\n")[0]
+        goals += [[goal.what, quantity(goal.value, goal.unit), f"under {quantity(goal.limit, goal.unit)}", goal.outcome]
+                  for goal in result.goals]  # fmt: skip
+        rows = [
+            [name, quantity(statistics.median(values), unit),
+             f"{quantity(min(values), unit)} to {quantity(max(values), unit)}", str(len(values))]
+            for name, values in result.series.items()
+        ]  # fmt: skip
+        table = markdown(["", "median", "least to most", "rounds"], rows)
+        parts.append(f"## {result.case.title}\n\n{f'No answer: {short}' if short else table}")
+    head = f"{HEAD}\nMeasured on {time.strftime('%Y-%m-%d')}: {machine()}."
+    return "\n\n".join([head, markdown(["", "measured", "goal", ""], goals), *parts]) + "\n"
+
+
+def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in (heading, *rows)]
+    return "\n".join([lines[0], "|---" * len(heading) + "|", *lines[1:]])
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a number with its unit, with its significant digits."""
+    digits = 2 if unit == "x" else 0 if value >= 100 else 1 if value >= 1 else 3
+    return f"{value:.{digits}f} {unit}"
+
+
+def machine() -> str:
+    """Return this machine's processor, memory, kernel, distribution and Python."""
+    files = "".join(Path(path).read_text() for path in ("/proc/cpuinfo", "/proc/meminfo")).splitlines()
+    rows = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in files)}
+    memory = int(rows["MemTotal"].split()[0]) / 2**20
+    return (
+        f"{rows.get('model name', platform.machine())}, {os.cpu_count()} cores, {memory:.0f} GiB of memory, "
+        f"{platform.system()} {platform.release()}, {platform.freedesktop_os_release()['PRETTY_NAME']}, "
+        f"Python {platform.python_version()}"
+    )
 
 
 def main(arguments: list[str]) -> int:
-    """Measure how fast this program is, by cases that compare two things in turns.
+    """Measure by cases that compare two things in turns, and print the results.
 
     Makes clusters of its own on this machine, beside any that are up, and removes them at the end, also on Ctrl-C. Give
     it a quiet machine: about ten minutes. The exit code is 1 if a goal is missed.
     """
-    by_name = {case.name: case for case in cases.CASES}
     parser = argparse.ArgumentParser("python -m tests.bench", description=main.__doc__)
-    parser.add_argument("names", metavar="NAME", nargs="*", help=f"ask only these cases of {', '.join(by_name)}")
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--quick", action="store_true", help="one round, small clusters: shows that all works")
-    mode.add_argument("--write", action="store_true", help="write docs/reference/benchmarks.md, with its data")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("names", metavar="NAME", nargs="*", help=f"ask only these cases of {', '.join(CASES)}")
+    parser.add_argument("--quick", action="store_true", help="one round, small clusters: shows that all works")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/benchmarks.md, of all cases")
     given = parser.parse_args(arguments)
-    if unknown := [name for name in given.names if name not in by_name]:
-        parser.error(f"there is no case {unknown[0]!r}. There are: {', '.join(by_name)}.")
-    earlier = _earlier_report() if given.write and given.names else None
+    if unknown := [name for name in given.names if name not in CASES]:
+        parser.error(f"there is no case {unknown[0]!r}. There are: {', '.join(CASES)}.")
+    if given.write and (given.quick or given.names):
+        parser.error("--write needs full rounds of all cases: leave out --quick and each NAME.")
     localhost.prepare()
     with exit_on_termination():
-        chosen = [by_name[name] for name in dict.fromkeys(given.names or by_name)]
-        measured = cases.run(chosen, quick=given.quick, say=console.note)
+        chosen = [CASES[name] for name in given.names or CASES]
+        results = list(measure(chosen, quick=given.quick, say=console.note))
     if given.write:
-        merged = earlier.merged(measured) if earlier else measured
-        DATA.write_text(json.dumps(asdict(merged), indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(report.page(merged), encoding="utf-8")
-        console.note(f"Wrote {PAGE.name} and {DATA.name} in {FOLDER}")
-    if given.json:
-        console.json(asdict(measured))
-    else:
-        console.table(report.table(measured))
+        PAGE.write_text(page(results), encoding="utf-8")
+    console.line(page(results))
     # One quick round shows only that a case works, not how fast it is.
-    return 0 if all(not result.problem if given.quick else result.ok for result in measured.results) else 1
-
-
-def _earlier_report() -> Report | None:
-    """Return the report into which new results are merged, if there is one. Exits if it is of another machine."""
-    if not DATA.exists():
-        return None
-    earlier = Report.from_json(json.loads(DATA.read_bytes()))
-    if dict(earlier.machine) != report.description():
-        sys.exit(f"{DATA} is of another machine: measure all cases here, without a NAME.")
-    return earlier
+    met = given.quick or all(goal.met for result in results for goal in result.goals)
+    return 0 if met and not any(result.problem for result in results) else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A minimal Pulumi program to compare with: machines with the files of the set-up, and commands, without configuration.
 
-The stack file has the numbers of both.
+The stack file has the numbers of both. It is previewed only.
 """
 
 from pathlib import Path
@@ -13,16 +13,11 @@ SETUP = Path(__file__).parents[3] / "scripts/node"
 
 
 class MachineProvider(ResourceProvider):
-    """Makes nothing: this program is previewed only."""
-
     def create(self, props: dict[str, object]) -> CreateResult:
-        """The machine, as if it were there."""
         return CreateResult("machine", props)
 
 
 class Machine(Resource):
-    """A machine and its files."""
-
     boot_id: pulumi.Output[str]
 
     def __init__(self, name: str, files: dict[str, str]) -> None:
