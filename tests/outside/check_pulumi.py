@@ -4,6 +4,7 @@ Artifact: a folder with the programs `pulumi`, `pulumi-language-python` (with wh
 pulumi/pulumi) and the plugins `pulumi-resource-command`, `-random` and `-tls`, in it or in its folder `bin`.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,13 @@ globals().update({name: value for name, value in vars(test_hand_over).items() if
 
 
 @pytest.fixture(scope="module")
-def cli(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Cli:
+def cli(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """The CLI of the artifact."""
     found = next((file for file in (artifact / "pulumi", artifact / "bin" / "pulumi") if file.is_file()), None)
     assert found, f"{artifact}: has no program `pulumi`, nor has its folder bin"
-    return Cli.create(tmp_path_factory.mktemp("pulumi"), found)
+    made = Cli.create(tmp_path_factory.mktemp("pulumi"), found)
+    yield made
+    made.close()
 
 
 def test_the_version_is_said(cli: Cli, outside: Recorder) -> None:

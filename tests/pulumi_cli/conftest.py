@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ Plan = dict[str, tuple[str, Any]]
 
 
 @pytest.fixture(scope="session")
-def cli(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """The Pulumi CLI with its plugins."""
-    return Cli.create(tmp_path_factory.mktemp("pulumi"))
+    made = Cli.create(tmp_path_factory.mktemp("pulumi"))
+    yield made
+    made.close()
 
 
 @dataclass

@@ -8,8 +8,6 @@ host's streams.
 import json
 import os
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
@@ -17,7 +15,8 @@ from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 from tests.pulumi_cli.plugin import serve
 from tests.pulumi_cli.run_program import SHOWN
 
-_RUN = Path(__file__).with_name("run_program.py")
+PROGRAM = "run-python-program"
+"""The command that runs a program; it is on PATH (tests/pulumi_cli/program.py)."""
 
 
 class Python(language_pb2_grpc.LanguageRuntimeServicer):
@@ -51,7 +50,7 @@ class Python(language_pb2_grpc.LanguageRuntimeServicer):
             "PULUMI_CONFIG_SECRET_KEYS": json.dumps(list(request.configSecretKeys)),
         }
         done = subprocess.run(
-            ["setpriv", "--pdeathsig", "KILL", sys.executable, "-u", _RUN, json.dumps(settings), request.pwd],
+            [PROGRAM, json.dumps(settings), request.pwd],
             env=os.environ | config, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         if done.returncode in (0, SHOWN):
@@ -59,7 +58,7 @@ class Python(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.RunResponse(error=f"the program ended with {done.returncode}")
 
 
-def main() -> None:
+def main(*arguments: str) -> None:
     """Serve until the CLI ends. The last argument is the address of its engine."""
-    host = Python(sys.argv[-1])
+    host = Python(arguments[-1])
     serve(lambda server: language_pb2_grpc.add_LanguageRuntimeServicer_to_server(host, server))

@@ -4,12 +4,13 @@ once, with plugins of ours."""
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests import go_programs
+from tests.pulumi_cli import language_host
+from tests.pulumi_cli.forks import Forks
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path(__file__).with_name("module")
@@ -17,14 +18,6 @@ VERSION = "3.274.1"
 _SERIES = (3, 0), (4, 0)
 _PACKAGE = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 _VARIABLES = {"github.com/pulumi/pulumi/sdk/v3/go/common/version.Version": f"v{VERSION}"}
-_START = "import sys\nsys.path.insert(0, {root!r})\n"
-_PLUGINS = {
-    "pulumi-language-python": "from tests.pulumi_cli import language_host\nlanguage_host.main()\n",
-    # As the SDK's sdk/python/dist/pulumi-resource-pulumi-python, which finds modules in the working directory.
-    "pulumi-resource-pulumi-python": "import os\nimport runpy\nfrom tests.pulumi_cli.plugin import end_with_cli\n"
-    "end_with_cli()\nsys.path.insert(0, os.getcwd())\nrunpy.run_module('pulumi.dynamic', run_name='__main__')\n",
-}
-_PROVIDER = "from tests.pulumi_cli import provider_host\nprovider_host.main({package!r})\n"
 SERVED = ("command", "random", "tls")
 """Packages whose plugins serve the embedded engine's providers."""
 PREVIEWED = ("gcp", "kubernetes")
@@ -47,13 +40,14 @@ def on_path() -> Path | None:
     return Path(path) if path and _SERIES[0] <= go_programs.printed(path, ("version",)) < _SERIES[1] else None
 
 
-def write_plugins(folder: Path, packages: Iterable[str], *, language: bool) -> None:
+def write_plugins(folder: Path, forks: Forks, packages: Iterable[str], *, language: bool) -> None:
     """Write plugins of ours into a folder: of packages, and what runs Python programs."""
-    texts = dict(_PLUGINS) if language else {}
-    texts |= {f"pulumi-resource-{name}": _PROVIDER.format(package=name) for name in packages}
-    for name, text in texts.items():
-        (folder / name).write_text(f"#!{sys.executable}\n{_START.format(root=str(ROOT))}{text}")
-        (folder / name).chmod(0o755)
+    for name in packages:
+        forks.write(folder / f"pulumi-resource-{name}", "provider", name)
+    if language:
+        forks.write(folder / "pulumi-language-python", "language")
+        forks.write(folder / language_host.PROGRAM, "program")
+        forks.write(folder / "pulumi-resource-pulumi-python", "dynamic")
 
 
 @dataclass(frozen=True)
@@ -65,6 +59,7 @@ class Cli:
     """Whether its plugins of SERVED are real ones."""
     env: dict[str, str]
     """Variables for it, and for `./hpc` to find it."""
+    forks: Forks
 
     @classmethod
     def create(cls, folder: Path, found: Path | None = None) -> "Cli":
@@ -73,7 +68,8 @@ class Cli:
         path, bin_ = real or built(), folder / "bin"
         bin_.mkdir()
         (bin_ / "pulumi").symlink_to(path)
-        write_plugins(bin_, PREVIEWED if real else (*SERVED, *PREVIEWED), language=not real)
+        forks = Forks(folder)
+        write_plugins(bin_, forks, PREVIEWED if real else (*SERVED, *PREVIEWED), language=not real)
         here = [str(bin_), *([str(real.resolve().parent)] if real else []), os.environ.get("PATH", os.defpath)]
         env = {
             "PATH": os.pathsep.join(here),
@@ -82,7 +78,11 @@ class Cli:
         }
         if not real:
             env["PULUMI_HOME"] = str(folder / "home")
-        return cls(bin_ / "pulumi", real is not None, env)
+        return cls(bin_ / "pulumi", real is not None, env, forks)
+
+    def close(self) -> None:
+        """End the process that plugins are forked off."""
+        self.forks.close()
 
     def run(
         self, *words: str, cwd: Path, env: dict[str, str], check: bool = True, timeout: float = 1800

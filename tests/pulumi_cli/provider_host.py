@@ -132,7 +132,7 @@ def _props(struct: Any) -> Props:
     return plain(from_struct(struct))
 
 
-def main(package: str) -> None:
+def main(package: str, *_engine: str) -> None:
     """Serve a package until the CLI ends."""
     plugin = Plugin(package)
     serve(lambda server: provider_pb2_grpc.add_ResourceProviderServicer_to_server(plugin, server))

@@ -39,10 +39,7 @@ def run(settings: dict[str, Any], folder: str) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    given, place = sys.argv[1:]
-    # The program's folder is where it imports from, and not this one.
+def main(settings: str, place: str) -> int:
+    """Run the program of a folder, which is where it imports from. Returns its exit code."""
     sys.path[0], sys.argv = place, [place]
-    code = run(json.loads(given), place)
-    sys.stdout.flush()
-    sys.exit(code)
+    return run(json.loads(settings), place)

@@ -148,9 +148,9 @@ def start(both: Both) -> Iterator[Callable[[str], Any]]:
 
 @pytest.mark.parametrize("first", ENGINES)
 def test_what_a_kill_of_one_leaves_the_other_finishes(both: Both, first: str, start: Callable[[str], Any]) -> None:
-    """Five times: while a resource is created, half of it is there."""
+    """While a resource is created, half of it is there: the first of its kind, and one after it."""
     names: list[str] = []
-    for name in "abcde":
+    for name in "ab":
         names.append(name)
         both.want(names=names)
         both.flag(f"hold-{name}")
