@@ -3,13 +3,13 @@ mistakes."""
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.test_sources import ROOT
+from tests.architecture.test_sources import ROOT, nodes
 
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")
 STAND_IN = re.compile(r"fake|stand_?in|stub|imitat", re.IGNORECASE)
@@ -45,12 +45,11 @@ def _is_product(module: str) -> bool:
     return first in PRODUCT or any(path.exists() for path in found)
 
 
-def taken(text: str, *, whole: bool) -> Iterator[str]:
-    """Yield this program's constants that a module reads; unless it is a stand-in as a whole, only those that its
-    stand-ins read."""
-    tree = ast.parse(text)
+def taken(module: Sequence[ast.AST], *, whole: bool) -> Iterator[str]:
+    """Yield this program's constants that a module, given by its nodes, reads; unless it is a stand-in as a whole, only
+    those that its stand-ins read."""
     constants, modules = dict[str, str](), dict[str, str]()
-    for node in ast.walk(tree):
+    for node in module:
         if isinstance(node, ast.ImportFrom) and node.module and _is_product(node.module):
             for alias in node.names:
                 if CONSTANT.fullmatch(alias.name):
@@ -61,17 +60,17 @@ def taken(text: str, *, whole: bool) -> Iterator[str]:
             modules |= {alias.asname or alias.name: alias.name for alias in node.names if _is_product(alias.name)}
     parts = [
         node
-        for node in ast.walk(tree)
+        for node in module
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and STAND_IN.search(node.name)
         if not node.name.startswith("test_")
     ]
-    for part in [tree] if whole else parts:
-        for node in ast.walk(part):
+    for part in [module] if whole else map(ast.walk, parts):
+        for node in part:
             if isinstance(node, ast.Name) and node.id in constants:
                 yield constants[node.id]
             elif isinstance(node, ast.Attribute) and CONSTANT.fullmatch(node.attr):
-                module = modules.get(ast.unparse(node.value))
-                yield from [f"{module}.{node.attr}"] if module else []
+                name = modules.get(ast.unparse(node.value))
+                yield from [f"{name}.{node.attr}"] if name else []
 
 
 def _modules() -> Iterator[tuple[Path, bool]]:
@@ -85,11 +84,7 @@ def _modules() -> Iterator[tuple[Path, bool]]:
 
 @cache
 def _taken() -> list[tuple[Path, str]]:
-    return [
-        (path, name)
-        for path, whole in _modules()
-        for name in dict.fromkeys(taken(path.read_text(encoding="utf-8"), whole=whole))
-    ]
+    return [(path, name) for path, whole in _modules() for name in dict.fromkeys(taken(nodes(path), whole=whole))]
 
 
 def test_no_stand_in_takes_a_constant_of_this_program() -> None:
@@ -119,4 +114,4 @@ NAMES = "cluster.platforms.nebius.names"
     ],
 )  # fmt: skip
 def test_a_constant_is_found_however_it_is_imported(text: str, whole: bool, found: list[str]) -> None:
-    assert list(taken(text, whole=whole)) == found
+    assert list(taken([*ast.walk(ast.parse(text))], whole=whole)) == found

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 
 import pytest
@@ -60,20 +61,20 @@ FRAGMENTS = ("Those ", "What ", "Of ", "Such ")
 """Beginnings of docstrings whose subject is in the line before, or in no line."""
 
 
-def fragments(module: str) -> list[str]:
+def fragments(module: Iterable[ast.AST]) -> list[str]:
     """Return the docstrings of a module, of its classes, functions and values, that begin as fragments."""
     return [
         node.value.value
-        for node in ast.walk(ast.parse(module))
+        for node in module
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         if node.value.value.startswith(FRAGMENTS)
     ]
 
 
 def test_docstrings_of_the_product_are_no_fragments() -> None:
-    assert fragments('A = 1\n"""Of the cluster."""\n') == ["Of the cluster."]
+    assert fragments(ast.walk(ast.parse('A = 1\n"""Of the cluster."""\n'))) == ["Of the cluster."]
     product = [path for path in PYTHON if path.relative_to(ROOT).parts[0] != "tests"]
-    found = {str(path.relative_to(ROOT)): fragments(path.read_text(encoding="utf-8")) for path in product}
+    found = {str(path.relative_to(ROOT)): fragments(nodes(path)) for path in product}
     assert {file: texts for file, texts in found.items() if texts} == {}
 
 
