@@ -47,22 +47,24 @@ class TestSuite:
     def test_failed_tests_are_returned(self, tmp_path: Path) -> None:
         assert suite.run(tmp_path, {}, scripts(clusters="exit 1", tests="exit 0")) == ["clusters"]
 
-    def test_sigterm_interrupts_the_tests_and_waits_for_them(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+    def test_termination_interrupts_the_tests_and_waits_for_them(self, tmp_path: Path, number: signal.Signals) -> None:
         body = "trap 'echo cleaned up; exit 1' INT; touch up; while :; do sleep 0.02; done"
         program = (
             "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
             "from cli.commands.test import run\n"
             "run(Path(sys.argv[2]), {}, {'tests': ['bash', '-c', sys.argv[3]]})\n"
         )
-        command = [sys.executable, "-c", program, str(ROOT), str(tmp_path), body]
+        # Not as under nohup, which has SIGHUP ignored.
+        command = ["env", "--default-signal=HUP", sys.executable, "-c", program, str(ROOT), str(tmp_path), body]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             wait_for((tmp_path / "up").exists)
             assert process.stdout
             # Once the heading is printed, the suite waits for the tests.
             heading = process.stdout.readline()
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(number)
             out, _ = process.communicate(timeout=300)
-        assert process.returncode == 128 + signal.SIGTERM
+        assert process.returncode == 128 + number
         assert heading + out == "tests:\ncleaned up\n"
 
     def test_no_test_begins_after_one_that_takes_the_signal_for_its_own(self, tmp_path: Path) -> None:
