@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cluster.config.impact_annotations import ByRule, Members, NoEffect, Reconfigure
+from cluster.config.impact_annotations import NoEffect, Reconfigure
 from cluster.config.section import Section, Slurm
 from cluster.config.types import (
     AccountName,
@@ -72,7 +72,7 @@ class Qos(Section):
     """Resources of all running jobs of one user, e.g. {gres/gpu: 16}."""
     grp_tres: Annotated[Limits, Slurm("GrpTRES"), LIMIT] = Field(default_factory=dict)
     """Resources of all running jobs of this QOS together."""
-    preempt: Annotated[tuple[QosName, ...], Slurm("Preempt"), ByRule("preempt")] = ()
+    preempt: Annotated[tuple[QosName, ...], Slurm("Preempt")] = ()
     """QOS whose jobs may be stopped for jobs of this one, and begin again later (PreemptType=preempt/qos,
     PreemptMode=REQUEUE; `slurm.extra: {PreemptMode: CANCEL}` ends them)."""
     flags: Annotated[tuple[QosFlag, ...], Slurm("Flags"), LIMIT] = ()
@@ -82,9 +82,9 @@ class Qos(Section):
 class Accounting(Section):
     """Accounts, QOS and limits: what is recorded and enforced."""
 
-    accounts: Annotated[tuple[Account, ...], Members("account")] = Field(default=(), max_length=10_000)
+    accounts: tuple[Account, ...] = Field(default=(), max_length=10_000)
     """Accounts. Default: those that users name."""
-    qos: Annotated[tuple[Qos, ...], Members("qos")] = Field(default=(), max_length=1000)
+    qos: tuple[Qos, ...] = Field(default=(), max_length=1000)
     """QOS besides `normal`, which always exists."""
     enforce: Annotated[
         tuple[Enforced, ...],

@@ -10,7 +10,7 @@ from cluster.catalog.base_system import MONITORING
 from cluster.config.accounting import Accounting
 from cluster.config.controller import Controller, Login
 from cluster.config.image import Image
-from cluster.config.impact_annotations import ByRule, Members, NoEffect, Refuse, Replace
+from cluster.config.impact_annotations import NoEffect, Refuse, Replace
 from cluster.config.monitoring import Monitoring
 from cluster.config.network import Network
 from cluster.config.nodesets import Nodeset
@@ -73,17 +73,15 @@ class ClusterConfig(Section):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
     login: Login = Field(default_factory=Login.model_construct)
     """Machines where people log in and submit jobs."""
-    nodesets: Annotated[Mapping[NodesetName, Nodeset], Members("nodeset")] = Field(
-        min_length=1, max_length=500, examples=[{"cpu": {"count": 2}}]
-    )
+    nodesets: Mapping[NodesetName, Nodeset] = Field(min_length=1, max_length=500, examples=[{"cpu": {"count": 2}}])
     """Compute nodes, by kind."""
-    partitions: Annotated[Mapping[PartitionName, Partition], Members("partition")] = Field(
+    partitions: Mapping[PartitionName, Partition] = Field(
         min_length=1, max_length=1000, examples=["{cpu: {nodesets: [cpu], default: true}}"]
     )
     """Queues, by name."""
-    groups: Annotated[Mapping[GroupName, RegularId], ByRule("group")] = Field(default_factory=dict, max_length=10_000)
+    groups: Mapping[GroupName, RegularId] = Field(default_factory=dict, max_length=10_000)
     """Groups that users share, with their number, e.g. {ml: 3001}."""
-    users: Annotated[tuple[User, ...], Members("user")] = Field(default=(), max_length=10_000)
+    users: tuple[User, ...] = Field(default=(), max_length=10_000)
     """People who use the cluster."""
     former_users: Annotated[tuple[FormerUser, ...], NoEffect("only keeps uids from being given to somebody else")] = (
         Field(default=(), max_length=10_000)

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from cluster.config.capacity import BasicCapacity
-from cluster.config.impact_annotations import ByRule, NoEffect
+from cluster.config.impact_annotations import NoEffect
 from cluster.config.section import Section
 from cluster.config.types import (
     DiskTypeName,
@@ -72,9 +72,9 @@ class OnController(Section):
 class Login(OnController):
     """Machines where people log in and submit jobs; they run no daemon of Slurm."""
 
-    on: Annotated[Literal["controller"] | None, ByRule("logins")] = None
+    on: Literal["controller"] | None = None
     """`controller` makes the controller the login machine as well; then nothing else is given here."""
-    count: Annotated[Natural, ByRule("logins")] = Field(default=1, le=1000)
+    count: Natural = Field(default=1, le=1000)
     """Login machines. 0 with no `on` leaves only the controller to submit jobs from."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog. Default: the platform's smallest that suffices."""

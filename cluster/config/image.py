@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from cluster.catalog.recipes import NEWEST
-from cluster.config.impact_annotations import ByRule, NoEffect
+from cluster.config.impact_annotations import NoEffect
 from cluster.config.section import Section
 from cluster.config.slurm import Sourced
 from cluster.config.types import (
@@ -80,11 +80,9 @@ class Image(Section):
     bake: Flag | None = None
     """On gcp: whether the stack makes an image of its own, so that machines boot ready; otherwise each installs what
     it needs at its first boot. Default: true for ubuntu-2204, false for ubuntu-2404."""
-    recipe: Annotated[RecipeVersion, ByRule("image_recipe")] = Field(default=NEWEST, examples=[NEWEST])
+    recipe: RecipeVersion = Field(default=NEWEST, examples=[NEWEST])
     """On gcp: version of the recipes, which say what kernel, driver, Slurm and Lustre client go together."""
-    snapshot: Annotated[SnapshotDate | None, ByRule("image_snapshot")] = Field(
-        default=None, examples=["20261115T000000Z"]
-    )
+    snapshot: SnapshotDate | None = Field(default=None, examples=["20261115T000000Z"])
     """On gcp: the state of Ubuntu's archive that packages come from, YYYYMMDDTHHMMSSZ; a later one brings the security
     updates of the time between. Default: the recipe's own."""
     name: Annotated[str, AfterValidator(_existing)] | None = Field(default=None, examples=["a3mega-0123456789ab"])

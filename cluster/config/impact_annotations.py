@@ -1,4 +1,5 @@
-"""Annotations of a field with the effect of its edits on running jobs, or with the name of a rule that returns it."""
+"""Annotations of a field with the effect of its edits on running jobs. An impact that depends on the edit is a rule in
+cluster/impact/rules.py, by the pattern of the field."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -62,17 +63,3 @@ Restart = partial(Impact, Effect.RESTART)
 Drain = partial(Impact, Effect.DRAIN)
 Replace = partial(Impact, Effect.REPLACE)
 Refuse = partial(Impact, Effect.REFUSED, command="./hpc destroy {stack} && ./hpc up {stack}")
-
-
-@dataclass(frozen=True)
-class ByRule:
-    """An impact that depends on the edit: the name of a function of cluster/impact/rules.py.
-
-    An impact or a rule also holds for fields below the annotated one, unless they have one of their own.
-    """
-
-    name: str
-
-
-class Members(ByRule):
-    """The impact of adding or removing a member of a mapping or a list. Fields of the member do not inherit it."""

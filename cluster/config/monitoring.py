@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from cluster.config.controller import Disk
-from cluster.config.impact_annotations import ByRule, NoEffect
+from cluster.config.impact_annotations import NoEffect
 from cluster.config.section import Section
 from cluster.config.types import Flag, MachineTypeName, Positive, SourceCidr
 from cluster.config.validators import matching
@@ -110,7 +110,7 @@ class Monitoring(Section):
     from packages of the distribution; `{}` has them with their defaults. Adding or removing the section recreates the
     machines, whose image has the packages."""
 
-    machine: Annotated[MonitoringMachine | None, ByRule("monitoring_machine")] = None
+    machine: MonitoringMachine | None = None
     """On local and gcp: a machine for Prometheus and Alertmanager; `{}` has one with the defaults. Default: they run on
     the controller."""
 

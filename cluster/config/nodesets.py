@@ -9,7 +9,7 @@ from typing_extensions import Self
 from cluster.catalog.bounds import MOST_NODES
 from cluster.config.capacity import Capacity, OnDemand
 from cluster.config.controller import Disk, OnController
-from cluster.config.impact_annotations import ByRule, NoEffect, Reconfigure, Restart
+from cluster.config.impact_annotations import NoEffect, Reconfigure, Restart
 from cluster.config.section import OTHER, PLAIN, Section, Slurm
 from cluster.config.slurm import SCRIPTS, Script
 from cluster.config.types import (
@@ -91,9 +91,9 @@ IDLE_SECONDS = 600
 class Nodeset(OnController):
     """Compute nodes of one kind."""
 
-    on: Annotated[Literal["controller"] | None, ByRule("nodes_on")] = None
+    on: Literal["controller"] | None = None
     """`controller` makes the controller a compute node as well; the nodeset is that one machine."""
-    count: Annotated[Count, ByRule("count")] = 1
+    count: Count = 1
     """Nodes, numbered from 0. More adds at the end, fewer removes from the end. `{min: 2, max: 16}` makes the nodeset
     elastic: the first two are static, and Slurm has the others created and deleted."""
     idle: Annotated[
@@ -123,7 +123,7 @@ class Nodeset(OnController):
         Restart("slurmctld and the nodeset's slurmd restart to know them; jobs run on"),
     ] = ()
     """Node features that jobs can ask for with --constraint."""
-    node_conf: Annotated[NodeSettings, ByRule("node_conf")] = Field(default_factory=dict)
+    node_conf: NodeSettings = Field(default_factory=dict)
     """Parameters of the NodeName line to set or override, e.g. {Weight: 10, MemSpecLimit: 512}."""
     scripts: Annotated[tuple[Script, ...], SCRIPTS] = ()
     """Scripts that run on these nodes, for jobs of any partition, after those of `slurm.scripts` and the partition's.

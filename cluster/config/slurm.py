@@ -6,7 +6,7 @@ from pydantic import Field, Strict, model_validator
 from typing_extensions import Self
 
 from cluster.catalog.slurm_releases import PROLOG_FLAGS
-from cluster.config.impact_annotations import ByRule, NoEffect, Reconfigure, Restart
+from cluster.config.impact_annotations import NoEffect, Reconfigure, Restart
 from cluster.config.section import Section, Slurm
 from cluster.config.types import (
     ContainerImage,
@@ -284,9 +284,7 @@ class Reconcile(Section):
 class SlurmSettings(Section):
     """Slurm's own settings."""
 
-    version: Annotated[
-        Literal["22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] | None, ByRule("slurm_release")
-    ] = None
+    version: Literal["22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] | None = None
     """Slurm's release. Default: what image.base comes with. A later one is an upgrade, under which jobs run on."""
     timers: Timers = Field(default_factory=Timers.model_construct)
     """Slurm's timers, all in seconds."""
@@ -362,5 +360,5 @@ class SlurmSettings(Section):
     """Downloads of nodes at the end of an `up`. Default: nothing."""
     reconcile: Reconcile = Field(default_factory=Reconcile.model_construct)
     """The service on the controller that creates and deletes the machines of elastic nodes."""
-    extra: Annotated[Settings, ByRule("extra")] = Field(default_factory=dict)
+    extra: Settings = Field(default_factory=dict)
     """Further parameters of slurm.conf, e.g. {PriorityType: priority/multifactor}. Not those that are set elsewhere."""

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from cluster.config.impact_annotations import ByRule, Members, NoEffect, Refuse
+from cluster.config.impact_annotations import NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import (
     DiskTypeName,
@@ -46,20 +46,20 @@ class Targets(Section):
 
     type: Annotated[DiskTypeName, DELETES_DISKS]
     """Disk type of the catalog."""
-    size_gb: Annotated[Positive, ByRule("target_size")] = Field(le=65536)
+    size_gb: Positive = Field(le=65536)
     """GB of each disk."""
-    count: Annotated[Positive, ByRule("target_count")] = Field(default=1, le=128)
+    count: Positive = Field(default=1, le=128)
     """Disks of each server."""
-    iops: Annotated[Positive | None, ByRule("target_rate")] = Field(default=None, le=10**7)
+    iops: Positive | None = Field(default=None, le=10**7)
     """Provisioned I/O operations per second of each disk; hyperdisks only."""
-    mbps: Annotated[Positive | None, ByRule("target_rate")] = Field(default=None, le=10**6)
+    mbps: Positive | None = Field(default=None, le=10**6)
     """Provisioned MB/s of each disk; hyperdisks only."""
 
 
 class Mgs(Section):
     """The management server, of which there is one."""
 
-    machine_type: Annotated[MachineTypeName, ByRule("server_type")] = "n2-standard-32"
+    machine_type: MachineTypeName = "n2-standard-32"
     """Machine type of the catalog."""
     mgt: Targets = Field(default_factory=lambda: Targets(type="pd-standard", size_gb=128))
     """Its management targets."""
@@ -70,9 +70,9 @@ class Mgs(Section):
 class Mds(Section):
     """Metadata servers: names, owners, permissions."""
 
-    machine_type: Annotated[MachineTypeName, ByRule("server_type")] = "n2-standard-32"
+    machine_type: MachineTypeName = "n2-standard-32"
     """Machine type of the catalog."""
-    count: Annotated[Positive, ByRule("server_count")] = Field(default=1, le=32)
+    count: Positive = Field(default=1, le=32)
     """Servers."""
     mdt: Targets = Field(default_factory=lambda: Targets(type="pd-ssd", size_gb=3500))
     """Metadata targets of each."""
@@ -81,9 +81,9 @@ class Mds(Section):
 class Oss(Section):
     """Object storage servers: the data, and most of the bandwidth."""
 
-    machine_type: Annotated[MachineTypeName, ByRule("server_type")] = "n2-standard-16"
+    machine_type: MachineTypeName = "n2-standard-16"
     """Machine type of the catalog."""
-    count: Annotated[Positive, ByRule("server_count")] = Field(default=3, le=2000)
+    count: Positive = Field(default=3, le=2000)
     """Servers."""
     ost: Targets = Field(default_factory=lambda: Targets(type="pd-ssd", size_gb=3500))
     """Object storage targets of each."""
@@ -103,7 +103,7 @@ class Lustre(Section):
     existing: Annotated[ServerAddress | None, Refuse("machines would mount another file system in its place")] = None
     """Address of the management server of a file system that exists: the stack mounts it, and neither creates nor
     deletes it. `kind` and `fsname` are that file system's."""
-    fsname: Annotated[FsName, ByRule("fsname")] = "exacloud"
+    fsname: FsName = "exacloud"
     """Name of the file system in Lustre."""
     image: Annotated[
         str,
@@ -118,7 +118,7 @@ class Lustre(Section):
     """exascaler: metadata servers."""
     oss: Oss = Field(default_factory=Oss)
     """exascaler: object storage servers."""
-    size_gib: Annotated[Positive, ByRule("growing")] = Field(default=18000, le=10**9)
+    size_gib: Positive = Field(default=18000, le=10**9)
     """managed: capacity in GiB."""
     throughput: Annotated[Whole, DELETES] = Field(default=500, ge=1, le=10**4)
     """managed: MB/s for each TiB: 125, 250, 500 or 1000."""
@@ -145,7 +145,7 @@ class Filestore(Section):
         Refuse("the share would be deleted with every file in it, and created again: put it back"),
     ] = "ZONAL"
     """Service tier of Filestore."""
-    size_gb: Annotated[Positive, ByRule("share_size")] = Field(default=1024, le=102400)
+    size_gb: Positive = Field(default=1024, le=102400)
     """Capacity in GB; each tier has its own least. A ZONAL or REGIONAL share below 10240 can't grow beyond 9984."""
 
 
@@ -167,11 +167,11 @@ class Bucket(Section):
 
     name: Annotated[str, AfterValidator(_bucket)] = Field(examples=["my-datasets"])
     """Name of the bucket."""
-    mount: Annotated[MountPoint, ByRule("bucket_mount")] = Field(examples=["/gcs"])
+    mount: MountPoint = Field(examples=["/gcs"])
     """Mount point on every machine; not /home, which GCS FUSE is no file system for."""
-    read_only: Annotated[Flag, ByRule("bucket_mount")] = False
+    read_only: Flag = False
     """True if machines can only read; they then keep names and attributes for an hour."""
-    cache: Annotated[Flag, ByRule("bucket_mount")] = True
+    cache: Flag = True
     """True if nodes keep files that were read on their local SSDs, where they have any."""
 
 
@@ -182,12 +182,12 @@ class Storage(Section):
     """On local: directories that every machine sees alike. Default there: /home, /opt/apps, /var/mail."""
     read_only: Annotated[tuple[MountPoint, ...], AT_BOOT] = ()
     """On local: those of `shared` that machines can only read, as a bucket with `read_only`."""
-    lustre: Annotated[Lustre | None, BeforeValidator(_one_lustre), ByRule("lustre")] = None
+    lustre: Annotated[Lustre | None, BeforeValidator(_one_lustre)] = None
     """On gcp: a Lustre file system."""
-    filestore: Annotated[Filestore | None, ByRule("filestore")] = None
+    filestore: Filestore | None = None
     """On gcp: a Filestore share."""
-    nfs: Annotated[tuple[Nfs, ...], ByRule("nfs")] = Field(default=(), max_length=20)
+    nfs: tuple[Nfs, ...] = Field(default=(), max_length=20)
     """On gcp: directories of NFS servers that exist."""
-    buckets: Annotated[tuple[Bucket, ...], Members("bucket")] = Field(default=(), max_length=100)
+    buckets: tuple[Bucket, ...] = Field(default=(), max_length=100)
     """On gcp: buckets of Cloud Storage. /home and /opt/apps are the controller's where nothing else is mounted there.
     """

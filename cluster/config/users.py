@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cluster.config.accounting import IN_DATABASE
-from cluster.config.impact_annotations import ByRule, NoEffect, Refuse
+from cluster.config.impact_annotations import NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import AccountName, Flag, GroupName, Program, PublicKey, QosName, RegularId, UserName
 
@@ -21,7 +21,7 @@ class User(Section):
         examples=[2001]
     )
     """User number, the same on every machine and never used again for somebody else."""
-    gid: Annotated[RegularId | None, ByRule("gid")] = None
+    gid: RegularId | None = None
     """Number of the primary group. Default: a group of the user's own name with the uid's number."""
     groups: Annotated[tuple[GroupName, ...], ON_MACHINES] = ()
     """Further groups, each defined under `groups`."""

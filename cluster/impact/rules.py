@@ -1,15 +1,15 @@
-"""Impacts that depend on the edit, on all platforms. The impact of every other edit is an annotation of its field in
-cluster/config."""
+"""Impacts that depend on the edit, on all platforms: the table `RULES`, at the end, has the function of each field. The
+impact of every other edit is an annotation of its field in cluster/config."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from cluster import people, roster
 from cluster.catalog import IMAGES
 from cluster.catalog.slurm_releases import CONF, NODE, UPGRADES, takes_over, upgrade_path
 from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace, Restart
+from cluster.edits import Edit, Rule, rule
 from cluster.findings import listing
-from cluster.impact.edits import Edit, Rule, rule
 from cluster.platforms import registry
 from scripts.node.slurm import hostlist
 from scripts.node.slurm.conf_changes import FOLLOWS_RECONFIGURE
@@ -312,3 +312,25 @@ def qos(edit: Edit) -> Impact:
         "jobs that run with it run on; those that wait with it never start, so move them first",
         f"./hpc ssh {{stack}} controller -- squeue --qos={edit.name}",
     )
+
+
+RULES: Mapping[str, Rule] = {
+    "login.on": logins,
+    "login.count": logins,
+    "nodesets.*": nodeset,
+    "nodesets.*.on": nodes_on,
+    "nodesets.*.count": count,
+    "nodesets.*.node_conf": node_conf,
+    "partitions.*": partition,
+    "groups": group,
+    "users.*": user,
+    "users.*.gid": gid,
+    "accounting.accounts.*": account,
+    "accounting.qos.*": qos,
+    "accounting.qos.*.preempt": preempt,
+    "slurm.version": slurm_release,
+    "slurm.extra": extra,
+    "monitoring.machine": monitoring_machine,
+}
+"""Rules by the pattern of the field. That of a member (`partitions.*`) is for adding and removing it, and its fields do
+not inherit it; a rule of another field also holds for fields below it that have none. A platform's own comes first."""

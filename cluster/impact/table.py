@@ -1,4 +1,4 @@
-"""The impact of every edit: annotations of fields, and what the stack's platform adds to them.
+"""The impact of every edit: annotations of fields, rules, and what the stack's platform adds to them.
 
 The impact is known before an `up`. On the machine, the text of the rendered files decides
 (scripts/node/slurm/conf_changes.py). A test compares the two, and the impacts with the models. `./hpc up` looks for
@@ -12,49 +12,35 @@ from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import MEMBER, edit_patterns, patterns
-from cluster.config.impact_annotations import ByRule, Effect, Impact, Members, Replace
-from cluster.config.section import Section
+from cluster.config.impact_annotations import Effect, Impact, Replace
+from cluster.config.section import Section, metadata
+from cluster.edits import Edit, Rule, edits
 from cluster.findings import ConfigError, show
-from cluster.impact import rules
-from cluster.impact.edits import Edit, Rule, edits
+from cluster.impact.rules import RULES
 from cluster.load import parse_output
 from cluster.platforms import registry
 
-RULES = {name: value for name, value in vars(rules).items() if isinstance(value, Rule)}
-"""Rules by the name that annotations refer to (ByRule)."""
-
 
 @cache
-def declared_impacts(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | ByRule]:
+def declared_impacts(model: type[Section] = ClusterConfig) -> Mapping[str, Impact]:
     """Return the impacts that fields declare, on all platforms, by pattern."""
-    found: dict[str, Impact | ByRule] = {}
-    for pattern, info in patterns(model):
-        for note in info.metadata:
-            if isinstance(note, Impact | ByRule):
-                found[f"{pattern}{MEMBER}" if isinstance(note, Members) else pattern] = note
-    return found
+    return {pattern: note for pattern, info in patterns(model) if (note := metadata(info, Impact))}
 
 
 def find_rule(pattern: str, platform: str | None, model: type[Section] = ClusterConfig) -> Impact | Rule | None:
     """Return the impact or rule of a pattern, else the nearest one above it. At each level the platform's own comes
     before the field's."""
-    tables = (*([registry.get(platform).impacts()] if platform else ()), declared_impacts(model))
+    own = registry.get(platform).impacts() if platform else {}
+    tables: tuple[Mapping[str, Impact | Rule], ...] = (own, RULES, declared_impacts(model))
     level = pattern
     while level:
         # The impact of adding or removing a member is not that of an edit of its fields.
         if level == pattern or not level.endswith(MEMBER):
             for table in tables:
                 if level in table:
-                    return _resolve(table[level], platform)
+                    return table[level]
         level = level.rpartition(".")[0]
     return None
-
-
-def _resolve(impact: Impact | Rule | ByRule, platform: str | None) -> Impact | Rule | None:
-    """Return the rule that an annotation names; any other impact as it is."""
-    if not isinstance(impact, ByRule):
-        return impact
-    return RULES.get(impact.name) or (registry.get(platform).rules().get(impact.name) if platform else None)
 
 
 def possible_effects(pattern: str, model: type[Section] = ClusterConfig) -> tuple[Effect, ...]:

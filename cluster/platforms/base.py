@@ -15,8 +15,8 @@ from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
+from cluster.edits import Rule
 from cluster.findings import Finding
-from cluster.impact.edits import Rule
 from cluster.platforms.capability import Capability
 
 ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
@@ -162,9 +162,7 @@ class Platform:
     """Returns the second configuration with values that it does not set, such as addresses, as the running cluster with
     the first configuration has them."""
     impacts: Callable[[], Mapping[str, Impact | Rule]] = dict
-    """The impacts of edits, by pattern of the field, as in cluster.impact.table."""
-    rules: Callable[[], Mapping[str, Rule]] = dict
-    """The rules of ByRule at the fields of its sections, besides rules for every platform."""
+    """The impacts of edits, by pattern of the field, as in cluster/impact/rules.py. They come before those."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""
     places: Callable[[ClusterConfig], Places] = _network

@@ -122,7 +122,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "nebius-drivers-presets": Mutation("cluster/platforms/nebius/versions.py", '"cuda13.0"', '"cuda13.9"'),
     "nebius-node-groups": Mutation(
-        "cluster/platforms/nebius/stack_file_fields.py", 'ByRule("services")] = 192', 'ByRule("services")] = 193'
+        "cluster/platforms/nebius/stack_file_fields.py", "disk_gib: BootDiskGib = 192", "disk_gib: BootDiskGib = 193"
     ),
     "nebius-token-for-kubernetes": Mutation(
         "tests/outside/check_nebius_solution_library.py", '["var.iam_token"]', '["var.token"]'

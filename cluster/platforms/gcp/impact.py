@@ -11,9 +11,9 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.impact_annotations import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.config.nodesets import Nodeset
 from cluster.config.storage import AT_BOOT, DELETES_DISKS, Targets
+from cluster.edits import Edit, Rule, rule
 from cluster.findings import ConfigError
 from cluster.impact import rules
-from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import (
     ALL_RECREATED,
     end_sessions,
@@ -374,8 +374,8 @@ def _recreate_all(edit: Edit, how: str = ALL_RECREATED) -> Impact:
 image_base = release(_recreate_all)
 bucket = or_image(bucket_mount)
 
-RULES: Mapping[str, Rule] = {name: value for name, value in vars().items() if isinstance(value, Rule)}
-"""Rules of ByRule at fields that only Google Cloud has."""
+_TARGETS = ("mgs.mgt", "mgs.mnt", "mds.mdt", "oss.ost")
+"""Disks of EXAScaler's servers."""
 TABLE: Mapping[str, Impact | Rule] = {
     "gcp": Refuse("everything that the stack created is there, with its data"),
     "gcp.zone": zone,
@@ -401,5 +401,22 @@ TABLE: Mapping[str, Impact | Rule] = {
     "nodesets.*.gpus.count": node_type,
     "nodesets.*.disk": node_machine,
     "nodesets.*.capacity": node_machine,
+    "image.recipe": image_recipe,
+    "image.snapshot": image_snapshot,
+    "storage.lustre": lustre,
+    "storage.lustre.fsname": fsname,
+    "storage.lustre.size_gib": growing,
+    **{f"storage.lustre.{server}.machine_type": server_type for server in ("mgs", "mds", "oss")},
+    **{f"storage.lustre.{server}.count": server_count for server in ("mds", "oss")},
+    **{f"storage.lustre.{target}.size_gb": target_size for target in _TARGETS},
+    **{f"storage.lustre.{target}.count": target_count for target in _TARGETS},
+    **{f"storage.lustre.{target}.{rate}": target_rate for target in _TARGETS for rate in ("iops", "mbps")},
+    "storage.filestore": filestore,
+    "storage.filestore.size_gb": share_size,
+    "storage.nfs": nfs,
+    "storage.buckets.*": bucket,
+    "storage.buckets.*.mount": bucket_mount,
+    "storage.buckets.*.read_only": bucket_mount,
+    "storage.buckets.*.cache": bucket_mount,
 }
-"""Impacts of fields of every platform: the impact of a pattern also holds for the fields below it that have none."""
+"""Impacts by pattern of the field: the impact of a pattern also holds for the fields below it that have none."""

@@ -124,7 +124,6 @@ PLATFORM = Platform(
     warnings=later("cluster.platforms.gcp.checks:find_warnings"),
     rxdm=later("cluster.platforms.gcp.image:rxdm_of_driver"),
     impacts=later("cluster.platforms.gcp.impact:TABLE"),
-    rules=later("cluster.platforms.gcp.impact:RULES"),
     summary=later("cluster.platforms.gcp.request:describe_request"),
     job_programs=later("cluster.platforms.gcp.image:job_programs"),
     credentials=Credentials(title="Google", found=has_credentials, todo="gcloud auth application-default login"),

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from cluster import roster
 from cluster.config.impact_annotations import Effect, Impact, NoEffect, Refuse
+from cluster.edits import Edit, Rule, rule
 from cluster.impact import rules
-from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import ALL_RECREATED, release
 from cluster.platforms.local.address_plan import blocks
 

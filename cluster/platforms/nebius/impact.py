@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
-from cluster.impact.edits import Edit, Rule, rule
+from cluster.edits import Edit, Rule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.node_groups import service_groups, shape, split_nodes
@@ -264,8 +264,7 @@ def mount(edit: Edit) -> Impact:
     )
 
 
-RULES: Mapping[str, Rule] = {name: member for name, member in vars().items() if isinstance(member, Rule)}
-"""Rules of ByRule at the fields of the section."""
+_FILESYSTEMS = ("jail", "controller_spool", "accounting", "submounts.*")
 TABLE: Mapping[str, Impact | Rule] = {
     "nebius": Refuse("everything that the stack created is there, with its data"),
     "controller.machine_type": controller,
@@ -279,5 +278,22 @@ TABLE: Mapping[str, Impact | Rule] = {
     "nodesets.*.capacity": recreated,
     "monitoring": NoEffect("charts of metrics and logs come or go, with what they have kept; Slurm and jobs run on"),
     "slurm.version": NoEffect("it says what nebius.soperator.version decides"),
+    "nebius.kubernetes.version": kubernetes,
+    "nebius.soperator.version": soperator,
+    **{f"nebius.filesystems.{name}.spec": filesystem for name in _FILESYSTEMS},
+    **{f"nebius.filesystems.{name}.spec.size_gib": filesystem_size for name in _FILESYSTEMS},
+    **{f"nebius.filesystems.{name}.existing": filesystem for name in _FILESYSTEMS},
+    "nebius.filesystems.submounts.*": submount,
+    "nebius.filesystems.submounts.*.mount": mount,
+    "nebius.system.machine_type": services,
+    "nebius.system.disk_gib": services,
+    "nebius.accounting.machine_type": services,
+    "nebius.accounting.disk_gib": services,
+    "nebius.workers": recreated,
+    "nebius.workers.*.nodes_per_group": nodes_per_group,
+    "nebius.login.service": address,
+    "nebius.login.exposure": address,
+    "nebius.gpu": driver,
+    "nebius.backups.enabled": backups,
 }
-"""Impacts of fields of every platform: the impact of a pattern also holds for the fields below it that have none."""
+"""Impacts by pattern of the field: the impact of a pattern also holds for the fields below it that have none."""

@@ -76,7 +76,6 @@ PLATFORM = Platform(
     checks=later("cluster.platforms.nebius.checks:find_errors"),
     warnings=later("cluster.platforms.nebius.checks:find_warnings"),
     impacts=later("cluster.platforms.nebius.impact:TABLE"),
-    rules=later("cluster.platforms.nebius.impact:RULES"),
     summary=later("cluster.platforms.nebius.request:describe_request"),
     places=later("cluster.platforms.nebius.request:places"),
     dashboards=later("cluster.platforms.nebius.monitoring:dashboards"),

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, Strict, WithJsonSchema, model_valida
 from typing_extensions import Self
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.impact_annotations import ByRule, Members, NoEffect, Refuse, Replace
+from cluster.config.impact_annotations import NoEffect, Refuse, Replace
 from cluster.config.section import Section
 from cluster.config.types import (
     Flag,
@@ -91,7 +91,7 @@ BootDiskGib = Annotated[int, Strict(), Field(ge=128, le=8192)]
 class FilesystemSpec(Section):
     """A shared file system to create."""
 
-    size_gib: Annotated[GibiBytes, ByRule("filesystem_size")]
+    size_gib: GibiBytes
     """GiB. It can grow, and never shrink."""
     block_kib: Annotated[
         Literal[4, 8, 16, 32, 64, 128],
@@ -107,9 +107,9 @@ class FilesystemSpec(Section):
 class Filesystem(Section):
     """A shared file system: exactly one of `spec` and `existing`."""
 
-    spec: Annotated[FilesystemSpec | None, ByRule("filesystem")] = None
+    spec: FilesystemSpec | None = None
     """The file system to create. `deletion_protection` keeps it when the cluster is destroyed."""
-    existing: Annotated[FilesystemId | None, ByRule("filesystem")] = None
+    existing: FilesystemId | None = None
     """Id of a file system that is there before the stack and stays after it."""
 
     @model_validator(mode="after")
@@ -132,7 +132,7 @@ class Jail(Filesystem):
 class Submount(Filesystem):
     """A shared file system that is mounted inside the jail."""
 
-    mount: Annotated[MountPoint, ByRule("mount")] = Field(examples=["/mlperf-sd"])
+    mount: MountPoint = Field(examples=["/mlperf-sd"])
     """Path at which users see it."""
 
 
@@ -145,9 +145,7 @@ class Filesystems(Section):
     """slurmctld's state. Default: 128 GiB."""
     accounting: Filesystem = Field(default_factory=lambda: Filesystem(spec=FilesystemSpec(size_gib=512)))
     """The accounting database. Default: 512 GiB."""
-    submounts: Annotated[Mapping[SubmountName, Submount], Members("submount")] = Field(
-        default_factory=dict, max_length=50
-    )
+    submounts: Mapping[SubmountName, Submount] = Field(default_factory=dict, max_length=50)
     """Further file systems inside the jail, by name."""
 
     def members(self) -> dict[tuple[str, ...], Filesystem]:
@@ -210,7 +208,7 @@ class Workers(Section):
 
     infiniband: Infiniband | None = None
     """The GPU cluster that its nodes join. None for nodesets without GPUs, or with one GPU a node."""
-    nodes_per_group: Annotated[Positive, ByRule("nodes_per_group")] = Field(default=100, le=100)
+    nodes_per_group: Positive = Field(default=100, le=100)
     """Most nodes of one node group of Kubernetes. More nodes are split, and the last group has the rest."""
     max_unavailable_percent: Annotated[Positive, NoEffect("holds when nodes are recreated the next time")] = Field(
         default=50, le=100
@@ -234,7 +232,7 @@ class Health(Section):
 class Backups(Section):
     """Backups of the jail into a bucket, by k8up."""
 
-    enabled: Annotated[Literal["auto", True, False], ByRule("backups")] = "auto"
+    enabled: Literal["auto", True, False] = "auto"
     """auto: if the jail is created by the stack and smaller than 12 TiB."""
     schedule: str = Field(default="@daily-random", min_length=1, max_length=100)
     """Schedule, as in a crontab, or one of k8up's words."""
@@ -248,16 +246,16 @@ _OPERATORS = NoEffect("nodes of operators come or go; Slurm and its jobs run on"
 class ServiceGroup(Section):
     """A node group of Kubernetes that runs no Slurm node."""
 
-    machine_type: Annotated[MachineTypeName, ByRule("services")] = "cpu-d3/8vcpu-32gb"
+    machine_type: MachineTypeName = "cpu-d3/8vcpu-32gb"
     """Platform and preset of its nodes."""
-    disk_gib: Annotated[BootDiskGib, ByRule("services")] = 128
+    disk_gib: BootDiskGib = 128
     """GiB of the boot disk of each."""
 
 
 class SystemGroup(ServiceGroup):
     """The node group of operators and controllers, which grows and shrinks by itself."""
 
-    disk_gib: Annotated[BootDiskGib, ByRule("services")] = 192
+    disk_gib: BootDiskGib = 192
     """GiB of the boot disk of each."""
     min_nodes: Annotated[Positive, _OPERATORS] = Field(default=3, le=100)
     """Fewest nodes."""
@@ -278,7 +276,7 @@ class AccountingGroup(ServiceGroup):
 class Kubernetes(Section):
     """The managed Kubernetes cluster."""
 
-    version: Annotated[KubernetesVersion, ByRule("kubernetes")] = versions.KUBERNETES
+    version: KubernetesVersion = versions.KUBERNETES
     """Minor version of the control plane and of the nodes. Before `up` creates a cluster, it asks Nebius whether it has
     this version, with `gpu.drivers_preset` for the nodesets' platforms."""
     etcd_size: Annotated[
@@ -294,7 +292,7 @@ class Kubernetes(Section):
 class Soperator(Section):
     """The operator that runs Slurm in pods."""
 
-    version: Annotated[Version, ByRule("soperator")] = versions.SOPERATOR
+    version: Version = versions.SOPERATOR
     """Version of Soperator, of its charts and images. It decides which release of Slurm the cluster has."""
     charts: Annotated[str, NoEffect("charts of the same version are the same: nothing is recreated")] = Field(
         default="oci://cr.eu-north1.nebius.cloud/soperator", min_length=1, max_length=500
@@ -305,9 +303,9 @@ class Soperator(Section):
 class LoginService(Section):
     """The way in which users reach the login pods."""
 
-    service: Annotated[Literal["LoadBalancer", "NodePort"], ByRule("address")] = "LoadBalancer"
+    service: Literal["LoadBalancer", "NodePort"] = "LoadBalancer"
     """Type of the Kubernetes Service. NodePort is port 30022 of the login nodes, which then have public addresses."""
-    exposure: Annotated[Literal["public", "internal"], ByRule("address")] = "public"
+    exposure: Literal["public", "internal"] = "public"
     """Address at which a LoadBalancer is reached: a static public one, or one of the subnet (internal), for projects
     that forbid public ones."""
     root_keys: Annotated[tuple[PublicKey, ...], NoEffect("login pods have them within a minute; sessions stay")] = (
@@ -373,11 +371,11 @@ class Nebius(Section):
     """The node group of operators and controllers."""
     accounting: AccountingGroup = Field(default_factory=AccountingGroup)
     """The node group of slurmdbd and its database."""
-    workers: Annotated[Mapping[str, Workers], ByRule("recreated")] = Field(default_factory=dict, max_length=500)
+    workers: Mapping[str, Workers] = Field(default_factory=dict, max_length=500)
     """Settings that nodesets have on Nebius besides count, machine type and disk, by the nodeset's name."""
     login: LoginService = Field(default_factory=LoginService)
     """The way in which users reach the login pods."""
-    gpu: Annotated[Gpu, ByRule("driver")] = Field(default_factory=Gpu)
+    gpu: Gpu = Field(default_factory=Gpu)
     """NVIDIA's driver."""
     health: Annotated[Health, NoEffect("checks run so from then on; jobs run on")] = Field(default_factory=Health)
     """Health checks that Soperator runs by itself."""

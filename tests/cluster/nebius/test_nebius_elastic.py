@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.edits import edits
 from cluster.findings import Level
-from cluster.impact.edits import edits
 from cluster.impact.table import impact
 from cluster.load import find_warnings
 from cluster.platforms.nebius.node_groups import shape

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.config.impact_annotations import Effect
-from cluster.impact.edits import edits
+from cluster.edits import edits
 from cluster.impact.table import editable_patterns, find_rule, impact, possible_effects
 from cluster.load import cluster_model, parse
 from tests.cluster.nebius.clusters import given
