@@ -135,6 +135,17 @@ def _parse_exported(text: str) -> ClusterConfig:
     return _validated(_read_cluster(text, []), [])
 
 
+def deployed_config(exported: Any) -> ClusterConfig | None:  # noqa: ANN401 - an output may be anything
+    """Return the configuration that a cluster runs with, from the stack's output `config`; None for a new stack and for
+    one that an older version of this program created."""
+    if exported is None:
+        return None
+    try:
+        return parse_output(exported)
+    except ConfigError:
+        return None
+
+
 def _validated(cluster: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig:
     """Return a cluster's configuration. Raises ConfigError with the findings so far and all others."""
     try:

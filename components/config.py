@@ -12,8 +12,8 @@ from cluster.config import ClusterConfig
 from cluster.config.impact_annotations import Effect
 from cluster.findings import ConfigError, Level
 from cluster.impact import upgrade
-from cluster.impact.table import FieldChange, deployed_config, effects, refusal, refused
-from cluster.load import find_warnings, parse, provider_keys
+from cluster.impact.table import FieldChange, effects, refusal, refused
+from cluster.load import deployed_config, find_warnings, parse, provider_keys
 from cluster.platforms import registry
 from cluster.slurm.script_tree import Tree, tree
 from components.deploy import machine_image

@@ -30,7 +30,7 @@ from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
 from cluster.findings import listing
 from cluster.impact import upgrade
-from cluster.impact.table import deployed_config
+from cluster.load import deployed_config
 from cluster.platforms import registry
 from cluster.platforms.base import Credentials
 from engine import EngineError, NotRunnableError, Result, yamlfile

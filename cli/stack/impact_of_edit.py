@@ -9,7 +9,8 @@ from cli.stack import project, pulumi_program, state_dir
 from cluster import roster
 from cluster.config import ClusterConfig
 from cluster.config.impact_annotations import Effect
-from cluster.impact.table import WAY_OUT, FieldChange, deployed_config, effects, refusal, todo, worst_effect
+from cluster.impact.table import WAY_OUT, FieldChange, effects, refusal, todo, worst_effect
+from cluster.load import deployed_config
 from cluster.platforms import registry
 
 Line = tuple[str, str]

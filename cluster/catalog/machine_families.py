@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from cluster.catalog import fabrics
 from cluster.catalog.fabrics import Fabric
+from cluster.catalog.nebius_machine_types import PLATFORMS, SOURCE, NebiusPlatform
 from cluster.catalog.storage import GBIT, Limit
-from cluster.platforms.nebius.machine_types import PLATFORMS, SOURCE, NebiusPlatform
 
 # Zones with GPUs. Google adds zones from time to time. Add a zone to a row if `gcloud compute machine-types list
 # --zones ZONE` (A3 Mega) or `gcloud compute accelerator-types list --filter zone:ZONE` (attached GPUs) lists them.

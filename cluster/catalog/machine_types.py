@@ -7,10 +7,10 @@ Slurm drains a node that reports less than slurm.conf has. So the memory is the 
 import math
 from dataclasses import dataclass
 
+from cluster.catalog import nebius_machine_types as presets
 from cluster.catalog.fabrics import LineRate
 from cluster.catalog.machine_families import Family, family_of
 from cluster.catalog.storage import limit
-from cluster.platforms.nebius import machine_types
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +108,13 @@ def _local(name: str, *, cores: int, memory_mib: int, gpu: Gpu | None = None) ->
     return _row(name, (1, cores, 1), memory_mib, memory_mib, gpu=gpu, source=family_of(name).source)
 
 
-def _nebius(platform: machine_types.NebiusPlatform, preset: machine_types.Preset) -> MachineType:
+def _nebius(platform: presets.NebiusPlatform, preset: presets.Preset) -> MachineType:
     """Return the row of a preset. RealMemory is the memory of slurmd's container, as in Soperator
     (internal/render/common). Only presets with all GPUs of a host can join a GPU cluster."""
-    memory = machine_types.slurmd_resources(machine_types.allocatable(preset.vcpus, preset.memory_gib)).memory
+    memory = presets.slurmd_resources(presets.allocatable(preset.vcpus, preset.memory_gib)).memory
     gpu = Gpu(type=platform.gpu, count=preset.gpus) if preset.gpus else None
     name, memory_mib = f"{platform.name}/{preset.name}", preset.memory_gib * 1024
-    source, has_fabric = machine_types.SOURCE, preset.clusterable
+    source, has_fabric = presets.SOURCE, preset.clusterable
     return _row(name, preset.topology, memory_mib, memory, gpu=gpu, source=source, has_fabric=has_fabric)
 
 
@@ -160,10 +160,10 @@ _ROWS = (
         "a4-highgpu-8g", (2, 56, 2), 3968 * 1024, gpu=Gpu(type="b200", count=8),
         source="accelerator-optimized-machines#a4-vms"),
     # Nebius: PLATFORM/PRESET.
-    *(_nebius(platform, preset) for platform in machine_types.PLATFORMS.values() for preset in platform.presets),
+    *(_nebius(platform, preset) for platform in presets.PLATFORMS.values() for preset in platform.presets),
 )
 # fmt: on
 
 MACHINE_TYPES: dict[str, MachineType] = {row.name: row for row in _ROWS}
-ARM64 = machine_types.ARM64
+ARM64 = presets.ARM64
 """Families of arm64 machines: known, and refused."""

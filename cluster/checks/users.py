@@ -6,12 +6,12 @@ from graphlib import CycleError, TopologicalSorter
 from cluster import people, roster
 from cluster.catalog import IMAGES
 from cluster.catalog.base_system import LOGIN_SHELLS
-from cluster.checks.scripts import programs_may_differ
 from cluster.config.accounting import Qos
 from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
 from cluster.config.users import User
 from cluster.findings import Finding, Level, Location, listing, suggest, unknown
+from cluster.placed_scripts import programs_may_differ
 from cluster.platforms import registry
 
 

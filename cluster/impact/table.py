@@ -15,9 +15,8 @@ from cluster.config.fields import MEMBER, edit_patterns, patterns
 from cluster.config.impact_annotations import Effect, Impact, Replace
 from cluster.config.section import Section, metadata
 from cluster.edits import Edit, Rule, edits
-from cluster.findings import ConfigError, show
+from cluster.findings import show
 from cluster.impact.rules import RULES
-from cluster.load import parse_output
 from cluster.platforms import registry
 
 
@@ -129,17 +128,6 @@ def _text(value: Any) -> str:  # noqa: ANN401 - a field may be anything
 
 
 WAY_OUT = "Put the old value back; or, if the cluster may go with all its data: ./hpc destroy {0} && ./hpc up {0}"
-
-
-def deployed_config(exported: Any) -> ClusterConfig | None:  # noqa: ANN401 - an output may be anything
-    """Return the configuration that a cluster runs with, from the stack's output `config`; None for a new stack and for
-    one that an older version of this program created."""
-    if exported is None:
-        return None
-    try:
-        return parse_output(exported)
-    except ConfigError:
-        return None
 
 
 def refused(changes: Sequence[FieldChange]) -> list[FieldChange]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.checks.scripts import interpreter, placed_scripts
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Rxdm, Script
 from cluster.config.validators import GPU_JOBS, HEALTH, HEALTH_LAST, RXDM, is_script
 from cluster.findings import ConfigError, Finding, Location
+from cluster.placed_scripts import interpreter, placed_scripts
 from cluster.platforms import registry
 from cluster.regular_file import refuse_special
 from cluster.roster import has_gpus

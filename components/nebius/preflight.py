@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from cluster.catalog.nebius_machine_types import preset_of
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
-from cluster.platforms.nebius.machine_types import preset_of
 from cluster.platforms.nebius.request import AVAILABILITIES, gpu_quota
 from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.api import client, objects

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.catalog.nebius_machine_types import ARM64, MUNGE, NEBIUS_DISKS, PLATFORMS, REPLICATED_STEP, allocatable
 from cluster.platforms.nebius import sizing
-from cluster.platforms.nebius.machine_types import ARM64, MUNGE, NEBIUS_DISKS, PLATFORMS, REPLICATED_STEP, allocatable
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NODESET_LABEL
 from cluster.platforms.nebius.stack_file_fields import AccountingGroup, SystemGroup
 from cluster.platforms.nebius.versions import DRIVERS_PRESET

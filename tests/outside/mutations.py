@@ -112,13 +112,13 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     # nebius-solution-library
     "nebius-platforms-and-presets": Mutation(
-        "cluster/platforms/nebius/machine_types.py", "_HOPPER = (_gpu(1, 16, 200)", "_HOPPER = (_gpu(1, 16, 201)"
+        "cluster/catalog/nebius_machine_types.py", "_HOPPER = (_gpu(1, 16, 200)", "_HOPPER = (_gpu(1, 16, 201)"
     ),
     "nebius-disk-steps": Mutation(
-        "cluster/platforms/nebius/machine_types.py", "REPLICATED_STEP = 93", "REPLICATED_STEP = 9331"
+        "cluster/catalog/nebius_machine_types.py", "REPLICATED_STEP = 93", "REPLICATED_STEP = 9331"
     ),
     "nebius-node-reserves": Mutation(
-        "cluster/platforms/nebius/machine_types.py", "max(0, vcpus - 1) * 1000", "max(0, vcpus - 2) * 1000"
+        "cluster/catalog/nebius_machine_types.py", "max(0, vcpus - 1) * 1000", "max(0, vcpus - 2) * 1000"
     ),
     "nebius-drivers-presets": Mutation("cluster/platforms/nebius/versions.py", '"cuda13.0"', '"cuda13.9"'),
     "nebius-node-groups": Mutation(

@@ -11,9 +11,9 @@ from cluster.catalog import IMAGES, SYSTEMS
 from cluster.catalog.base_system import LOGIN_SHELLS, missing_interpreter
 from cluster.catalog.fabrics import ROCE
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
-from cluster.checks.scripts import placed_scripts
 from cluster.config.cluster import ClusterConfig
 from cluster.config.nodesets import Nodeset
+from cluster.placed_scripts import placed_scripts
 from cluster.platforms import registry
 from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import BLOCKS, plan

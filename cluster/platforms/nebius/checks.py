@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cluster.catalog import MACHINE_TYPES
+from cluster.catalog.nebius_machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
 from cluster.checks.security import vulnerable_software
 from cluster.config.cluster import ClusterConfig
 from cluster.config.controller import Disk
@@ -11,7 +12,6 @@ from cluster.config.fields import as_written
 from cluster.config.validators import is_within
 from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest, unknown_name
 from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
 from cluster.platforms.nebius.node_groups import DISK_GIB, LOGIN_DISK_GIB, smallest_node_disk
 from cluster.platforms.nebius.platform import CIDR
 from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, releases_without_overrides

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from cluster.catalog.nebius_machine_types import preset_of
 from cluster.config.cluster import ClusterConfig
 from cluster.config.nodesets import Nodeset
-from cluster.platforms.nebius.machine_types import preset_of
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.stack_file_fields import Filesystem, Nebius
 from cluster.roster import nodeset_type

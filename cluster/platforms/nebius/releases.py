@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
+from cluster.catalog.nebius_machine_types import MUNGE, Resources
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import listing, nearest
 from cluster.platforms.nebius import monitoring, sizing, slurm
-from cluster.platforms.nebius.machine_types import MUNGE, Resources
 from cluster.platforms.nebius.names import GPU, LOGIN_NODE_PORT, MONITORING_NAMESPACE, NODESET_LABEL, OPERATOR_NAMESPACE
 from cluster.platforms.nebius.node_groups import JAIL, SPOOL, submount_tag
 from cluster.platforms.nebius.stack_file_fields import Nebius, NodeDisk, Workers, settings_of

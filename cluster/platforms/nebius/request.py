@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cluster.catalog.nebius_machine_types import PLATFORMS, preset_of
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.base import Places
-from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up, settings_of
 from cluster.platforms.nebius.versions import SLURM

@@ -5,8 +5,7 @@ Source of the tiers: nebius-solutions-library, soperator/modules/sizing_tier/mai
 
 from dataclasses import dataclass
 
-from cluster.config.cluster import ClusterConfig
-from cluster.platforms.nebius.machine_types import (
+from cluster.catalog.nebius_machine_types import (
     DAEMON_CPU,
     DAEMON_MEMORY,
     DAEMON_SETS,
@@ -17,6 +16,7 @@ from cluster.platforms.nebius.machine_types import (
     preset_of,
     slurmd_resources,
 )
+from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius.node_groups import node_disk, service_groups
 from cluster.platforms.nebius.stack_file_fields import Nebius, settings_of
 

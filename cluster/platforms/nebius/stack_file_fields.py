@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, Strict, WithJsonSchema, model_validator
 from typing_extensions import Self
 
+from cluster.catalog.nebius_machine_types import NEBIUS_DISKS, REGIONS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact_annotations import NoEffect, Refuse, Replace
 from cluster.config.section import Section
@@ -22,7 +23,6 @@ from cluster.config.types import (
 from cluster.config.validators import matching, one_of
 from cluster.findings import RefusedError
 from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.machine_types import NEBIUS_DISKS, REGIONS
 
 
 def _check(prefix: str, where: str) -> AfterValidator:

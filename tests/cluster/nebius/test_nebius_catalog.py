@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from cluster.catalog import IMAGES, MACHINE_TYPES
-from cluster.catalog.slurm_releases import VERSIONS
-from cluster.load import find_warnings
-from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.machine_types import (
+from cluster.catalog.nebius_machine_types import (
     FABRICS,
     PLATFORMS,
     REGIONS,
     fabrics_of,
     preset_of,
 )
+from cluster.catalog.slurm_releases import VERSIONS
+from cluster.load import find_warnings
+from cluster.platforms.nebius import versions
 from tests.cluster.nebius.clusters import H100, ONE_GPU, gpus, nebius
 
 TYPES = [machine_type for machine_type in MACHINE_TYPES.values() if machine_type.platform == "nebius"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.platforms.nebius.machine_types import GIB, allocatable, preset_of
+from cluster.catalog.nebius_machine_types import GIB, allocatable, preset_of
 from cluster.platforms.nebius.releases import Facts, Release, merge_values
 from tests.cluster.nebius.clusters import CASES, FACTS, config, described, given, groups, releases_of
 

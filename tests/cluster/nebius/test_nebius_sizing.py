@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.platforms.nebius import sizing
-from cluster.platforms.nebius.machine_types import (
+from cluster.catalog.nebius_machine_types import (
     GIB,
     MUNGE,
     PLATFORMS,
@@ -18,6 +17,7 @@ from cluster.platforms.nebius.machine_types import (
     preset_of,
     slurmd_resources,
 )
+from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.releases import template
 from tests.cluster.nebius.clusters import H100, gpus, groups, nebius
 

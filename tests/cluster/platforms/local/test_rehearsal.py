@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cluster.catalog.slurm_releases import CONF
-from cluster.checks.scripts import placed_scripts
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
 from cluster.load import parse
 from cluster.people import accounts
+from cluster.placed_scripts import placed_scripts
 from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import plan
 from cluster.platforms.local.rehearsal import (
