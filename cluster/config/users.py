@@ -9,6 +9,10 @@ from cluster.config.impact_annotations import NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import AccountName, Flag, GroupName, Program, PublicKey, QosName, RegularId, UserName
 
+LEAVES = NoEffect(
+    "Slurm's database takes it over; an account that is taken away stays while jobs of the user charge it, and "
+    "`./hpc drift STACK --mend` then removes it"
+)
 ON_MACHINES = NoEffect("every machine follows within seconds, without a daemon's restart")
 
 
@@ -29,11 +33,11 @@ class User(Section):
     """SSH public keys that may log in, as in ~/.ssh/id_ed25519.pub."""
     shell: Annotated[Program, ON_MACHINES] = "/bin/bash"
     """Login shell."""
-    account: Annotated[AccountName | None, IN_DATABASE] = None
+    account: Annotated[AccountName | None, LEAVES] = None
     """Account that jobs are charged to. Default: the only account there is, else `general`."""
     accounts: Annotated[
         tuple[AccountName, ...],
-        NoEffect("sacctmgr refuses to take away an account that has jobs of the user's running"),
+        LEAVES,
     ] = ()
     """Further accounts that the user may charge with --account."""
     qos: Annotated[tuple[QosName, ...], IN_DATABASE] = ()

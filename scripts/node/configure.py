@@ -26,8 +26,11 @@ def configure(payload: dict[str, Any]) -> None:
         import control  # so that a login machine does not compile it
     file_systems = payload["mounts"] if control else mounts.without_new_clients(payload["mounts"])
     shared = {mount["target"] for mount in file_systems}
-    if control:
-        control.drain_leaving.refuse_busy(users.removed_names(payload["users"]))
+    if leaving := users.removed_names(payload["users"]):
+        # On every machine: a login machine would remove the user before the controller refuses.
+        from jobs import drain_leaving
+
+        drain_leaving.refuse_busy(leaving)
     # First the files that systemd reads: one reload, which takes long, is then enough for all.
     enable("munge.service")
     mounts.write_fstab(file_systems)

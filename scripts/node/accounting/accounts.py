@@ -8,12 +8,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Container, Iterator
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
 from accounting import database
-from slurm import join, output, slurmctld
-from system.host import SetupError, listens, log, read_json, run, wait, write
+from slurm import join, output, scheduler, slurmctld
+from system.host import SetupError, listens, log, read_json, run, succeeds, wait, write
 
 # On the state disk if there is one, together with the database.
 MANAGED = Path("/var/lib/hpc/controller/accounting.json")
@@ -51,12 +52,15 @@ LIMITS = (
 )
 Command = list[str]
 Row = dict[str, Any]
+Associations = AbstractSet[tuple[str, str]]
+"""Users, each with an account."""
 
 
 def converge(desired: dict[str, Any]) -> None:
     """Make accounts, QOS and users match `desired`: {cluster, accounts, users, qos}, with parent accounts first.
 
-    With the key `mend`, limits that the stack does not have are removed as well. Raises SetupError with sacctmgr's
+    With the key `mend`, limits that the stack does not have are removed as well. A user's place in an account stays
+    while jobs charge it, as sacctmgr does not remove it then; a later run removes it. Raises SetupError with sacctmgr's
     message; the next run continues from there.
     """
     mend = desired.pop("mend", False)
@@ -67,7 +71,8 @@ def converge(desired: dict[str, Any]) -> None:
     before = merged(before, desired)
     # Recorded before the changes: if this run is interrupted, the next one can remove what it has made.
     write(MANAGED, json.dumps(before, indent=1) + "\n", quiet=True)
-    commands = plan(desired, before, read_database(), mend=mend)
+    busy = _busy_associations()
+    commands = plan(desired, before, read_database(), busy, mend=mend)
     failed: list[Command] = []
     while commands:
         command = commands[0]
@@ -75,14 +80,57 @@ def converge(desired: dict[str, Any]) -> None:
             _modify(command)
         except SetupError:
             # The sacctmgr of a killed run may still be running, so that the database has changed since: plan again.
-            commands = plan(desired, before, read_database(), mend=mend)
+            busy = _busy_associations()
+            commands = plan(desired, before, read_database(), busy, mend=mend)
             if command in commands or command in failed:
                 raise
             failed.append(command)
         else:
             log("sacctmgr " + " ".join(command))
             commands = commands[1:]
-    write(MANAGED, json.dumps(desired, indent=1) + "\n")
+    for user, account in sorted(_kept(desired, before, busy)):
+        log(f"{user} stays in account {account} until the jobs there have ended: `./hpc drift STACK --mend` removes it")
+    write(MANAGED, json.dumps(with_kept(desired, before, busy), indent=1) + "\n")
+
+
+def _busy_associations() -> Associations:
+    """Return user and account of the jobs that have not ended; none if slurmctld does not answer."""
+    if not succeeds("scontrol", "ping"):
+        return set()
+    return {(job.user, job.account) for job in scheduler.all_jobs() if not job.ended}
+
+
+def _kept(desired: dict[str, Any], before: dict[str, Any], busy: Associations) -> Associations:
+    """Return the users' places in accounts that leave, and stay as jobs charge them."""
+    users = _by_name(desired["users"])
+    return {
+        (name, account)
+        for name, row in _by_name(before["users"]).items()
+        for account in row["accounts"]
+        if name in users and account not in users[name]["accounts"] and (name, account) in busy
+    }
+
+
+def _kept_accounts(desired: dict[str, Any], before: dict[str, Any], busy: Associations) -> set[str]:
+    """Return the accounts that leave, and stay as users stay in them or in accounts below them."""
+    parents = {row["name"]: row.get("parent", "") for row in before["accounts"]}
+    kept = {account for _, account in _kept(desired, before, busy)}
+    while above := {parents.get(account, "") for account in kept} - kept - {""}:
+        kept |= above
+    return kept - _by_name(desired["accounts"]).keys()
+
+
+def with_kept(desired: dict[str, Any], before: dict[str, Any], busy: Associations) -> dict[str, Any]:
+    """Return the stack's rows with what stays for the sake of jobs, which a later run can remove. A pure function."""
+    kept, accounts = _kept(desired, before, busy), _kept_accounts(desired, before, busy)
+    return {
+        **desired,
+        "users": [
+            {**row, "accounts": [*row["accounts"], *sorted(account for name, account in kept if name == row["name"])]}
+            for row in desired["users"]
+        ],
+        "accounts": [*desired["accounts"], *(row for row in before["accounts"] if row["name"] in accounts)],
+    }
 
 
 def merged(before: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
@@ -150,11 +198,17 @@ def read_database() -> dict[str, Any]:
 
 
 def plan(
-    desired: dict[str, Any], before: dict[str, Any], found: dict[str, Any], *, mend: bool = False
+    desired: dict[str, Any],
+    before: dict[str, Any],
+    found: dict[str, Any],
+    busy: Associations = frozenset(),
+    *,
+    mend: bool = False,
 ) -> list[Command]:
     """Return the sacctmgr commands that change the database from `found`, its contents, to `desired`. A pure function.
 
-    What is in `before` (made by earlier runs) and not in `desired` is removed; with `mend`, also limits that others set
+    What is in `before` (made by earlier runs) and not in `desired` is removed, but for accounts of users that are
+    `busy` there (slurm_errno.c, ESLURM_JOBS_RUNNING_ON_ASSOC); with `mend`, also limits that others set
     on the stack's rows. Entities are created before they are referenced, and removed after that. Only values that
     differ are sent: if an account's parent is unchanged, sacctmgr ignores all other values and fails.
     """
@@ -162,7 +216,7 @@ def plan(
         *_qos(desired["qos"], _by_name(before["qos"]), found["qos"], mend=mend),
         *_accounts(desired["accounts"], _by_name(before["accounts"]), found, mend=mend),
         *_users(desired["users"], _by_name(before["users"]), found, mend=mend),
-        *_removals(desired, before, found),
+        *_removals(desired, before, found, busy),
     ]
 
 
@@ -255,7 +309,10 @@ def _remove_limits(place: Row) -> list[str]:
     return [f"{key}={value}" for key, value in none.items() if place.get(key)]
 
 
-def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, Any]) -> Iterator[Command]:
+def _removals(
+    desired: dict[str, Any], before: dict[str, Any], found: dict[str, Any], busy: Associations
+) -> Iterator[Command]:
+    kept, kept_accounts = _kept(desired, before, busy), _kept_accounts(desired, before, busy)
     wanted = {row["name"]: set(row["accounts"]) for row in desired["users"]}
     associated = {(row["user"], row["account"]) for row in found["associations"] if row["user"]}
     for row in before["users"]:
@@ -265,14 +322,15 @@ def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, 
                 yield ["delete", "user", f"name={name}"]
             continue
         for account in row["accounts"]:
-            if account not in wanted[name] and (name, account) in associated:
+            if account not in wanted[name] and (name, account) in associated - kept:
                 yield ["delete", "user", f"name={name}", f"account={account}"]
     # Children before parents, in the tree that the database has now.
     parents = {row["account"]: row.get("parentname", "") for row in found["associations"] if not row["user"]}
     for name in sorted(
         _removed("accounts", desired, before, found["accounts"]), key=lambda name: -_depth(name, parents)
     ):
-        yield ["delete", "account", f"name={name}"]
+        if name not in kept_accounts:
+            yield ["delete", "account", f"name={name}"]
     yield from (["delete", "qos", f"name={name}"] for name in _removed("qos", desired, before, found["qos"]))
 
 

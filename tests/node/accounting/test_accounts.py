@@ -50,6 +50,7 @@ def _connect(patch, folder):
     patch.setattr(accounts.join, "wait_for_config_version", lambda **_: None)
     patch.setattr(accounts, "MANAGED", folder / "managed.json")
     patch.setattr(accounts, "TRES_SECONDS", 0)
+    patch.setattr(accounts, "_busy_associations", set)
     patch.setattr(accounts, "write", lambda path, text, **_: path.write_text(text))
     return there
 
@@ -165,6 +166,34 @@ def test_an_edit_sends_only_differences(database, new, commands):
     converge(new)
     assert sorted(database.commands) == sorted(commands)
     assert accounts.plan(new, accounts.merged(DESIRED, new), accounts.read_database()) == []
+
+
+def test_a_user_with_jobs_stays_in_the_account_that_is_left_until_they_end(database, monkeypatch):
+    """sacctmgr refuses to remove an association with jobs, and an account with one, or above one."""
+    moved = edited(
+        users_alice={"accounts": ["lab"], "default_account": "lab"},
+        users_bob={"accounts": ["lab"], "default_account": "lab"},
+    )
+    lab = {"name": "lab", "parent": "root", "description": "l", "organization": "lab"}
+    moved |= {"accounts": [lab]}
+    converge(DESIRED)
+    del database.commands[:]
+    monkeypatch.setattr(accounts, "_busy_associations", lambda: {("alice", "research"), ("bob", "lab")})
+    converge(moved)
+    removed = [command for command in database.commands if command.startswith("delete")]
+    assert removed == ["delete user name=alice account=science", "delete user name=bob account=science"]
+    assert {("alice", "research"), ("alice", "lab"), ("bob", "lab")} == {
+        (row["user"], row["account"]) for row in accounts.associations() if row["user"] not in ("", "root")
+    }
+    del database.commands[:]
+    converge(moved)
+    assert database.commands == []
+    monkeypatch.setattr(accounts, "_busy_associations", set)
+    converge(moved)
+    assert database.commands == [
+        "delete user name=alice account=research", "delete account name=research", "delete account name=science",
+    ]  # fmt: skip
+    assert json.loads(accounts.MANAGED.read_text()) == moved
 
 
 @pytest.mark.parametrize("lost", [True, False])
