@@ -167,3 +167,22 @@ def test_what_commands_need_is_one_of_few_things() -> None:
     needs = {command.what for command in commands() if command.kind == "needs"}
     ours = {"this checkout", "artifacts of others", "a copy of this repository"}
     assert needs <= {"Google Cloud", "Nebius", "GPUs", "the Pulumi CLI", "an ssh_config", *ours}
+
+
+def test_readme_has_the_layout_the_components_and_how_they_are_tested():
+    """Who reviews the program begins there: each top folder with code, each platform's components, the mocks."""
+    text = (ROOT / "README.md").read_text()
+    table = text[text.index("## The program") : text.index("## Documentation")]
+    assert "One stack for each environment" in table
+    named = set(re.findall(r"`(\w+)`", table))
+    for row in table.splitlines():
+        folders = re.findall(r"`(components/\w+)`", row)
+        code = "".join(file.read_text() for folder in folders for file in (ROOT / folder).rglob("*.py"))
+        for name in re.findall(r"`([A-Z]\w+)`", row):
+            assert re.search(rf"^class {name}\(", code, re.MULTILINE), f"{name} is no component of {folders}"
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"components"}
+    assert {*packages, "scripts"} <= named
+    platforms = {path.parent.name for path in (ROOT / "components").glob("*/__init__.py")}
+    assert platforms == {*re.findall(r"`components/(\w+)`", table)}
+    assert "tests/harness.py" in table
+    assert "mocks" in table
