@@ -183,7 +183,7 @@ def test_a_wait_that_ends_names_the_jobs_and_is_taken_back_with_the_edit(edited:
     failed = edited.hpc("up", check=False)
     said = failed.stdout + failed.stderr
     assert failed.returncode == 1
-    assert f"job {staying} of alice on edited-cpu-1" in said
+    assert re.search(rf"job {staying} \(.*\) of alice on edited-cpu-1: running for", said)
     assert f"scancel {staying}" in said
     assert "hpc: leaves the cluster" in edited.inside("controller", "scontrol show node edited-cpu-1")
     assert "NodeName=edited-cpu-[0-1]" in edited.inside("controller", "cat /etc/slurm/slurm.conf")

@@ -88,7 +88,7 @@ class TestNodes:
     def test_a_node_with_a_job_is_left_alone_until_told(self, day: Cluster):
         number = job(day, "--job-name=mine", "--time=1:00:00")
         refused = day.said("nodes", "drain", "cpu-0", "--reason", "fan", code=1)
-        assert f"day-cpu-0: job {number} (mine) of alice: running for" in refused
+        assert f"day-cpu-0: job {number} (mine) of alice on day-cpu-0: running for" in refused
         assert "left" in refused
         assert "nothing was done" in day.said("nodes", "reboot", "cpu-0", code=1)
         assert node(day, "cpu-0")["reason"] == "none"
