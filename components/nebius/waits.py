@@ -40,7 +40,6 @@ NEEDED = (
 """API group and resource of what charts create that needs an administrator."""
 _LOG_LINES = 15
 _SHOWN = 8
-"""GPUs of a Gres value, such as gpu:nvidia_h100_80gb_hbm3:8(S:0-1)."""
 
 Spec = Mapping[str, Any]
 
@@ -244,17 +243,24 @@ def powered_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
     powered = spec.get("powered", {})
 
     def check() -> Progress:
+        missing = dict.fromkeys(powered)
         for state in kubectl.items(POWER_STATES) if powered else ():
             name, active = state["metadata"]["name"], state["spec"].get("activeNodes") or []
+            missing.pop(name, None)
             if name in powered and (nodes := required_nodes(active, *map(int, powered[name]))) != sorted(active):
                 # With the version that was read: Slurm's power programs change it too.
                 version = state["metadata"]["resourceVersion"]
                 patch = {"metadata": {"resourceVersion": version}, "spec": {"activeNodes": nodes}}
                 kubectl.run("patch", POWER_STATES, name, "--type=merge", f"--patch={json.dumps(patch)}")
                 report(f"nodeset {name}: static nodes are powered up, and nodes that it has no more are powered down")
-        return Progress(done=True)
+        # Soperator creates the state once it has seen the NodeSet.
+        return Progress(_listed([f"{name} has none yet" for name in missing]), done=not missing)
 
-    return Goal("power states of elastic NodeSets", check)
+    return Goal(
+        "power states of elastic NodeSets",
+        check,
+        "the log of Soperator's manager shows why (namespace soperator-system); then run `up` again",
+    )
 
 
 def required_nodes(active: Iterable[int], static: int, most: int) -> list[int]:

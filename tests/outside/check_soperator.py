@@ -184,7 +184,7 @@ def test_charts_have_every_key_that_they_are_given(
     every = releases(parse(_described(version, str(charts))), FACTS)
     for release in (candidate for candidate in every if (charts / candidate.chart / "Chart.yaml").is_file()):
         given = json.loads(json.dumps(dict(release.values)))
-        paths = list(leaves(given))
+        paths = list(leaves(given)) if given else []
         whole = template(release, charts, given)
         for path in paths:
             dotted = ".".join(map(str, path))

@@ -17,7 +17,6 @@ from scripts.node.slurm import nodes
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
 from tests.waiting import PATIENCE
 
-"""nebius/soperator, images/jail/populate_jail_entrypoint.sh at 4.1.7, inside the jail."""
 GROUP = {"name": "worker-gpu-0", "id": "g", "count": 2, "gpus": 8}
 
 
@@ -189,6 +188,14 @@ def test_nodes_are_powered_as_the_stack_file_has_them_unless_slurm_changes_them_
     assert (kind, name, merge) == ("nodesetpowerstates.slurm.nebius.ai", "gpu", "--type=merge")
     given_ = json.loads(patch.removeprefix("--patch="))
     assert given_ == {"metadata": {"resourceVersion": "7"}, "spec": {"activeNodes": [0, 1, 5]}}
+
+
+def test_the_power_state_of_a_new_nodeset_is_waited_for() -> None:
+    """Soperator creates it after the NodeSet (reconcileNodeSetPowerState in nodesetcontroller/reconcile.go, 4.1.7)."""
+    cluster = slurm("NodeName=gpu-0 State=IDLE")
+    asked = wait_error("scheduler", cluster, nodes={"gpu-0": 0}, nodesets=["gpu"], powered={"gpu": [1, 8]})
+    assert "power states of elastic NodeSets did not come" in asked
+    assert "gpu has none yet" in asked
 
 
 def slurm(*lines: str) -> Cluster:
