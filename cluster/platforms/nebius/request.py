@@ -1,5 +1,6 @@
 """The quantities that a stack requests of Nebius: as lines below a preview, and for the checks of `up`."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,6 +12,9 @@ from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up, settings_of
 from cluster.platforms.nebius.versions import SLURM
 
+WIDTH = 110
+"""Characters of a line below a preview."""
+
 
 def describe_request(config: ClusterConfig) -> list[str]:
     """Return the lines below a preview: one for each role and nodeset, then storage, quotas and versions."""
@@ -20,7 +24,7 @@ def describe_request(config: ClusterConfig) -> list[str]:
     return [
         *_machines(config, groups),
         *_storage(config, settings, groups),
-        _quotas(config, settings, groups),
+        *_quotas(config, settings, groups),
         f"{software} in {settings.region}; login by {_login(settings)}",
     ]
 
@@ -93,11 +97,12 @@ def _monitoring_gib(config: ClusterConfig) -> int:
     return 2 * config.monitoring.disk_gb if config.monitoring else 0
 
 
-def _quotas(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, ...]) -> str:
-    """Return the line of the quotas that `up` asks for, with all elastic nodes."""
+def _quotas(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, ...]) -> list[str]:
+    """Return the lines of the quotas that `up` asks for, with all elastic nodes."""
     needed = _quotas_needed(config, settings, groups, elastic=True)
     amounts = (f"{name} {_size(count // _GIB) if '.size.' in name else count}" for name, count in needed.items())
-    return f"quotas that must have room: {', '.join(amounts)}"
+    line = f"quotas that must have room: {', '.join(amounts)}"
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _fabrics(settings: Nebius) -> list[str]:

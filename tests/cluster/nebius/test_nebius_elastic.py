@@ -82,7 +82,7 @@ def test_a_preview_shows_both_numbers_and_the_most_that_it_may_cost() -> None:
     (line,) = [line for line in describe_request(cluster) if "nodeset elastic" in line]
     assert line.startswith("2 to 16 x cpu-d3/16vcpu-64gb: nodeset elastic")
     assert line.endswith("at most 256 CPUs")
-    (quotas,) = [line for line in describe_request(cluster) if line.startswith("quotas")]
+    _, quotas = "\n".join(describe_request(cluster)).split("quotas that must have room: ")
     # 3 system nodes, one of the controller, of login and of accounting each, 16 + 3 workers.
     assert "compute.instance.count 25," in quotas
     # `up` asks Nebius for room for the nodes that it creates.
