@@ -33,7 +33,10 @@ def refuse_leftovers(name: str, stack: str) -> None:
 
 
 def leftovers_of(file: StackFile) -> list[str]:
-    """Return the names of the clusters on this host that the stack created, by the host's records."""
+    """Return the names of the clusters on this host that the stack created, by the host's records.
+
+    Raises HostError: clusters are on this host, and only root can read their records.
+    """
     project_name = project.workspace(file.stack).project.name if state_dir.on_files(file.stack) else project.ROOT.name
     stack_id = f"{project_name}/{file.stack}"
     root = host_root()
@@ -44,7 +47,10 @@ def leftovers_of(file: StackFile) -> list[str]:
 
 def leftovers_hint(file: StackFile) -> str:
     """Return the hint about clusters on this host of a stack without state; empty if there are none."""
-    names = leftovers_of(file) if on_this_host(file) or file.settings is None else []
+    try:
+        names = leftovers_of(file) if on_this_host(file) or file.settings is None else []
+    except HostError as error:
+        return str(error)
     if not names:
         return ""
     return (

@@ -185,8 +185,8 @@ def taken_by(root: Path, stack: str, cidr: ipaddress.IPv4Network) -> str | None:
             other = json.loads(record.read_text())
             if ipaddress.IPv4Network(other["cidr"]).overlaps(cidr):
                 user = f"the local cluster {record.parent.name} ({other['cidr']}, made by {other['owner']})"
-        except (FileNotFoundError, ValueError, KeyError):
-            continue
+        except (FileNotFoundError, PermissionError, ValueError, KeyError):
+            continue  # only root creates networks, and root can read all of them
     return user
 
 

@@ -24,9 +24,15 @@ def state_id(admin_key: str) -> str:
 
 
 def recorded(paths: StackPaths) -> dict[str, Any]:
-    """Return the record of the stack's network and its owner; empty if there is none that can be read."""
+    """Return the record of the stack's network and its owner; empty if there is none, or if it is damaged.
+
+    Raises HostError: this user is not root, who alone can read it.
+    """
     try:
         record = json.loads(paths.network.read_text())
+    except PermissionError:
+        msg = f"platform local: only root can read what cluster {paths.stack} on this host is; run again as root (sudo)"
+        raise HostError(msg) from None
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}

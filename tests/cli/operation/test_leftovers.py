@@ -1,5 +1,6 @@
 """What is on this host of a stack whose state is lost is named by `destroy`, and removed where that is asked for."""
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,27 @@ class TestWithoutItsState:
         assert document == {"stack": "dev", "kind": "destroy", "ok": True, "leftovers": ["dev"]}
         assert [path.name for path in here.iterdir()] == ["mine"]
         assert "Nothing of it is on this host" in hpc("destroy", "dev", "--leftovers", "--yes").err
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("destroy dev", 0), ("destroy dev --leftovers --yes", 1), ("up dev --yes", 1)],
+)
+def test_a_user_who_cannot_read_the_records_is_told_to_be_root(
+    hpc: Hpc, here: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: int
+):
+    """The folder of a cluster is root's alone (network.PRIVATE): what read(2) says to others, EACCES."""
+    read = Path.read_text
+
+    def refused(path: Path, *args: str, **options: str) -> str:
+        if path.name == "network.json":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read(path, *args, **options)
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    ended = hpc(*command.split())
+    assert (ended.code, (here / "dev").exists()) == (code, True)
+    assert "only root can read what cluster dev on this host is; run again as root (sudo)" in ended.err
 
 
 def test_leftovers_of_a_stack_with_state_are_refused(hpc: Hpc, here: Path, monkeypatch: pytest.MonkeyPatch):
