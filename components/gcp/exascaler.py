@@ -8,11 +8,11 @@ from pulumi_gcp import compute, projects, runtimeconfig, serviceaccount
 
 from cluster.platforms.gcp.filesystems.base import Server, TargetDisk
 from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, TARGET_OF, Exascaler, http_tag, startup_script
-from cluster.platforms.gcp.names import account_id, labels, place
+from cluster.platforms.gcp.names import account_id, host_project, labels, place
 from components.gcp.barrier import Barrier
 from components.gcp.filesystems import LustreComponent
 from components.gcp.identity import role_id
-from components.gcp.network import LNET_PORT, Network, allow, host_project
+from components.gcp.network import LNET_PORT, Network, allow
 
 BOOT_DISK = "pd-standard"
 

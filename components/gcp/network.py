@@ -12,7 +12,7 @@ from cluster.monitoring.files import PROMETHEUS_PORT
 from cluster.platforms.gcp import iap
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, fabric_of, plan, reserved
 from cluster.platforms.gcp.filesystems.registry import file_systems
-from cluster.platforms.gcp.names import labels, place
+from cluster.platforms.gcp.names import host_project, labels, place
 from cluster.roster import monitoring_machine
 from components.gcp.barrier import Barrier
 
@@ -47,14 +47,6 @@ def firewalls(
     if services:
         rules.append(rule("services", services, {"tcp": ports}))
     return rules
-
-
-def host_project(config: ClusterConfig) -> str | None:
-    """Return the project of a network that another project shares; None where it is the stack's. Firewall rules are
-    created there (cloud.google.com/vpc/docs/shared-vpc, firewalls)."""
-    network = config.network.existing.network if config.network.existing else ""
-    project = network.split("/")[1] if "/" in network else None
-    return project if project != place(config).project else None
 
 
 def callback_ports(config: ClusterConfig) -> list[str] | None:

@@ -14,7 +14,7 @@ from cluster.config.validators import minutes
 from cluster.findings import Finding, Level, Location, listing
 from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.image import installs
-from cluster.platforms.gcp.names import place
+from cluster.platforms.gcp.names import account_id, host_project, place
 from cluster.platforms.gcp.permissions import BINDINGS
 from cluster.slurm.power_saving import boot_seconds, elastic_nodesets, repaired_nodesets, resume_timeout_for
 
@@ -156,6 +156,30 @@ def elastic_warnings(config: ClusterConfig) -> Iterator[Finding]:
             f"the machines of {listing(elastic)}",
             todo="remove `on: controller`, for login machines of their own, or `sudo` of these users",
         )
+
+
+def shared_network_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield the accounts that put machines into another project's subnetwork after `up`, and may need a grant there.
+
+    Machines of a managed instance group are created by the project's Google APIs service account
+    (GoogleCloudPlatform/cloud-foundation-fabric, modules/project/sharedvpc-agent-iam.yaml: compute, cloudservices).
+    """
+    host, made = host_project(config), sorted({*elastic_nodesets(config), *repaired_nodesets(config)})
+    if not (config.network.existing and host and made):
+        return
+    where, subnetwork = place(config), config.network.existing.subnetwork.rpartition("/")[2]
+    accounts = [f"{account_id(config, 'controller')}@{where.project}.iam.gserviceaccount.com"]
+    if any(way.flex for name in elastic_nodesets(config) for way in config.nodesets[name].ways):
+        accounts.append("with flex start Google's NUMBER@cloudservices.gserviceaccount.com (NUMBER of this project)")
+    yield Finding(
+        id="elastic-shared-network",
+        level=Level.WARNING,
+        at=("network", "existing", "subnetwork"),
+        what=f"machines of {listing(made)} are refused where project {host} does not let their makers use it: "
+        f"{listing(accounts)}",
+        todo=f"run, for each of them: gcloud compute networks subnets add-iam-policy-binding {subnetwork} --project "
+        f"{host} --region {where.region} --role roles/compute.networkUser --member serviceAccount:ACCOUNT",
+    )
 
 
 def capacity_warnings(config: ClusterConfig) -> Iterator[Finding]:

@@ -521,6 +521,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
         _image_warnings,
         capacity_checks.capacity_warnings,
         capacity_checks.elastic_warnings,
+        capacity_checks.shared_network_warnings,
         rxdm_warnings,
     ):
         yield from find(config)

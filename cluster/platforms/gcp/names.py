@@ -55,6 +55,14 @@ def place(config: ClusterConfig) -> GoogleCloud:
     return section
 
 
+def host_project(config: ClusterConfig) -> str | None:
+    """Return the project of a network that another project shares; None where it is the stack's. Firewall rules are
+    created there (cloud.google.com/vpc/docs/shared-vpc, firewalls)."""
+    network = config.network.existing.network if config.network.existing else ""
+    project = network.split("/")[1] if "/" in network else None
+    return project if project != place(config).project else None
+
+
 def labels(config: ClusterConfig, part: str) -> dict[str, str]:
     """Return the labels of a resource, by which bills and consoles distinguish clusters and their parts.
 
