@@ -245,6 +245,71 @@ def _read(path: Path) -> bytes:
         return b""
 
 
+BINARIES, SOURCE, MODULES = (
+    "lustre-client-binaries",
+    "lustre-client-modules-dkms",
+    "lustre-client-modules-6.8.0-1074-gcp",
+)
+BUILT = ["dkms", f"{SOURCE} lustre-client-utils", "dkms autoinstall -k 6.8.0-1074-gcp"]
+UBUNTU = """
+. "$REAL"
+repository() { echo "$4" >>"$WORK/repositories"; }
+refresh() { :; }
+codename() { echo jammy; }
+apt-cache() {
+    local name project
+    while read -r name project; do
+        [[ $1 == show && $name != "$2" ]] || ! grep -q "/projects/$project " "$WORK/repositories" || return 0
+    done <"$WORK/offers"
+    return 1
+}
+packages() { echo "$*" >>"$WORK/done"; }
+hold() { :; }
+dkms() { echo "dkms $*" >>"$WORK/done"; }
+depmod() { :; }
+module_for() { :; }
+lustre_network() { :; }
+"""
+"""The library on an Ubuntu whose repositories have packages of the file `offers`: a name and a project on each line."""
+
+
+class TestManagedLustre:
+    """Modules for the kernel where Google has them, else DKMS, from whichever of its projects has that."""
+
+    def install(self, tmp_path: Path, offers: dict[str, str]) -> tuple[int, str, list[str], list[str]]:
+        """Exit code, output, what was done, and the projects whose repositories were added."""
+        (tmp_path / "library.sh").write_text(UBUNTU)
+        for name, lines in (("offers", [" ".join(row) for row in offers.items()]), ("done", []), ("repositories", [])):
+            (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+        given = {"HPC_LIBRARY": str(tmp_path / "library.sh"), "REAL": str(LIBRARY), "WORK": str(tmp_path)}
+        done = programs.run(
+            ["bash", str(FOLDER / "storage" / "41-lustre-managed.sh")],
+            env={**os.environ, **given, "KERNEL": "6.8.0-1074-gcp"},
+        )
+        added = re.findall(r"projects/(\S+) lustre-client-ubuntu-jammy main", (tmp_path / "repositories").read_text())
+        return done.returncode, done.stdout + done.stderr, (tmp_path / "done").read_text().splitlines(), added
+
+    @pytest.mark.parametrize(
+        ("offers", "commands", "projects"),
+        [
+            ({MODULES: BINARIES, SOURCE: BINARIES}, [f"{MODULES} lustre-client-utils"], [BINARIES]),
+            ({SOURCE: BINARIES}, BUILT, [BINARIES]),
+            ({SOURCE: SOURCE}, BUILT, [BINARIES, SOURCE]),
+        ],
+    )
+    def test_the_client_is_installed_from_where_it_is(
+        self, tmp_path: Path, offers: dict[str, str], commands: list[str], projects: list[str]
+    ):
+        code, said, done, added = self.install(tmp_path, offers)
+        assert code == 0, said
+        assert (done, added) == (commands, projects)
+
+    def test_a_client_that_is_nowhere_is_said(self, tmp_path: Path):
+        code, said, done, _ = self.install(tmp_path, {"lustre-client-modules-6.8.0-1021-gcp": BINARIES})
+        assert (code, done) == (1, [])
+        assert f"neither modules for 6.8.0-1074-gcp nor {SOURCE}" in said
+
+
 class TestMachine:
     @pytest.mark.parametrize(("vendors", "there"), [(["0x8086"], False), (["0x8086", "0x10de"], True), ([], False)])
     def test_a_gpu_is_found_by_its_vendor(self, vendors: list[str], tmp_path: Path, *, there: bool):

@@ -4,15 +4,23 @@
 . "$HPC_LIBRARY"
 needs KERNEL
 
-repository lustre "$REGISTRY_KEY" "$GOOGLE_FINGERPRINT" \
-    "deb [signed-by=@key@] https://us-apt.pkg.dev/projects/lustre-client-binaries lustre-client-ubuntu-$(codename) main"
-refresh
+# from PROJECT: have the repository of this project of Google's.
+from() {
+    repository "$1" "$REGISTRY_KEY" "$GOOGLE_FINGERPRINT" \
+        "deb [signed-by=@key@] https://us-apt.pkg.dev/projects/$1 lustre-client-ubuntu-$(codename) main"
+    refresh
+}
+offered() { apt-cache show "$1" >/dev/null 2>&1; }
+
+from lustre-client-binaries
 names=("lustre-client-modules-$KERNEL" lustre-client-utils)
-if ! apt-cache show "${names[0]}" >/dev/null 2>&1; then
-    # For a kernel that the repository has no modules for, they are built from its source.
+if ! offered "${names[0]}"; then
+    # For a kernel that Google has no modules for, they are built from its source, which public guides find in either
+    # project.
     names[0]=lustre-client-modules-dkms
-    apt-cache show "${names[0]}" >/dev/null 2>&1 ||
-        die "Google's repository has neither modules for $KERNEL nor ${names[0]}; it has $(apt-cache pkgnames lustre-client- | sort | tr '\n' ' ')"
+    offered "${names[0]}" || from lustre-client-modules-dkms
+    offered "${names[0]}" ||
+        die "Google's repositories have neither modules for $KERNEL nor ${names[0]}; they have $(apt-cache pkgnames lustre-client- | sort | tr '\n' ' ')"
     packages dkms
 fi
 packages "${names[@]}"
