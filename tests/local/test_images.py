@@ -4,6 +4,7 @@ where no machine stands on it. mmdebstrap is played by small scripts; test_real_
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -67,6 +68,19 @@ def test_an_image_is_built_once(build: Build, tmp_path: Path) -> None:
     assert base_images.ensure_image("debian-12", tmp_path, _nothing) == first
     assert builds == [1]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".build.lock", DIGEST]
+
+
+def test_users_of_the_host_reach_no_program_of_an_image(build: Build, tmp_path: Path) -> None:
+    """Neither of the one that is used, nor of an older one that is left."""
+    old = tmp_path / ("0" * 16)
+    (old / "root").mkdir(parents=True)
+    (old / "image.json").write_text("{}")
+    build(MAKE)
+    root = base_images.ensure_image("debian-12", tmp_path, _nothing)
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in (old, root.parent)} == {0o700}
+    root.parent.chmod(0o755)
+    base_images.ensure_image("debian-12", tmp_path, _nothing)
+    assert stat.S_IMODE(root.parent.stat().st_mode) == 0o700
 
 
 def test_the_steps_of_a_build_are_reported(build: Build, tmp_path: Path) -> None:

@@ -233,6 +233,7 @@ def ensure_image(base: str, images: Path, report: Report, packages: Iterable[str
     root. Raises HostError: the build failed.
     """
     wanted = recipe(base, packages, slurm)
+    _close(images)
     if has_image(images, wanted.digest):
         os.utime(images / wanted.digest / "image.json")  # `prune` keeps images that were used lately
         return image_root(images, wanted.digest)
@@ -248,6 +249,16 @@ def ensure_image(base: str, images: Path, report: Report, packages: Iterable[str
         return _build(wanted, images, report)
 
 
+def _close(images: Path) -> None:
+    """Close the images to users of this host: an old one has set-uid programs with holes that are known since.
+
+    Root mounts them as layers of machines, whose users then do not pass through these folders.
+    """
+    for record in images.glob("*/image.json"):
+        with suppress(FileNotFoundError):  # another run prunes it
+            record.parent.chmod(0o700)
+
+
 def _build(wanted: Recipe, images: Path, report: Report) -> Path:
     """Build the image. The caller holds the build lock."""
     if has_image(images, wanted.digest):
@@ -258,7 +269,7 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
     report(f"base image {wanted.base}: building it (once; about half a minute)")
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=images))
     try:
-        # All users of a machine must be able to read its root; mkdtemp creates folders with mode 0700.
+        # apt downloads as its own user during the build; mkdtemp creates folders with mode 0700.
         work.chmod(0o755)
         # Temporary files in this folder are removed with it, even if the tools are killed.
         scratch = work / "tmp"
@@ -280,6 +291,7 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
             meta["slurm"] = wanted.slurm
             _check_release(wanted, work / "root")
         write_atomically(work / "image.json", json.dumps(meta, indent=1))
+        work.chmod(0o700)  # see _close
         for spent in (work / "stage", scratch):
             shutil.rmtree(spent, ignore_errors=True)
         work.rename(images / wanted.digest)
