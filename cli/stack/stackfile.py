@@ -82,7 +82,7 @@ def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
             raise CliError(f"{path}: no such file. Correct --config-file.") from None
         return StackFile(stack=stack, path=path, settings=None)
     except OSError as error:
-        raise CliError(f"{path}: can't be read: {error}.") from None
+        raise CliError(f"{path}: can't be read: {error.strerror}.") from None
     except EngineError as error:
         raise CliError(str(error)) from None
     document = {} if document is None else document

@@ -41,6 +41,7 @@ ACCEPTED = {
     "slurm-SlurmctldPidFile": "Debian's folder",
     "slurm-SlurmdPidFile": "Debian's folder",
     "partition-SuspendTimeout": "the reconcile service ends the wait for a machine when it is deleted",
+    "home-kind": "the blueprint of A4 has Managed Lustre since pull request 6283 (2026-09)",
     "lustre-size": "the least that is sold at this throughput since 2026, and it can grow; theirs was the least before",
     "enroot-ENROOT_CONFIG_PATH": "enroot's default",
     "nccl-run": "200 iterations by nccl-tests' own option; results are not checked in a measurement",
@@ -374,16 +375,14 @@ class TestRoce:
         builder = ours.one(f"{roce.cluster}-image-bake").inputs["machine_type"]
         both.same("builder-type", theirs.vars["image_build_machine_type"], builder)
         storage: dict[str, Any] = theirs.modules["homefs"]
-        found = stacks.config(roce.stack).storage
-        if found.filestore:
-            tier = {"HIGH_SCALE_SSD": "ZONAL"}[storage["filestore_tier"]]
-            both.same("filestore", (tier, storage["size_gb"]), (found.filestore.tier, found.filestore.size_gb))
-        else:
-            assert found.lustre
-            both.same("lustre-size", theirs.vars["lustre_size_gib"], found.lustre.size_gib)
-            both.same("lustre-rate", theirs.vars["per_unit_storage_throughput"], found.lustre.throughput)
-        file_system = found.filestore or found.lustre
-        both.same("home", storage["local_mount"], file_system and file_system.mount)
+        ours_home = stacks.config(roce.stack).storage.lustre
+        assert ours_home
+        kind = "Filestore" if "filestore_tier" in storage else "Managed Lustre"
+        both.same("home-kind", kind, "Managed Lustre")
+        if kind == "Managed Lustre":
+            both.same("lustre-size", theirs.vars["lustre_size_gib"], ours_home.size_gib)
+            both.same("lustre-rate", theirs.vars["per_unit_storage_throughput"], ours_home.throughput)
+        both.same("home", storage["local_mount"], ours_home.mount)
         text = (GOLDEN / roce.stack / "slurm.conf").read_text()
         node = settings(next(line for line in text.splitlines() if line.startswith("NodeName=")))
         for key, value in nodes["node_conf"].items():

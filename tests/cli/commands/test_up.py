@@ -81,6 +81,12 @@ class TestStackFiles:
         ended = hpc("preview", "dev", "--config-file", "nowhere.yaml")
         assert "nowhere.yaml: no such file. Correct --config-file." in ended.err
 
+    def test_a_stack_file_that_is_a_folder_is_said_in_words(self, hpc: Hpc, root: Path):
+        (root / "Pulumi.folder.yaml").mkdir()
+        ended = hpc("preview", "folder")
+        assert ended.code == 1
+        assert "Pulumi.folder.yaml: can't be read: Is a directory." in ended.err
+
     @pytest.mark.parametrize(
         ("platform", "more", "protected"),
         [
