@@ -1,11 +1,12 @@
 """`./hpc check jobs`: small jobs on each node, then over all nodes, then the NCCL test."""
 
+import json as jsons
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,26 +16,20 @@ from typer import Exit, Option
 from cli import console, options
 from cli.access.remote import follow
 from cli.access.ssh import shell_line
-from cli.cluster.jobs import Jobs, JobState
+from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.job_cluster import NodeNames, connect_user
-from cli.commands.jobs.nccl import is_built, read_log
+from cli.commands.jobs.nccl import Measured, is_built, measure_all, on_nodes
 from cli.errors import CliError
 from cluster.catalog.nccl import default_collective
 from cluster.jobs import quickcheck
-from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, launcher, run_script
-from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.quickcheck import FAIL, NODE, PASS, SKIP, CheckPlan, CheckReport, CheckResult, Event
+from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, launcher
+from cluster.jobs.quickcheck import CHECKS, FAIL, PASS, SKIP, CheckPlan, CheckReport, CheckResult
 from cluster.jobs.script import FOLDER
 from cluster.platforms.capability import Capability
 from cluster.printable import one_line
-from cluster.report.nccl_log import NotALogError, read_text
-from cluster.report.nccl_result import Outcome
-from cluster.report.nccl_result import check as check_log
 from scripts.node.slurm.hostlist import compress, expand
 
-_ORDER = ("hello", "home", "shared", "memory", "gpus", "confined", "container", "nccl", "accounting")
-"""Order of the table's columns."""
 _OUTPUT_LINES = 20
 """Last lines of a failing node's output that are printed."""
 _PIPE_SECONDS = 5.0
@@ -42,6 +37,8 @@ _PIPE_SECONDS = 5.0
 
 
 Show = Callable[[str], None]
+Row = Mapping[str, Any]
+"""A line of the driver's output (scripts/jobs/quickcheck/driver.py)."""
 
 
 @contextmanager
@@ -65,7 +62,7 @@ def _progress(*, quiet: bool) -> Generator[Show]:
 
 
 def print_report(report: CheckReport, *, stack: str, user: str, seconds: float) -> None:
-    checks = sorted({result.check for result in report.results if result.node}, key=_ORDER.index)
+    checks = sorted({result.check for result in report.results if result.node}, key=[*CHECKS].index)
     by_node: dict[str, dict[str, CheckResult]] = {}
     for result in report.results:
         if result.node:
@@ -179,18 +176,17 @@ def jobs(
     job of anybody is disturbed. Ctrl-C cancels all that was submitted. Exit code 0: something passed, nothing failed
     and no node is out of service; a check that is skipped has not passed, and its reason is printed.
     """
-    user_jobs = connect_user(stack, user, Capability.NODES)
-    config, scheduler, user = user_jobs.config, Scheduler(user_jobs.cluster), user_jobs.user
+    cluster_jobs = connect_user(stack, user, Capability.NODES)
+    config, scheduler, user = cluster_jobs.config, Scheduler(cluster_jobs.cluster), cluster_jobs.user
+    if unknown := [name for name in partition or () if name not in config.partitions]:
+        names = ", ".join(config.partitions)
+        raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {names}.")
     start = time.monotonic()
     with _progress(quiet=json) as show:
         show("reading the nodes' states")
-        if unknown := [name for name in partition or () if name not in config.partitions]:
-            names = ", ".join(config.partitions)
-            raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {names}.")
-        facts = tuple(row for row in partition_facts(config) if not partition or row.name in partition)
         only = frozenset(node.name for node in scheduler.find_nodes(expand(nodes))) if nodes else None
         container = suite in ("container", "all")
-        pyxis = container and "--container-image" in user_jobs.run("srun --help 2>&1 || true")
+        pyxis = container and "--container-image" in cluster_jobs.run("srun --help 2>&1 || true")
         chosen = quickcheck.Options(
             run=secrets.token_hex(4),
             container=container,
@@ -199,39 +195,29 @@ def jobs(
             seconds=seconds,
             pyxis=pyxis,
             image=_image(image) or (_IMAGE if pyxis else ""),
-            mail=user != "root",
             shared_home=user != "root",
-            most_nodes={name: row.max_nodes for name, row in config.partitions.items() if row.max_nodes},
-            # The prolog of A3 Mega nodes pulls containers for the first job on several nodes.
-            prolog_seconds=dict.fromkeys(
-                config.slurm.rxdm.partitions if config.slurm.rxdm else (), config.slurm.timers.prolog_epilog
-            ),
-            rehearsed=user_jobs.is_rehearsal,
         )
-        planned = quickcheck.plan(facts, scheduler.nodes(), chosen, only=only)
-        events: list[Event] = []
-        mail = None
-        if planned.expected:
+        rehearsed = cluster_jobs.is_rehearsal
+        now = scheduler.nodes()
+        plan = quickcheck.plan(config, now, chosen, partitions=partition, only=only, rehearsed=rehearsed)
+        rows: list[Row] = []
+        more: list[CheckResult] = []
+        if plan.expected:
             show("copying the checks to the cluster")
-            programs = sorted(_PROGRAMS.glob("*.py"))
-            user_jobs.put({f"{_FOLDER}/{path.name}": path.read_text(encoding="utf-8") for path in programs})
-            events = run_plan(user_jobs, planned, _event_printer(planned, show))
-            first = [next(iter(planned.expected))]
-            ended = [event for event in events if event["event"] == "end" and event["key"] == NODE]
-            if chosen.mail and any(event["nodes"] == first and event["code"] == 0 for event in ended):
+            programs = _PROGRAMS.glob("*.py")
+            cluster_jobs.put({f"{_FOLDER}/{path.name}": path.read_text(encoding="utf-8") for path in programs})
+            rows = run_plan(cluster_jobs, plan, show)
+            first = {"node": next(iter(plan.expected)), "check": "hello", "status": PASS}
+            if chosen.shared_home and any(first.items() <= row.items() for row in rows):
                 show("waiting for mail")
-                mail = mail_result(scheduler, user, chosen.run)
-        nccl = NcclCheck(jobs=user_jobs, facts=facts, planned=planned, binaries=binaries)
-        measured = nccl.of_suite(suite, show)
-        failed = any(event["event"] == "end" and event["code"] for event in events)
-        report = quickcheck.results(
-            planned, events, more=(*measured, *([mail] if mail else [])), now=scheduler.nodes() if failed else None
-        )
-        elapsed = time.monotonic() - start
+                more.append(mail_result(scheduler, user, chosen.run))
+            if suite in ("nccl", "all"):
+                more += nccl_results(cluster_jobs, plan, binaries, whole=suite == "nccl" or exclusive or rehearsed)
+        report = quickcheck.evaluate(plan, rows, more)
+    elapsed = time.monotonic() - start
     if json:
         document = {"passed": report.passed, "user": user, "seconds": round(elapsed, 2)}
-        rows = {"results": [asdict(result) for result in report.results]}
-        console.json({**document, **rows, "not_checked": [asdict(row) for row in report.not_checked]})
+        console.json({**document, **asdict(report)})
     else:
         print_report(report, stack=stack, user=user, seconds=elapsed)
     if not report.passed:
@@ -245,148 +231,59 @@ def _image(image: str) -> str:
     return f"{first}#{rest}" if slash and registry and not image.startswith("/") and "#" not in image else image
 
 
-def _event_printer(planned: CheckPlan, show: Show) -> Callable[[Mapping[str, Any]], None]:
-    """Return a function that prints the progress which an event of the checks means."""
-    pending = list(planned.expected)
+def nccl_results(jobs: Jobs, plan: CheckPlan, binaries: str, *, whole: bool) -> list[CheckResult]:
+    """Run the NCCL test on each node with GPUs, then over all of each partition. `whole`: it may take whole nodes.
 
-    def on_event(event: Mapping[str, Any]) -> None:
-        if event["event"] == "note":
-            show(str(event["text"]))
-        elif event["event"] == "home":
-            show("waiting for accounting, which records in rounds of five seconds")
-        elif event["event"] == "end" and event["key"] == NODE:
-            pending[:] = [node for node in pending if node not in event["nodes"]]
-            waiting = f", waiting for {', '.join(pending[:4])}" if pending else ", all nodes together"
-            more = " ..." if len(pending) > 4 else ""
-            count = len(planned.expected)
-            show(f"{count - len(pending)} of {count} nodes answered{waiting}{more}")
-
-    return on_event
-
-
-@dataclass(frozen=True, kw_only=True)
-class NcclCheck:
-    """Runs the NCCL test on each node with GPUs, then over all nodes of each partition."""
-
-    jobs: Jobs
-    facts: tuple[PartitionFacts, ...]
-    planned: CheckPlan
-    binaries: str
-    """Folder with programs of nccl-tests on the cluster, as for `nccl run`; may be empty."""
-
-    def of_suite(self, suite: _Suite, show: Show) -> list[CheckResult]:
-        """Return the results that a suite includes. The test takes whole nodes, so it may be left out of `all`."""
-        with_gpus = [row for row in self.facts if row.gpu]
-        if suite not in ("nccl", "all") or not with_gpus or not self.planned.expected:
-            return []
-        if suite == "all" and not self.planned.options.exclusive and not self.jobs.is_rehearsal:
+    Raises:
+        CliError: sbatch refused a job, or the login machine does not answer.
+    """
+    results: list[CheckResult] = []
+    alone: list[NcclRun] = []
+    together: list[NcclRun] = []
+    for row in plan.facts:
+        own = [name for name in row.nodes if name in plan.expected]
+        own = [name for name in own if plan.expected[name].partition == row.name]
+        why = ""
+        if not whole:
             why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
-            return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in with_gpus]
-        if not self.jobs.is_rehearsal or self.binaries:
-            self.jobs.prepare(LOGS)
-        return self.results(show)
-
-    def results(self, show: Show) -> list[CheckResult]:
-        """Run the tests, and compare each with its reference. Ctrl-C cancels them. `show` prints progress.
-
-        Raises:
-            CliError: sbatch refused a job, or the login machine does not answer.
-        """
-        checked: list[CheckResult] = []
-        submitted: dict[str, tuple[PartitionFacts, tuple[str, ...]]] = {}
-        try:
-            for row in self.facts:
-                if row.gpu:
-                    skipped, runs = self._runs(row)
-                    checked += skipped
-                    earlier: list[str] = []
-                    for nodes in runs:
-                        earlier.append(self._submit(row, nodes, earlier))
-                        submitted[earlier[-1]] = (row, nodes)
-            states = self._wait(submitted, show) if submitted else {}
-        except BaseException:
-            self.jobs.cancel(submitted)
-            raise
-        return [*checked, *(self._result(row, nodes, job, states.get(job)) for job, (row, nodes) in submitted.items())]
-
-    def _runs(self, row: PartitionFacts) -> tuple[list[CheckResult], list[tuple[str, ...]]]:
-        """Return the skipped checks of a partition, and the nodes of each job: each node alone, then all of them."""
-
-        def skip(text: str, node: str = "") -> CheckResult:
-            return CheckResult(check="nccl", status=SKIP, node=node, partition=row.name, text=text)
-
-        expected = [
-            node for node in self.planned.expected.values() if node.partition == row.name and node.node in row.nodes
+        elif jobs.is_rehearsal and not binaries:
+            why = "GPUs of a rehearsal are device files, which compute nothing"
+        elif row.gpu and own and launcher(jobs.config, binaries) != "installed" and not is_built(jobs, row):
+            why = f"{jobs.user} has no NCCL test yet: ./hpc nccl build {jobs.stack} --as {jobs.user}"
+        if row.gpu and own and why:
+            results.append(CheckResult(check="nccl", status=SKIP, partition=row.name, text=why))
+        if not row.gpu or why:
+            continue
+        taken = {name: plan.expected[name].busy_gpus or plan.expected[name].shared for name in own}
+        results += [
+            CheckResult(check="nccl", status=SKIP, node=name, partition=row.name, text=text)
+            for name, text in taken.items()
+            if text
         ]
-        if not expected:
-            return [], []
-        if self.jobs.is_rehearsal and not self.binaries:
-            return [skip("GPUs of a rehearsal are device files, which compute nothing")], []
-        if launcher(self.jobs.config, self.binaries) != "installed" and not is_built(self.jobs, row):
-            user, stack = self.jobs.user, self.jobs.stack
-            return [skip(f"{user} has no NCCL test yet: ./hpc nccl build {stack} --as {user}")], []
-        busy = [skip(why, node.node) for node in expected if (why := node.all_gpus or node.shared)]
-        free = [node.node for node in expected if not (node.all_gpus or node.shared)]
-        runs: list[tuple[str, ...]] = [(node,) for node in free]
-        most = self.planned.options.most_nodes.get(row.name, len(free))
-        if len(free[:most]) > 1:
-            runs.append(tuple(free[:most]))
-        return busy, runs
-
-    def _submit(self, row: PartitionFacts, nodes: tuple[str, ...], earlier: list[str]) -> str:
-        run = NcclRun(
-            partition=row,
-            nodes=len(nodes),
-            nodelist=compress(nodes),
-            collective=default_collective(len(nodes)),
-            binaries=self.binaries,
-        )
-        options = {"job-name": f"hpc-check-{self.planned.options.run}"}
-        if len(nodes) > 1 and earlier:
-            # The job would wait for these nodes anyway, and would delay jobs of others meanwhile.
-            options["dependency"] = f"afterany:{':'.join(earlier)}"
-        return self.jobs.submit(run_script(self.jobs.config, run).text(), options=options)
-
-    def _wait(
-        self, submitted: Mapping[str, tuple[PartitionFacts, tuple[str, ...]]], show: Show
-    ) -> Mapping[str, JobState]:
-        def changed(states: Mapping[str, JobState]) -> None:
-            done = sum(state.ended for state in states.values())
-            show(f"NCCL test: {done} of {len(submitted)} runs ended")
-
-        rounds = 2 if any(len(nodes) > 1 for _, nodes in submitted.values()) else 1
-        states = self.jobs.wait(submitted, changed, seconds=rounds * RUN_MINUTES * 60)
-        self.jobs.cancel(job for job, state in states.items() if not state.ended)
-        return states
-
-    def _result(self, row: PartitionFacts, nodes: tuple[str, ...], job: str, state: JobState | None) -> CheckResult:
-        text = read_log(self.jobs, job)
-        node, name = (nodes[0], "nccl") if len(nodes) == 1 else ("", f"nccl over {len(nodes)} nodes")
-        status, summary = _outcome(text, job, state)
-        todo = f"./hpc nccl report {job} --stack {self.jobs.stack}" if status == FAIL else ""
-        output = "\n".join(text.splitlines()[-40:]) if status == FAIL else ""
-        return CheckResult(
-            check=name, status=status, node=node, partition=row.name, text=summary, output=output, todo=todo
-        )
+        free = [name for name in own if not taken[name]]
+        run = NcclRun(partition=row, nodes=1, collective=default_collective(1), binaries=binaries)
+        alone += [on_nodes(run, [name]) for name in free]
+        if len(most := free[: plan.most_nodes.get(row.name)]) > 1:
+            together.append(on_nodes(replace(run, collective=default_collective(len(most))), most))
+    if alone:
+        jobs.prepare(LOGS)
+    for runs in filter(None, (alone, together)):
+        measured = measure_all(jobs, runs, f"NCCL test on {len(runs)} sets of nodes", seconds=RUN_MINUTES * 60)
+        results += [_nccl_result(jobs, row) for row in measured]
+    return results
 
 
-def _outcome(text: str, job: str, state: JobState | None) -> tuple[str, str]:
-    """Return the status of a run by its log, with a summary."""
-    if state is None or not state.ended:
-        return FAIL, f"job {job} did not end in time"
-    if not state.completed:
-        return FAIL, f"job {job} ended as {state.state}, exit code {state.exit_code}"
-    try:
-        result = check_log(read_text(text, f"job {job}"))
-    except NotALogError as error:
-        return FAIL, str(error.finding)
-    average = f"average {result.run.average:g} GB/s" if result.run.average is not None else "no average"
-    if result.outcome is Outcome.FAIL:
-        failed = [reason.text for reason in result.reasons if reason.met is False]
-        return FAIL, "; ".join([average, *failed, *map(str, result.findings)][:4])
-    if result.outcome is Outcome.NONE:
-        return SKIP, f"{average}, and no reference to compare with"
-    return PASS, average
+def _nccl_result(jobs: Jobs, measured: Measured) -> CheckResult:
+    nodes = measured.run.nodes
+    return CheckResult(
+        check="nccl" if nodes == 1 else f"nccl over {nodes} nodes",
+        status=FAIL if measured.failure else PASS if measured.compared else SKIP,
+        node=measured.run.nodelist if nodes == 1 else "",
+        partition=measured.run.partition.name,
+        text=measured.text,
+        output="\n".join(measured.log.splitlines()[-40:]) if measured.failure else "",
+        todo=f"./hpc nccl report {measured.state.id} --stack {jobs.stack}" if measured.failure else "",
+    )
 
 
 _PROGRAMS = Path(__file__).parents[3] / "scripts" / "jobs" / "quickcheck"
@@ -405,34 +302,48 @@ if runuser -u "$1" -- grep -qs -- "$2" "/var/mail/$1"; then echo came; else echo
 """
 
 
-def run_plan(jobs: Jobs, plan: CheckPlan, on_event: Callable[[Event], None]) -> list[Event]:
-    """Run the plan, and return all events; `on_event` is called with each as it arrives. An error or Ctrl-C cancels
-    every job of the plan. Raises CliError: the driver on the login machine did not complete."""
-    events: list[Event] = []
+def run_plan(jobs: Jobs, plan: CheckPlan, show: Show) -> list[Row]:
+    """Run the driver on the login machine, and return its lines; `show` prints progress. An error or Ctrl-C cancels
+    every job of the plan. Raises CliError: the driver did not complete."""
+    rows: list[Row] = []
     errors: list[str] = []
+    pending = dict.fromkeys(plan.expected)
 
-    def show(lines: Mapping[str, list[str]]) -> None:
-        for event in quickcheck.parse_events(chain.from_iterable(lines.values())):
-            events.append(event)
-            on_event(event)
-
-    target, words = jobs.cluster.target(None), ["python3", f"{_FOLDER}/driver.py", plan.spec()]
-    line = shell_line(jobs.user, words, terminal=False)
-    done = False
+    def read(lines: Mapping[str, list[str]]) -> None:
+        for row in parse_rows(chain.from_iterable(lines.values())):
+            rows.append(row)
+            pending.pop(row.get("node", ""), None)
+            count = len(plan.expected) - len(pending)
+            waiting = f"waiting for {', '.join([*pending][:4])}" if pending else "all nodes together, then accounting"
+            show(row.get("note") or f"{count} of {len(plan.expected)} nodes answered, {waiting}")
 
     def note(lines: Mapping[str, list[str]]) -> None:
         errors.extend(chain.from_iterable(lines.values()))
 
+    target = jobs.cluster.target(None)
+    line = shell_line(jobs.user, ["python3", f"{_FOLDER}/driver.py", plan.spec], terminal=False)
+    done = False
     try:
-        follow([target], jobs.cluster.admin_key, lambda _: line, show=show, note=note)
-        done = any(event["event"] in ("done", "failed") for event in events)
+        follow([target], jobs.cluster.admin_key, lambda _: line, show=read, note=note)
+        done = any("done" in row for row in rows)
     finally:
         if not done:
             jobs.run(shlex.join(["scancel", "--quiet", f"--name=hpc-check-{plan.options.run}"]))
     if not done:
         text = "\n".join(errors[-20:]) or "it printed nothing"
         raise CliError(f"{target.name}: the checks did not come to their end:\n{text}")
-    return events
+    return rows
+
+
+def parse_rows(lines: Iterable[str]) -> Iterator[Row]:
+    """Yield the driver's lines of JSON; others of its output are left out."""
+    for line in lines:
+        try:
+            row = jsons.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            yield row
 
 
 def mail_result(scheduler: Scheduler, user: str, run: str) -> CheckResult:
@@ -446,5 +357,4 @@ def mail_result(scheduler: Scheduler, user: str, run: str) -> CheckResult:
         "none": (SKIP, "the controller has no mailer that delivers on the cluster"),
         "sent": (SKIP, f"{user} has mail sent on by ~/.forward"),
     }.get(state, (FAIL, f"not in /var/mail/{user} on the controller after {_MAIL_SECONDS} s"))
-    todo = "./hpc ssh STACK controller -- mailq; ./hpc logs STACK slurmctld" if status == FAIL else ""
-    return CheckResult(check="mail", status=status, text=text, todo=todo)
+    return CheckResult(check="mail", status=status, text=text)

@@ -1,9 +1,11 @@
 """`./hpc nccl build` and `nccl run`: one measurement, or pairs of nodes that show which node is slow."""
 
+import math
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -226,7 +228,7 @@ def run(
         raise CliError("\n".join(problems))
     request = replace(request, binaries=binaries.rstrip("/"))
     if jobs is None:
-        print_scripts([run_script(config, _on(request, _nodes(request)[:2]) if pairs else request)])
+        print_scripts([run_script(config, on_nodes(request, _nodes(request)[:2]) if pairs else request)])
         return
     if against and not against.exists():
         raise CliError(f"--against: {against} does not exist.")
@@ -383,54 +385,99 @@ class _PairsRun:
             )
         return ready
 
-    def _round(self, number: int, pairs: list[Pair], nodes: int) -> list[PairResult]:
-        jobs = self.jobs
-        submitted: dict[str, Pair] = {}
-        try:
-            for pair in pairs:
-                submitted[jobs.submit(run_script(self.jobs.config, _on(self.request, pair)).text())] = pair
-            count = f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}"
-            what = f"{self.request.collective} on {count} of {nodes} nodes"
-            console.note(f"round {number}: {what}, jobs {', '.join(submitted)} of {jobs.user}")
-            states = self._wait(number, submitted)
-        except BaseException as error:
-            self._cancel(submitted, error)
-            raise
-        return [self._measured(number, pair, states[job]) for job, pair in submitted.items()]
+    def _round(self, number: int, pairs: list[Pair], nodes: int) -> Iterator[PairResult]:
+        count = f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}"
+        what = f"round {number}: {self.request.collective} on {count} of {nodes} nodes"
+        measured = measure_all(self.jobs, [on_nodes(self.request, pair) for pair in pairs], what)
+        for pair, row in zip(pairs, measured, strict=True):
+            failure = f", {row.failure}" if row.failure else ""
+            console.note(f"round {number}: {', '.join(pair)}: {row.busbw:.1f} GB/s{failure}")
+            yield PairResult(
+                round=number, nodes=pair, job=row.state.id, busbw=row.busbw, failure=row.failure, compared=row.compared
+            )
 
-    def _wait(self, number: int, submitted: Mapping[str, Pair]) -> Mapping[str, JobState]:
-        def changed(states: Mapping[str, JobState]) -> None:
-            waiting = {state.reason for state in states.values() if state.state == "PENDING" and state.reason != "None"}
-            running = sum(state.state == "RUNNING" for state in states.values())
-            ended = sum(state.ended for state in states.values())
-            why = f", others wait ({', '.join(sorted(waiting))})" if waiting else ""
-            console.note(f"round {number}: {ended} of {len(submitted)} pairs ended, {running} run{why}")
 
-        while True:
-            states = retry_while_unreachable(lambda: self.jobs.wait(submitted, changed, _ROUND_SECONDS))
-            if all(state.ended for state in states.values()):
-                return states
+@dataclass(frozen=True)
+class Measured:
+    """A run whose job has ended, or was cancelled."""
 
-    def _cancel(self, submitted: Mapping[str, Pair], error: BaseException) -> None:
-        if not submitted:
-            return
-        jobs = self.jobs
-        try:
-            jobs.cancel(submitted)
-        except CliError as failed:
-            line = f"./hpc run {jobs.stack} --as {jobs.user} -- scancel {' '.join(submitted)}"
-            raise CliError(
-                f"{failed}\nJobs {', '.join(submitted)} were not cancelled. To cancel them: {line}"
-            ) from error
-        console.note(f"Jobs {', '.join(submitted)} were cancelled.")
+    run: NcclRun
+    state: JobState
+    log: str
 
-    def _measured(self, number: int, pair: Pair, state: JobState) -> PairResult:
-        result = _result(read_log(self.jobs, state.id), f"job {state.id}")
-        busbw = mean_busbw(result.run) if result else 0.0
-        failure = f"the job ended as {state.state}" if not state.completed else _failure(result)
-        compared = result is not None and result.outcome is Outcome.PASS
-        console.note(f"round {number}: {', '.join(pair)}: {busbw:.1f} GB/s{f', {failure}' if failure else ''}")
-        return PairResult(round=number, nodes=pair, job=state.id, busbw=busbw, failure=failure, compared=compared)
+    @property
+    def result(self) -> NcclResult | None:
+        return _result(self.log, f"job {self.state.id}")
+
+    @property
+    def busbw(self) -> float:
+        """Average at large sizes, GB/s; 0 where nothing was measured."""
+        return mean_busbw(self.result.run) if self.result else 0.0
+
+    @property
+    def compared(self) -> bool:
+        """True if it met a reference or the line rate."""
+        return self.result is not None and self.result.outcome is Outcome.PASS
+
+    @property
+    def failure(self) -> str:
+        """The reason why it failed; empty if it did not."""
+        if not self.state.ended:
+            return "the job did not end in time"
+        return _failure(self.result) if self.state.completed else f"the job ended as {self.state.state}"
+
+    @property
+    def text(self) -> str:
+        """The result on one line."""
+        average = self.result.run.average if self.result else None
+        missing = "" if self.compared else "no reference to compare with"
+        words = "no average" if average is None else f"average {average:g} GB/s"
+        return ", ".join(filter(None, (words, self.failure or missing)))
+
+
+def measure_all(jobs: Jobs, runs: Sequence[NcclRun], what: str, *, seconds: float = math.inf) -> list[Measured]:
+    """Submit runs, and wait for all of them, for so many seconds at most. Ctrl-C cancels the jobs that have not ended.
+
+    Raises:
+        CliError: sbatch refused a job, or the login machine does not answer.
+    """
+    submitted: dict[str, NcclRun] = {}
+    try:
+        for run in runs:
+            submitted[jobs.submit(run_script(jobs.config, run).text())] = run
+        console.note(f"{what}, jobs {', '.join(submitted)} of {jobs.user}")
+        states = _wait(jobs, what.partition(":")[0], submitted, seconds)
+    except BaseException as error:
+        _cancel(jobs, submitted, error)
+        raise
+    jobs.cancel(job for job, state in states.items() if not state.ended)
+    return [Measured(run, states[job], read_log(jobs, job)) for job, run in submitted.items()]
+
+
+def _wait(jobs: Jobs, title: str, submitted: Iterable[str], seconds: float) -> Mapping[str, JobState]:
+    def changed(states: Mapping[str, JobState]) -> None:
+        waiting = {state.reason for state in states.values() if state.state == "PENDING" and state.reason != "None"}
+        running = sum(state.state == "RUNNING" for state in states.values())
+        ended = sum(state.ended for state in states.values())
+        why = f", others wait ({', '.join(sorted(waiting))})" if waiting else ""
+        console.note(f"{title}: {ended} of {len(states)} runs ended, {running} run{why}")
+
+    deadline = time.monotonic() + seconds
+    while True:
+        states = retry_while_unreachable(lambda: jobs.wait(submitted, changed, _ROUND_SECONDS))
+        if all(state.ended for state in states.values()) or time.monotonic() > deadline:
+            return states
+
+
+def _cancel(jobs: Jobs, submitted: Iterable[str], error: BaseException) -> None:
+    if not (names := list(submitted)):
+        return
+    try:
+        jobs.cancel(names)
+    except CliError as failed:
+        line = f"./hpc run {jobs.stack} --as {jobs.user} -- scancel {' '.join(names)}"
+        raise CliError(f"{failed}\nJobs {', '.join(names)} were not cancelled. To cancel them: {line}") from error
+    console.note(f"Jobs {', '.join(names)} were cancelled.")
 
 
 def _failure(result: NcclResult | None) -> str:
@@ -485,5 +532,6 @@ def _nodes(request: NcclRun) -> list[str]:
     return expand(request.nodelist) if request.nodelist else list(request.partition.nodes)
 
 
-def _on(request: NcclRun, nodes: Sequence[str]) -> NcclRun:
+def on_nodes(request: NcclRun, nodes: Sequence[str]) -> NcclRun:
+    """Return the run on these nodes."""
     return replace(request, nodes=len(nodes), nodelist=compress(sorted(nodes)))

@@ -1,9 +1,9 @@
 """Starts a container with the node's container runtime. It runs as the user in a job, with the standard library only.
 
-    python3 container.py TOKEN [IMAGE]
+    python3 container.py [IMAGE]
 
 Without IMAGE, apptainer and podman start a root folder with the node's own `cat` and its libraries, so that no registry
-is needed. It prints a line of JSON after MARK: the runtime, the output of the container, and the expected output.
+is needed. It prints a line of JSON after MARK: status, text and output of the check.
 """
 
 import json
@@ -13,119 +13,83 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 MARK = "hpc-check "
-RUNTIMES = ("enroot", "apptainer", "singularity", "podman")
 _SECONDS = 240
-_SHOW = ("cat", "/hpc-check")
 _OS = ("cat", "/etc/os-release")
+_ID = "ID=hpc-check"
 
 
-def commands(runtime: str, token: str, root: str, image: str) -> list[list[str]]:
-    """Return the command lines that start a container. The output of the last one is that of the container.
+def commands(runtime: str, folder: Path, image: str) -> list[list[str]]:
+    """Return the command lines that start a container. The output of the last one is its os-release.
 
-    `image` is a path or a name with # after the registry. If it is empty, `root` is the root folder.
+    `image` is a path or a name with # after the registry. If it is empty, `folder` has a root folder.
     """
+    is_path = image.startswith("/")
     if runtime == "enroot":
-        packed = image if image.startswith("/") else f"{root}.sqsh"
-        name = f"hpc-check-{token}"
-        fetch = [] if image.startswith("/") else [["enroot", "import", "--output", packed, f"docker://{image}"]]
-        create = ["enroot", "create", "--name", name, packed]
-        return [*fetch, create, ["enroot", "start", name, *_OS]]
-    if not image.startswith("/"):
-        image = image.replace("#", "/", 1)  # only enroot has the #
+        packed = image if is_path else f"{folder}/image.sqsh"
+        fetch = [] if is_path else [["enroot", "import", "--output", packed, f"docker://{image}"]]
+        create = ["enroot", "create", "--name", folder.name, packed]
+        return [*fetch, create, ["enroot", "start", folder.name, *_OS]]
+    name = image if is_path else image.replace("#", "/", 1)  # only enroot has the #
     if runtime == "podman":
-        what = [image, *_OS] if image else ["--rootfs", root, *_SHOW]
-        return [["podman", "run", "--rm", "--network", "none", "--cgroups", "disabled", *what]]
-    place = image if image.startswith("/") else f"docker://{image}"
-    what = [place, *_OS] if image else [root, *_SHOW]
-    return [[runtime, "exec", "--contain", "--no-home", *what]]
+        source = [name] if image else ["--rootfs", f"{folder}/root"]
+        return [["podman", "run", "--rm", "--network", "none", "--cgroups", "disabled", *source, *_OS]]
+    place = f"{folder}/root" if not image else name if is_path else f"docker://{name}"
+    return [[runtime, "exec", "--contain", "--no-home", place, *_OS]]
 
 
-def start(token: str, image: str) -> dict[str, object]:
-    """Start a container; return its output, or why it did not start."""
-    runtime = next((name for name in RUNTIMES if shutil.which(name)), "")
-    if not runtime:
-        return {}
-    if runtime == "enroot" and not image:
-        return {"runtime": runtime, "skip": "enroot needs an image: give one with --image"}
-    with tempfile.TemporaryDirectory(prefix="hpc-check-") as folder:
-        root = Path(folder, "root")
-        if not image:
-            fill(root, token)
-        wanted = "ID=" if image else token
-        try:
-            return {"runtime": runtime, "wanted": wanted, **_run_all(commands(runtime, token, str(root), image))}
-        finally:
-            if runtime == "enroot":
-                _run(["enroot", "remove", "--force", f"hpc-check-{token}"])
-
-
-def _run_all(lines: list[list[str]]) -> dict[str, object]:
-    """Run command lines; return the output of the last one, or the error of the first that fails."""
-    out = ""
-    for line in lines:
-        done = _run(line)
-        if done.returncode:
-            error = f"{' '.join(line)}: exit code {done.returncode}\n{done.stdout}{done.stderr}".strip()
-            return {"error": error[-4000:]}
-        out = done.stdout
-    return {"out": out[-2000:]}
-
-
-def fill(root: Path, token: str) -> None:
-    """Create a root folder with `cat`, `sh`, their libraries, and the token in /hpc-check."""
+def fill(root: Path) -> None:
+    """Create a root folder with `cat`, `sh`, their libraries and an os-release of its own."""
     for name in ("dev", "etc", "proc", "sys", "tmp", "run", "var/tmp", "bin", "usr/bin"):
-        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name).mkdir(parents=True)
     for program in ("cat", "sh"):
-        here = shutil.which(program) or f"/bin/{program}"
-        shutil.copy(here, root / "bin" / program)
-        for library in libraries(_run(["ldd", here]).stdout):
+        path = shutil.which(program) or f"/bin/{program}"
+        shutil.copy(path, root / "bin" / program)
+        for library in re.findall(r"(/\S+) \(0x", _run(["ldd", path]).stdout):
             target = root / library.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, target)
     (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\n")
-    (root / "hpc-check").write_text(f"{token}\n")
+    (root / "etc/os-release").write_text(f"{_ID}\n")
 
 
-def libraries(text: str) -> Iterator[str]:
-    """Yield the paths in the output of ldd: `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)`."""
-    for line in text.splitlines():
-        if found := re.search(r"(?:=> )?(/\S+) \(0x", line):
-            yield found[1]
-
-
-@contextmanager
-def _own_cache() -> Iterator[None]:
-    """Keep caches out of the user's home, which may be on a network file system that podman's storage can't use."""
-    with tempfile.TemporaryDirectory(prefix="hpc-check-store-") as folder:
-        os.environ["XDG_DATA_HOME"] = os.environ["APPTAINER_CACHEDIR"] = folder
-        try:
-            yield
-        finally:
-            # Subordinate uids own podman's layers.
-            if shutil.which("podman"):
-                _run(["podman", "unshare", "rm", "-rf", f"{folder}/containers"])
+def check(image: str, folder: Path) -> tuple[str, ...]:
+    """Start a container; return status, text and output."""
+    runtime = next(filter(shutil.which, ("enroot", "apptainer", "singularity", "podman")), "")
+    if not runtime:
+        return "skip", "no pyxis, enroot, apptainer or podman on the node"
+    if runtime == "enroot" and not image:
+        return "skip", "enroot needs an image: give one with --image"
+    if not image:
+        fill(folder / "root")
+    # Caches stay out of the user's home, which may be on a network file system that podman's storage can't use.
+    os.environ["XDG_DATA_HOME"] = os.environ["APPTAINER_CACHEDIR"] = str(folder)
+    out = ""
+    try:
+        for line in commands(runtime, folder, image):
+            done = _run(line)
+            out = done.stdout
+            if done.returncode:
+                output = f"{' '.join(line)}: exit code {done.returncode}\n{out}{done.stderr}".strip()[-4000:]
+                return "fail", f"{runtime} did not start one", output
+    finally:
+        if runtime == "enroot":
+            _run(["enroot", "remove", "--force", folder.name])
+        if runtime == "podman":  # subordinate uids own its layers
+            _run(["podman", "unshare", "rm", "-rf", f"{folder}/containers"])
+    return ("pass", runtime) if ("ID=" if image else _ID) in out else ("fail", f"{runtime} did not start one", out)
 
 
 def _run(line: list[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(line, 124, "", f"no end within {_SECONDS} s")
-    except OSError as error:
+    except (subprocess.TimeoutExpired, OSError) as error:
         return subprocess.CompletedProcess(line, 127, "", str(error))
 
 
-def main(token: str, image: str = "") -> None:
-    with _own_cache():
-        found = start(token, image)
-    os.write(1, f"{MARK}{json.dumps(found)}\n".encode())
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    with tempfile.TemporaryDirectory(prefix="hpc-check-") as name:
+        print(f"{MARK}{json.dumps({'results': {'container': check(''.join(sys.argv[1:]), Path(name))}})}")

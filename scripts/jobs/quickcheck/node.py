@@ -1,5 +1,9 @@
-"""Prints what a task of a job finds on its node, as a line of JSON after MARK. It runs as the user, with the standard
-library only."""
+"""Checks a node from inside a job, as the user, with the standard library only.
+
+    python3 node.py JOB [REQUEST]     JOB: node, gpus or together; REQUEST: JSON of driver.py
+
+Every task prints a line of JSON after MARK: its node and number, and the first one of a node its results by check.
+"""
 
 import errno
 import json
@@ -10,62 +14,85 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 MARK = "hpc-check "
-_SHARED = Path("/opt/apps/hpc")
-_SECONDS = 30
-_DENIED = (errno.EPERM, errno.EACCES)
+PASS, FAIL, SKIP = "pass", "fail", "skip"
+Result = tuple[str, ...]
+"""Status, text and output of a check."""
+_SMI_SECONDS = 30
+_MIB = 1024 * 1024
+_PAGE = 65_536
+"""The largest base page of Linux. The kernel rounds a memory limit to pages."""
 
 
-def collect(mode: str, token: str = "") -> dict[str, object]:
-    """Return the values that a mode (hello or node) collects."""
-    environ = os.environ
-    found: dict[str, object] = {
-        "node": environ.get("SLURMD_NODENAME", ""),
-        "task": int(environ.get("SLURM_PROCID", "0")),
-        "cpus": len(os.sched_getaffinity(0)),
-    }
-    if mode == "hello" or environ.get("SLURM_LOCALID", "0") != "0":
-        return found
-    found["gpus"] = gpus()
-    if mode == "node":
-        found["memory"] = memory_limit(Path("/proc/self/cgroup").read_text(), Path("/sys/fs/cgroup"))
-        found["home"] = home(token, str(found["node"])) if token else None
-        found["shared"] = os.access(_SHARED, os.R_OK | os.X_OK)
-    return found
+class Gpus(NamedTuple):
+    """The GPUs that a job finds."""
+
+    count: int
+    """GPUs that every process finds, whatever devices its cgroup allows."""
+    source: str
+    usable: dict[str, int]
+    """Number of GPUs of this job, by how it sees them."""
+    smi_code: int = 0
+    smi_error: str = ""
 
 
-def gpus() -> dict[str, object]:
-    """Return the number of GPUs of the driver, device files, those that can be opened, and the GPUs of CUDA and
-    nvidia-smi."""
-    devices = sorted(
-        (path.name for path in Path("/dev").iterdir() if re.fullmatch("nvidia[0-9]+", path.name)),
-        key=lambda name: int(name[6:]),
-    )
+def find_gpus() -> Gpus:
+    devices = [path for path in Path("/dev").iterdir() if re.fullmatch("nvidia[0-9]+", path.name)]
     driver = Path("/proc/driver/nvidia/gpus")
-    found: dict[str, object] = {
-        # Every process sees these, whatever devices its cgroup allows.
-        "driver": len(list(driver.iterdir())) if driver.is_dir() else None,
-        "devices": devices,
-        "open": [name for name in devices if _opens(f"/dev/{name}")],
-        "visible": [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word],
-    }
-    if smi := shutil.which("nvidia-smi"):
-        code, out, err = _run(smi, "-L")
-        found["smi"] = [line for line in out.splitlines() if line.startswith("GPU ")]
-        if code:
-            found["smi_code"], found["smi_error"] = code, (err or out).strip()[-2000:]
-    return found
+    count, source = (len(list(driver.iterdir())), "the driver") if driver.is_dir() else (len(devices), "device files")
+    visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    usable = {"can be opened": sum(map(_opens, devices)), "in CUDA_VISIBLE_DEVICES": len(visible)}
+    if not shutil.which("nvidia-smi"):
+        return Gpus(count, source, usable)
+    try:
+        line = ["nvidia-smi", "-L"]
+        done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=_SMI_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        done = subprocess.CompletedProcess(error.cmd, 124, "", str(error))
+    usable["by nvidia-smi"] = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    return Gpus(count, source, usable, done.returncode, (done.stderr or done.stdout).strip()[-2000:])
 
 
-def _opens(path: str) -> bool:
+def _opens(path: Path) -> bool:
     """Return whether the cgroup lets this process open a device. The check comes before the driver's, which a stand-in
     does not have."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
-        return error.errno not in _DENIED
+        return error.errno not in (errno.EPERM, errno.EACCES)
     return True
+
+
+def check_gpus(job: str, request: dict[str, Any], gpus: Gpus) -> dict[str, Result]:
+    """Check the number of GPUs, and those of the job: all of them, or in the job `node` one if it has asked for one."""
+    promised, results = request["gpus"], dict[str, Result]()
+    problems = [] if gpus.count == promised else [f"{gpus.count} of {promised} GPUs by {gpus.source}"]
+    if job == "gpus":
+        wrong = {how: number for how, number in gpus.usable.items() if number != promised}
+        problems += [f"{number} of {promised} GPUs {how} in a job that has all" for how, number in wrong.items()]
+        if gpus.smi_code:
+            meaning = request["smi_exit_codes"].get(str(gpus.smi_code), "unknown")
+            problems.append(f"nvidia-smi ended with exit code {gpus.smi_code} ({meaning})")
+    elif request["one_gpu"]:
+        wrong = [f"{number} {how}" for how, number in gpus.usable.items() if number != 1]
+        text = f"a job with 1 GPU: {', '.join(wrong)}" if wrong else "a job with 1 GPU opens that one only"
+        results["confined"] = (FAIL if wrong else PASS, text)
+    passed = (PASS, f"{gpus.count} GPUs by {gpus.source}")
+    results["gpus"] = (FAIL, "; ".join(problems), gpus.smi_error) if problems else passed
+    return results
+
+
+def check_memory(asked_mib: int, limit: int | None) -> Result:
+    """Check the memory limit of a job in bytes, as `memory_limit` returns it."""
+    if limit is None:
+        return SKIP, "the job sees no memory cgroup"
+    if limit < 0:
+        return FAIL, "no limit on a job's memory"
+    if limit > asked_mib * _MIB + _PAGE:
+        return FAIL, f"limit {limit // _MIB} MiB, asked for {asked_mib} MiB"
+    return PASS, f"{asked_mib} MiB"
 
 
 def memory_limit(cgroups: str, root: Path) -> int | None:
@@ -73,8 +100,7 @@ def memory_limit(cgroups: str, root: Path) -> int | None:
 
     `cgroups` is the text of /proc/PID/cgroup: v1 has a line per controller, v2 a line with the number 0.
     """
-    limits: list[int] = []
-    readable = False
+    found: list[str] = []
     for line in cgroups.splitlines():
         number, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
@@ -84,47 +110,53 @@ def memory_limit(cgroups: str, root: Path) -> int | None:
         else:
             continue
         folder = base / path.lstrip("/")
-        while folder == base or base in folder.parents:
-            try:
-                text = (folder / name).read_text().strip()
-                readable = True
-            except OSError:
-                text = "max"
-            # v1 writes "no limit" as the largest multiple of a page in 63 bits.
-            if text.isdigit() and int(text) < 1 << 62:
-                limits.append(int(text))
-            folder = folder.parent
-    return min(limits, default=-1 if readable else None)
+        files = [parent / name for parent in (folder, *folder.parents) if parent.is_relative_to(base)]
+        found += [file.read_text().strip() for file in files if file.exists()]
+    # v1 writes "no limit" as the largest multiple of a page in 63 bits.
+    limits = [int(text) for text in found if text.isdigit() and int(text) < 1 << 62]
+    return min(limits, default=-1 if found else None)
 
 
-def home(token: str, node: str) -> dict[str, object]:
+def check_home(run: str, node: str) -> Result:
     """Read the file of the login machine in the user's home, and write one for the login machine to read."""
     try:
         entry = pwd.getpwuid(os.getuid())
     except KeyError:
-        return {"error": f"uid {os.getuid()} is of no user of this node"}
-    folder = Path(entry.pw_dir) / f".hpc-check-{token}"
+        return FAIL, f"uid {os.getuid()} is of no user of this node"
+    folder = Path(entry.pw_dir) / f".hpc-check-{run}"
     try:
         owner = (folder / "login").stat().st_uid
         text = (folder / "login").read_text().strip()
-        (folder / f"node-{node}").write_text(f"{token} {node}\n")
+        (folder / f"node-{node}").write_text(f"{run} {node}\n")
     except OSError as error:
-        return {"error": f"{error.filename or folder}: {error.strerror}"}
+        return FAIL, f"{error.filename or folder}: {error.strerror}"
     if owner != os.getuid():
-        return {"error": f"{folder}/login is of uid {owner} here, and of {os.getuid()} ({entry.pw_name}) where written"}
-    return {} if text == token else {"error": f"{folder}/login: another content here than where it was written"}
+        return FAIL, f"{folder}/login is of uid {owner} here, and of {os.getuid()} ({entry.pw_name}) where written"
+    return (PASS,) if text == run else (FAIL, f"{folder}/login: another content here than where it was written")
 
 
-def _run(*command: str) -> tuple[int, str, str]:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return 124, "", f"{command[0]}: no end within {_SECONDS} s"
-    except OSError as error:
-        return 127, "", str(error)
-    return done.returncode, done.stdout, done.stderr
+def check_node(request: dict[str, Any], node: str) -> dict[str, Result]:
+    no_home = (SKIP, "root's home is not shared: name a user with --as")
+    readable = os.access("/opt/apps/hpc", os.R_OK | os.X_OK)
+    return {
+        "home": check_home(request["run"], node) if request["shared_home"] else no_home,
+        "shared": (PASS,) if readable else (FAIL, "/opt/apps/hpc can't be read"),
+        "memory": check_memory(
+            request["memory"], memory_limit(Path("/proc/self/cgroup").read_text(), Path("/sys/fs/cgroup"))
+        ),
+    }
+
+
+def main(job: str, text: str = "{}") -> None:
+    node, request = os.environ["SLURMD_NODENAME"], json.loads(text)
+    cpus = len(os.sched_getaffinity(0))
+    found: dict[str, object] = {"node": node, "task": int(os.environ["SLURM_PROCID"]), "cpus": cpus}
+    if job != "together" and os.environ["SLURM_LOCALID"] == "0":
+        results = check_node(request, node) if job == "node" else {}
+        found["results"] = results | (check_gpus(job, request, find_gpus()) if request["gpus"] else {})
+    # One write, so that the lines of several tasks do not mix.
+    os.write(1, f"{MARK}{json.dumps(found)}\n".encode())
 
 
 if __name__ == "__main__":
-    # One write, so that the lines of several tasks do not mix.
-    os.write(1, f"{MARK}{json.dumps(collect(*sys.argv[1:]))}\n".encode())
+    main(*sys.argv[1:])

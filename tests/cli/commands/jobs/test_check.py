@@ -12,11 +12,9 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import check
-from cli.commands.jobs.check import NcclCheck
 from cli.errors import CliError
 from cluster.config import ClusterConfig
-from cluster.jobs.partition_facts import partition_facts
-from cluster.jobs.quickcheck import MARK, CheckPlan, CheckResult, Event, Options, plan
+from cluster.jobs.quickcheck import CheckPlan, CheckResult, Options, plan
 from components.deploy import config_text
 from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.nodes import parse as nodes_of
@@ -36,40 +34,27 @@ NodeName=dev-gpu-0 CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE+DRA
 OUTPUTS = {**conftest.OUTPUTS, "config": config_text(CONFIG)}
 
 
-def passing(spec: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield the events of a driver on sound nodes."""
-    run, nodes = spec["run"], []
-    for job in spec["jobs"]:
-        if job["key"] == "node":
-            for node in expand(job["nodes"]):
-                nodes.append(node)
-                first = {"node": node, "task": 0, "cpus": 2, "gpus": {}, "memory": 1, "home": {}, "shared": True}
-                second = {"node": node, "task": 1, "cpus": 2}
-                out = "".join(f"{MARK}{json.dumps(task)}\n" for task in (first, second))
-                ended = {"code": 0, "late": False, "seconds": 1.0, "out": out, "err": ""}
-                yield {"event": "end", "key": "node", "partition": job["partition"], "nodes": [node], **ended}
-    yield {"event": "home", "files": {node: {"own": True, "text": f"{run} {node}"} for node in nodes}}
-    rows = "".join(f"1|alice|research|normal|COMPLETED|{node}\n" for node in nodes)
-    yield {"event": "accounting", "text": rows}
-    yield {"event": "done"}
+def passing(spec: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield the lines of a driver on sound nodes."""
+    for group in spec["groups"]:
+        for node in expand(group["nodes"]):
+            for name in ("hello", "home", "shared", "memory", "accounting"):
+                yield {"check": name, "status": "pass", "node": node, "partition": group["partition"]}
 
 
 @pytest.fixture
 def up(root: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stack `dev` is up. Returns what its cluster was given."""
-    asked: dict[str, Any] = {"events": passing}
+    asked: dict[str, Any] = {"rows": passing}
     patch_outputs(monkeypatch, OUTPUTS)
 
     def ask(_: Scheduler, line: str, *, seconds: float = 0) -> str:
         del seconds
         return NODES if line.startswith("scontrol") else "came\n"
 
-    def run(jobs: Jobs, planned: CheckPlan, on_event: Callable[[Event], None]) -> list[Event]:
-        asked["user"], asked["spec"] = jobs.user, json.loads(planned.spec())
-        events = list(asked["events"](asked["spec"]))
-        for event in events:
-            on_event(event)
-        return events
+    def run(jobs: Jobs, planned: CheckPlan, _: Callable[[str], None]) -> list[dict[str, str]]:
+        asked["user"], asked["spec"] = jobs.user, json.loads(planned.spec)
+        return list(asked["rows"](asked["spec"]))
 
     monkeypatch.setattr(Scheduler, "run", ask)
     monkeypatch.setattr(Scheduler, "nodes", lambda _: nodes_of(NODES))
@@ -87,7 +72,7 @@ def test_nodes_that_are_not_checked_are_listed_with_the_reason(up: dict[str, Any
     assert "not checked: dev-gpu-0 (gpu): drained: fan. To do: ./hpc status dev; once" in done.out
     assert "2 nodes not checked" in done.out
     assert up["user"] == "alice"
-    assert [job["nodes"] for job in up["spec"]["jobs"]] == ["dev-cpu-0"]
+    assert [group["nodes"] for group in up["spec"]["groups"]] == ["dev-cpu-0"]
     assert set(up["files"]) == {f"/opt/apps/hpc/checks/{name}.py" for name in ("container", "driver", "node")}
 
 
@@ -99,9 +84,8 @@ def test_options_are_passed_to_the_plan(up: dict[str, Any], hpc: Hpc):
     hpc("check", "jobs", "dev", "--nodes", "cpu-[0-1]", "--as", "bob", "--wait", "--exclusive", "--image", "/a.sif")
     spec = up["spec"]
     assert (up["user"], spec["wait"], spec["image"]) == ("bob", True, "/a.sif")
-    assert [job["key"] for job in spec["jobs"]] == ["node", "container", "together"]
-    assert {job["nodes"] for job in spec["jobs"]} == {"dev-cpu-[0-1]"}
-    assert all("--exclusive" in job["options"] for job in spec["jobs"])
+    assert (spec["exclusive"], spec["container"]) == (True, True)
+    assert [group["nodes"] for group in spec["groups"]] == ["dev-cpu-[0-1]"]
 
 
 @pytest.mark.parametrize(
@@ -147,11 +131,12 @@ def test_an_unknown_partition_node_or_user_is_refused(up: dict[str, Any], hpc: H
 
 
 def test_control_sequences_of_a_node_are_escaped(up: dict[str, Any], hpc: Hpc):
-    def failing(spec: Mapping[str, Any]) -> Iterator[Event]:
-        for event in passing(spec):
-            yield {**event, "out": "", "err": "\x1b[2Jgone", "code": 1} if event["event"] == "end" else event
+    def failing(spec: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+        for row in passing(spec):
+            if row["check"] == "hello":
+                yield {**row, "status": "fail", "text": "0 of 2 tasks answered, exit code 1", "output": "\x1b[2Jgone"}
 
-    up["events"] = failing
+    up["rows"] = failing
     done = hpc("check", "jobs", "dev", "--suite", "hello")
     assert "dev-cpu-0: hello failed: 0 of 2 tasks answered, exit code 1" in done.out
     assert "\\x1b[2Jgone" in done.out
@@ -163,7 +148,7 @@ def jobs(config: ClusterConfig = CONFIG) -> Jobs:
 
 
 def planned(nodes: str, config: ClusterConfig = CONFIG) -> CheckPlan:
-    return plan(partition_facts(config), nodes_of(nodes), Options(run="ab12"))
+    return plan(config, nodes_of(nodes), Options(run="ab12"))
 
 
 def interrupt(*_: object, **__: object) -> None:
@@ -171,7 +156,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 
 def disconnect(*_: object, show: Callable[..., None], note: Callable[..., None]) -> None:
-    show({"dev-controller": ['{"event": "begin"}']})
+    show({"dev-controller": ['{"note": "begin"}']})
     note({"dev-controller": ["Connection closed"]})
 
 
@@ -194,6 +179,11 @@ def test_jobs_are_cancelled_if_the_driver_does_not_complete(
     assert lines == ["scancel --quiet --name=hpc-check-ab12"]
 
 
+def test_lines_that_are_not_the_drivers_are_left_out():
+    lines = ["Welcome!", "[1]", '{"done": true}', "\x1b[31m", '{"check": "hello"']
+    assert list(check.parse_rows(lines)) == [{"done": True}]
+
+
 @pytest.mark.parametrize(
     ("output", "status"), [("came\n", "pass"), ("none\n", "skip"), ("sent\n", "skip"), ("missing\n", "fail")]
 )
@@ -213,16 +203,18 @@ class TestNccl:
     @pytest.fixture
     def slurm(self, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         """A stand-in for Slurm, with what was submitted and cancelled. A test sets `state` and `log` of all jobs."""
-        slurm = SimpleNamespace(scripts=[], dependencies=[], cancelled=[], state="COMPLETED", log="")
+        slurm = SimpleNamespace(scripts=[], cancelled=[], waited=[], state="COMPLETED", log="")
 
-        def submit(_: Jobs, script: str, *, options: dict[str, str]) -> str:
+        def submit(_: Jobs, script: str) -> str:
             slurm.scripts.append(script)
-            slurm.dependencies.append(options.get("dependency", ""))
             return str(len(slurm.scripts))
 
-        def wait(_: Jobs, ids: Iterable[str], *_more: object, **__: object) -> dict[str, JobState]:
+        def wait(_: Jobs, ids: Iterable[str], *_more: object) -> dict[str, JobState]:
+            slurm.waited.append(list(ids))
             return {job: JobState(id=job, state=slurm.state, nodes="n", exit_code="1:0", elapsed="1") for job in ids}
 
+        monkeypatch.setattr(check, "RUN_MINUTES", -1)
+        monkeypatch.setattr(Jobs, "prepare", lambda *_: None)
         monkeypatch.setattr(Jobs, "submit", submit)
         monkeypatch.setattr(Jobs, "wait", wait)
         monkeypatch.setattr(Jobs, "cancel", lambda _, ids: slurm.cancelled.extend(ids))
@@ -232,13 +224,7 @@ class TestNccl:
     def results(
         self, nodes: str = FREE, *, binaries: str = "/opt/nccl", config: ClusterConfig = CONFIG
     ) -> list[CheckResult]:
-        nccl = NcclCheck(
-            jobs=jobs(config),
-            facts=partition_facts(config),
-            planned=planned(nodes, config),
-            binaries=binaries,
-        )
-        return nccl.results(lambda _: None)
+        return check.nccl_results(jobs(config), planned(nodes, config), binaries, whole=True)
 
     def test_a_rehearsal_is_skipped(self):
         (result,) = self.results(binaries="")
@@ -248,9 +234,9 @@ class TestNccl:
     @pytest.mark.parametrize(
         ("state", "log", "text"),
         [
-            ("FAILED", "", "job 1 ended as FAILED"),
-            ("RUNNING", "", "job 1 did not end in time"),
-            ("COMPLETED", "nothing\n", "job 1"),
+            ("FAILED", "", "the job ended as FAILED"),
+            ("RUNNING", "", "the job did not end in time"),
+            ("COMPLETED", "nothing\n", "its log has no measurement"),
         ],
     )
     def test_a_run_that_did_not_succeed_fails_its_node(self, slurm: SimpleNamespace, state: str, log: str, text: str):
@@ -287,11 +273,12 @@ class TestNccl:
         (result,) = self.results(self.FREE.replace("dev-gpu-0 CPUAlloc=0", "dev-gpu-0 CPUAlloc=1"))
         assert (result.node, result.status) == ("dev-gpu-0", "skip")
 
-    def test_the_run_over_a_partition_depends_on_the_runs_of_its_nodes(self, slurm: SimpleNamespace):
+    def test_the_run_over_a_partition_begins_after_the_runs_of_its_nodes(self, slurm: SimpleNamespace):
         kinds = {name: {"count": 2, "machine_type": "local-2c-2gpu"} for name in ("a", "b")}
         config = cluster(
             nodesets=kinds, partitions={"a": {"nodesets": ["a"], "default": True}, "b": {"nodesets": ["b"]}}
         )
         room = "CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE Gres=gpu:standin:2"
         self.results("\n".join(f"NodeName=dev-{name}-{n} {room}" for name in kinds for n in (0, 1)), config=config)
-        assert slurm.dependencies == ["", "", "afterany:1:2", "", "", "afterany:4:5"]
+        assert slurm.waited == [["1", "2", "3", "4"], ["5", "6"]]
+        assert "--nodelist=dev-b-[0-1]" in slurm.scripts[5]

@@ -371,7 +371,7 @@ def test_a_slow_node_is_named_with_its_figures_and_what_to_do(hpc: Hpc, pairs_si
     text = "a3mega-a3mega-2 is slow: 46.7 GB/s with a3mega-a3mega-3, 46.7 GB/s with a3mega-a3mega-0, where the fastest"
     assert f"\n{text} pair has 186.9.\n  to do: ./hpc nodes a3mega drain a3mega-a3mega-2 --reason nccl;" in ended.out
     assert ended.out.endswith("\nResult: fail, 5 of 6 nodes are sound, after 2 rounds\n")
-    assert "round 1: 3 of 3 pairs ended, 0 run\n" in ended.error
+    assert "round 1: 3 of 3 runs ended, 0 run\n" in ended.error
     assert "round 1: a3mega-a3mega-2, a3mega-a3mega-3: 46.7 GB/s, " in ended.err
     assert pairs_site.submitted[3:] == [[NODES[0], NODES[2]], [NODES[1], NODES[3]]]
 
