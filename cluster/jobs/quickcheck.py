@@ -66,7 +66,7 @@ class SkippedNode:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedNode:
-    """What jobs on a node request and must find."""
+    """A node to check: the requests of its jobs, and what they must find."""
 
     partition: str
     tasks: int
@@ -137,9 +137,13 @@ class CheckPlan:
                 "most_minutes": row.time_limit(10**6),
                 "prolog_seconds": self.prolog_seconds.get(row.name, 0),
             }
-        spec = {**asdict(self.options), "smi_exit_codes": SMI_EXIT_CODES, "partitions": partitions}
-        spec["mail"] = next(iter(self.expected), "") if self.options.shared_home else ""
-        spec["groups"] = [{**asdict(request), "nodes": compress(names)} for request, names in groups.items()]
+        spec = {
+            **asdict(self.options),
+            "mail": next(iter(self.expected), "") if self.options.shared_home else "",
+            "smi_exit_codes": SMI_EXIT_CODES,
+            "groups": [{**asdict(request), "nodes": compress(names)} for request, names in groups.items()],
+            "partitions": partitions,
+        }
         return json.dumps(spec)
 
 

@@ -195,8 +195,11 @@ def ended(out: str = "", err: str = "", code: int = 0, how: str = "") -> driver.
     return driver.Ended(code, how or f"exit code {code}", out, err)
 
 
-FINE = {"home": ("pass",), "shared": ("pass",), "memory": ("pass", "512 MiB")}
-COUNTED = {"gpus": ("pass", "2 GPUs by device files"), "confined": ("pass", "a job with 1 GPU opens that one only")}
+FINE: dict[str, Any] = {"home": ("pass",), "shared": ("pass",), "memory": ("pass", "512 MiB")}
+COUNTED: dict[str, Any] = {
+    "gpus": ("pass", "2 GPUs by device files"),
+    "confined": ("pass", "a job with 1 GPU opens that one only"),
+}
 TOGETHER = "".join(task(name, n) for n, name in enumerate(("c-0", "c-0", "g-0", "g-0")))
 GOOD: dict[str, Any] = {
     "node c-0": ended(task("c-0", **FINE) + task("c-0", 1)),

@@ -33,7 +33,7 @@ PASS, FAIL, SKIP = "pass", "fail", "skip"
 Result = tuple[str, ...]
 """Status, text and output of a check."""
 NOT_BEGUN = "Unable to allocate resources: "
-"""What srun prints of a job that slurmctld did not start (src/srun/allocate.c, _retry, 22.05 to 26.05)."""
+"""The start of srun's error for a job that slurmctld did not start (src/srun/allocate.c, _retry, 22.05 to 26.05)."""
 BUSY = ("nodes are busy", "Immediate execution impossible", "can not start immediately")
 """Messages after it where other jobs have the nodes (slurm_errno.c, 22.05 to 26.05: ESLURM_NODES_BUSY,
 ESLURM_NOT_TOP_PRIORITY and ESLURM_FRAGMENTATION, ESLURM_CAN_NOT_START_IMMEDIATELY)."""

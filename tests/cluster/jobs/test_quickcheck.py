@@ -192,9 +192,11 @@ def test_skipped_is_not_passed():
     assert not evaluate(planned(only=frozenset()), [], [CheckResult(check="mail", status="skip")]).passed
 
 
-def gpu_results(*rows: dict[str, Any], more: str = "", gres: str = "gpu:standin:2", **options: bool) -> dict[str, str]:
+def gpu_results(
+    *rows: dict[str, Any], more: str = "", gres: str = "gpu:standin:2", rehearsed: bool = False
+) -> dict[str, str]:
     text = line("dev-gpu-0", more=more).replace("gpu:standin:2", gres)
-    found = evaluate(planned(text, only=frozenset({"dev-gpu-0"}), **options), rows)
+    found = evaluate(planned(text, only=frozenset({"dev-gpu-0"}), rehearsed=rehearsed), rows)
     return {result.check: f"{result.status}, {result.text}" for result in found.results}
 
 
