@@ -248,10 +248,11 @@ def evaluate(plan: CheckPlan, rows: Iterable[Mapping[str, Any]], more: Iterable[
     nodes: dict[str, dict[str, CheckResult]] = {name: {} for name in plan.expected}
     results: list[CheckResult] = []
     for result in (*(CheckResult(**row) for row in rows if "check" in row), *more):
-        if result.node:
-            nodes[result.node][result.check] = result  # of two the later one, which has seen more
-        else:
+        if not result.node:
             results.append(result)
+        # Both the node and the login machine check a home: the first failure counts, which is the cause of the other.
+        elif (earlier := nodes[result.node].get(result.check)) is None or earlier.status != FAIL:
+            nodes[result.node][result.check] = result
     of_nodes = [
         result
         for name, found in nodes.items()

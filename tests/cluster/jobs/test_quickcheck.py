@@ -172,9 +172,11 @@ def test_a_node_without_a_result_failed():
     assert result.todo.startswith("./hpc logs STACK slurmd --on dev-cpu-0")
 
 
-def test_of_two_results_the_later_one_counts():
-    found = report(row("home"), row("hello"), row("home", "fail", text="not on the login machine"))
-    assert [(result.check, result.status) for result in found.results] == [("hello", "pass"), ("home", "fail")]
+@pytest.mark.parametrize("first", ["pass", "fail"])
+def test_of_two_results_the_first_failure_counts(first: str):
+    found = report(row("home", first, text="1"), row("hello"), row("home", "fail", text="2"))
+    home = ("home", "fail", "1" if first == "fail" else "2")
+    assert [(result.check, result.status, result.text) for result in found.results] == [("hello", "pass", ""), home]
     assert not found.passed
 
 
