@@ -11,7 +11,7 @@ from typing import Any
 from cli import console
 from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from cluster.observe.status_findings_machines import bytes_used, inodes_used
+from scripts.node.judge.document import bytes_used, inodes_used
 from scripts.node.slurm.hostlist import compress
 from scripts.node.slurm.nodes import Node
 

@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from cluster.findings import Actor
-from cluster.observe.health_check_results import ADVICE
+from scripts.node.health.advice import ADVICE
 from scripts.node.health.check_kinds import KINDS, MACHINE
-from scripts.node.judge.kinds import FREE_SHARE, OLDEST_KERNEL, OLDEST_PACKAGES, SKEW_SECONDS
+from scripts.node.judge.kinds import FREE_SHARE, SKEW_SECONDS
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILE = Path(__file__).with_suffix(".yml")
@@ -20,10 +20,6 @@ IDLE_LONG = f'{IDLE} and on (hpc_job) ALERTS{{alertname="GpusIdle",alertstate="f
 """The same for jobs whose alert fires."""
 
 _VALUES = {
-    "KERNEL_DAYS": f"{OLDEST_KERNEL}",
-    "KERNEL_SECONDS": f"{OLDEST_KERNEL * 86_400}",
-    "PACKAGES_DAYS": f"{OLDEST_PACKAGES}",
-    "PACKAGES_SECONDS": f"{OLDEST_PACKAGES * 86_400}",
     "FREE_SHARE": f"{FREE_SHARE}",
     "FREE_PERCENT": f"{FREE_SHARE:.0%}".replace("%", " %"),
     "SKEW_SECONDS": f"{SKEW_SECONDS}",
@@ -40,7 +36,8 @@ class Alert:
     name: str
     expression: str
     minutes: int = 0
-    severity: str
+    severity: str = ""
+    """critical or warning; empty: that of the series."""
     actor: Actor = Actor.ADMIN
     what: str
     todo: str
@@ -48,8 +45,9 @@ class Alert:
     """Kinds of findings, separated by blanks, that show the same in `./hpc status`."""
 
 
-def _alerts() -> Iterator[Alert]:
-    text = _FILE.read_text(encoding="utf-8")
+def read(file: Path) -> Iterator[Alert]:
+    """Yield the alerts of a file such as alerts.yml."""
+    text = file.read_text(encoding="utf-8")
     for name, value in _VALUES.items():
         text = text.replace(name, value)
     rows: list[dict[str, Any]] = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe one
@@ -73,10 +71,10 @@ def _advice(kind: str, label: str) -> dict[str, Any]:
     the node's name."""
     advice = ADVICE[kind]
     todo = advice.todo.replace("NODE", f"{{{{ $labels.{label} }}}}")
-    return {"severity": "critical" if kind in MACHINE else "warning", "actor": advice.actor, "todo": todo}
+    return {"severity": "critical" if kind in MACHINE else "warning", "actor": Actor(advice.actor), "todo": todo}
 
 
-ALERTS = tuple(_alerts())
+ALERTS = tuple(read(_FILE))
 
 
 def rules(alerts: Iterable[Alert] = ALERTS, machine: str = "controller") -> dict[str, Any]:
@@ -86,7 +84,7 @@ def rules(alerts: Iterable[Alert] = ALERTS, machine: str = "controller") -> dict
             "alert": alert.name,
             "expr": alert.expression,
             "for": f"{alert.minutes}m",
-            "labels": {"severity": alert.severity, "actor": alert.actor.value},
+            "labels": {**({"severity": alert.severity} if alert.severity else {}), "actor": alert.actor.value},
             "annotations": {
                 "summary": alert.what,
                 "todo": alert.todo.replace("PROMETHEUS", machine),

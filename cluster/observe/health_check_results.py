@@ -1,11 +1,12 @@
-"""Results of nodes' health checks: the last ones of a cluster, and for each kind of fault who must act and how."""
+"""The last results of nodes' health checks, and the findings of `./hpc health`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.findings import Actor, ClusterFinding
-from scripts.node.health.check_kinds import KINDS, RESUMES, may_resume, parse_reason
+from cluster.findings import ClusterFinding
+from scripts.node.health.advice import ADVICE, drained
+from scripts.node.health.check_kinds import KINDS
 from scripts.node.slurm.nodes import Node
 from scripts.node.slurm.output import valid_time
 
@@ -15,86 +16,8 @@ NOW = "/usr/local/sbin/hpc-health now"
 """Command for root on a node, which runs all checks and prints their results."""
 LATE = 3
 """Number of intervals after which a result is old."""
-_REBOOT = "./hpc nodes STACK reboot NODE"
-_RECREATE = "./hpc up STACK --replace '**::NODE'"
-_HOST = "If it fails again after that, report the machine's host to the cloud, and recreate the machine: " + _RECREATE
-_RESUME = "./hpc nodes STACK resume NODE"
-_AGAIN = f"Then measure again: ./hpc health STACK NODE --run. {_HOST}"
 MEASURE = "/usr/local/sbin/hpc-health-measure"
 """Command for root on the controller, which measures given nodes if they are idle."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Advice:
-    """Advice for a kind of fault. STACK and NODE are placeholders."""
-
-    actor: Actor
-    todo: str
-    note: str = ""
-
-
-# NVIDIA's advice: docs.nvidia.com/deploy/xid-errors and deploy/a100-gpu-mem-error-mgmt (reset for uncorrectable errors,
-# exchange for rows that can't be remapped).
-ADVICE: Mapping[str, Advice] = {
-    "gpu-count": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
-    "gpu-driver": Advice(actor=Actor.ADMIN, todo=_REBOOT, note=_HOST),
-    "gpu-lost": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
-    "gpu-xid": Advice(
-        actor=Actor.ADMIN, todo=_REBOOT, note=f"docs.nvidia.com/deploy/xid-errors says what it is. {_HOST}"
-    ),
-    "gpu-state": Advice(
-        actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- nvidia-smi -q -d PERFORMANCE,TEMPERATURE", note=_HOST
-    ),
-    "gpu-ecc": Advice(actor=Actor.ADMIN, todo=_REBOOT, note=f"A boot resets the GPU. {_HOST}"),
-    "gpu-memory": Advice(
-        actor=Actor.SUPPORT, todo=_RECREATE, note="The GPU has to be exchanged: report the machine's host first."
-    ),
-    "gpu-nvlink": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
-    "gpu-diag": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
-    "gpu-processes": Advice(
-        actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- nvidia-smi", note="End the processes that the reason names."
-    ),
-    "aperture": Advice(actor=Actor.SUPPORT, todo=_REBOOT, note=_HOST),
-    "nic": Advice(actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- ip -br link"),
-    "mount": Advice(actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- mount --all"),
-    "disk": Advice(actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- df -h", note="Make room there."),
-    "local-ssd": Advice(actor=Actor.ADMIN, todo=_REBOOT, note=_HOST),
-    "clock": Advice(actor=Actor.ADMIN, todo="./hpc ssh STACK NODE -- timedatectl"),
-    "network": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
-    "diag": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
-    "nccl": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
-    "fabric": Advice(actor=Actor.SUPPORT, todo=_RESUME, note=_AGAIN),
-}
-
-
-def advice(reason: str) -> Advice | None:
-    """Return the advice for the worst fault in a node's reason; None if no health check drained the node."""
-    named = [kind for kind in KINDS if kind in parse_reason(reason)]
-    return ADVICE[next((kind for kind in named if kind not in RESUMES), named[0])] if named else None
-
-
-def drained(stack: str, node: str, reason: str) -> ClusterFinding | None:
-    """Return the finding about a node that a health check drained; None for another reason."""
-    found = advice(reason)
-    if found is None:
-        return None
-    figures = "; ".join(f"{kind}: {text}" for kind, text in parse_reason(reason).items())
-    after = (
-        "The health check resumes the node when it passes again"
-        if may_resume(reason)
-        else f"When it is mended: ./hpc nodes {stack} resume {node}"
-    )
-    return ClusterFinding(
-        id="node-drained",
-        where=(node,),
-        what=f"is drained by a health check, and takes no new jobs: {figures}. Who must act: {found.actor.value}",
-        todo=_fill_in(found.todo, stack, node),
-        note=" ".join(filter(None, (f"{after}.", _fill_in(found.note, stack, node)))),
-    )
-
-
-def _fill_in(text: str, stack: str, node: str) -> str:
-    return text.replace("STACK", stack).replace("NODE", node)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,19 +102,21 @@ def findings(stack: str, nodes: Iterable[NodeHealth]) -> list[ClusterFinding]:
 
 
 def _finding(stack: str, node: NodeHealth) -> ClusterFinding | None:
-    if by_check := drained(stack, node.name, node.reason):
-        return by_check
+    if by_check := drained(node.name, node.reason):
+        what, todo, note = by_check
+        todo, note = (text.replace("STACK", stack) for text in (todo, note))
+        return ClusterFinding(id="node-drained", where=(node.name,), what=what, todo=todo, note=note)
     if node.failing:
-        todo = ADVICE[next(iter(node.failing))]
+        advice = ADVICE[next(iter(node.failing))].of(node.name)
         figures = "; ".join(f"{name}: {figure}" for name, figure in node.failing.items())
         other = f"; it is drained for another reason: {node.reason}" if node.reason else ""
         not_drained = f"; slurmctld could not be asked to drain it: {node.why}" if node.why else ""
         return ClusterFinding(
             id="health-failed",
             where=(node.name,),
-            what=f"fails {figures}{other}{not_drained}. Who must act: {todo.actor.value}",
-            todo=_fill_in(todo.todo, stack, node.name),
-            note=_fill_in(todo.note, stack, node.name),
+            what=f"fails {figures}{other}{not_drained}. Who must act: {advice.actor}",
+            todo=advice.todo.replace("STACK", stack),
+            note=advice.note.replace("STACK", stack),
         )
     if node.old:
         return ClusterFinding(

@@ -1,16 +1,13 @@
 """Observations of machines: the report of each (scripts/node/collect.py), or the reason why there is none."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from scripts.node.interface import Disk, Munge, Observation, Reached, Report, Unit
+from scripts.node.judge.document import LATE, error, is_busy, part
 from scripts.node.slurm.nodes import Node
-
-LATE = re.compile("(no answer|did not end) within")
-"""Text in machines' reports about a command that did not end in time (scripts/node)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +32,11 @@ class MachineObservation:
 
     def part(self, *path: str) -> Any:  # noqa: ANN401 - any JSON value
         """Return a part of the report; None if it is missing or could not be read."""
-        found: Any = self.facts
-        for name in path:
-            if not isinstance(found, Mapping) or name not in found:
-                return None
-            found = found[name]
-        return None if self._unread(found) else found
+        return part(self.facts, *path)
 
     def error(self, *path: str) -> str:
         """Return why a part could not be read; empty if it could, or is missing."""
-        found: Any = self.facts
-        for name in path:
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return str(found["error"]) if isinstance(found, Mapping) and self._unread(found) else ""
+        return error(self.facts, *path)
 
     @property
     def has_facts(self) -> bool:
@@ -57,7 +46,7 @@ class MachineObservation:
     @property
     def is_busy(self) -> bool:
         """True if parts of its report that need no daemon are late. Then the silence of a daemon is no finding."""
-        return any(LATE.search(self.error(name)) for name in ("boot", "followed", "setup", "unix", "keys"))
+        return is_busy(self.facts)
 
     @property
     def needs_longer_timeout(self) -> bool:
@@ -94,10 +83,6 @@ class MachineObservation:
     def controller(self) -> Reached:
         """The machine's connection to slurmctld."""
         return self.part("controller") or {}
-
-    @staticmethod
-    def _unread(value: object) -> bool:
-        return isinstance(value, Mapping) and set(value) == {"error"}
 
 
 @dataclass(frozen=True, kw_only=True)

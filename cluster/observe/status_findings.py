@@ -1,49 +1,51 @@
-"""All health checks of an observation, and the findings that they return."""
+"""The findings of `status`: those that machines report (scripts/node/judge), and what only this host can see."""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 
 from cluster.findings import Actor, ClusterFinding, merge_alike
-from cluster.observe import status_findings_daemons as daemons
 from cluster.observe import status_findings_machines as machines
 from cluster.observe import status_findings_nodes as nodes
-from cluster.observe.observation import ClusterObservation
+from cluster.observe.observation import ClusterObservation, MachineObservation
+from scripts.node.judge.kinds import FINDING_ALERT, KINDS
+from scripts.node.slurm.findings import Finding
 
 CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     machines.unreachable,
     machines.late,
-    daemons.controller,
-    daemons.munged,
     machines.munge_keys,
     machines.clocks,
     machines.cut_off,
-    nodes.lost,
-    nodes.unstarted,
-    machines.cluster_state,
     machines.not_set_up,
-    daemons.reconcile,
-    nodes.drained,
-    nodes.held,
     nodes.missing,
-    nodes.misplaced,
-    daemons.killed,
-    machines.missing_mounts,
-    machines.full_disks,
-    daemons.prometheus,
-    daemons.restarting,
     machines.outdated,
     machines.older_slurm,
     machines.vulnerable_software,
-    machines.old_packages,
-    machines.old_kernels,
 )
-"""Health checks, in the order in which their findings are printed: causes before their effects."""
+_ORDER = list(KINDS)
 
 
 def findings(cluster: ClusterObservation) -> list[ClusterFinding]:
-    """Return all findings of a cluster, with one finding for the same fault on several machines."""
+    """Return all findings of a cluster, causes before effects, with one for the same fault on several machines."""
     found = [finding for check in CHECKS for finding in check(cluster)]
-    return merge_alike([*found, *firing_alerts(cluster, found)])
+    causes = nodes.causes(cluster)
+    found += [cause for cause in causes.values() if cause]
+    reported = [finding for machine in cluster.machines for finding in reported_findings(machine, cluster.stack)]
+    found += [finding for finding in reported if finding.id != "node-down" or finding.where[0] not in causes]
+    found += firing_alerts(cluster, found)
+    return merge_alike(sorted(found, key=lambda finding: _ORDER.index(finding.id)))
+
+
+def reported_findings(machine: MachineObservation, stack: str) -> Iterator[ClusterFinding]:
+    """Yield the findings that a machine reports, with the stack's name in commands."""
+    for row in machine.part("findings") or ():
+        yield cluster_finding(Finding(**row), stack)
+
+
+def cluster_finding(finding: Finding, stack: str) -> ClusterFinding:
+    """Return a finding with the stack's name in its commands."""
+    texts = {name: getattr(finding, name).replace("STACK", stack) for name in ("todo", "note")}
+    return ClusterFinding(id=finding.id, where=(finding.where,), what=finding.what, since=finding.since, **texts)
 
 
 def firing_alerts(cluster: ClusterObservation, found: Iterable[ClusterFinding]) -> Iterator[ClusterFinding]:
@@ -51,7 +53,7 @@ def firing_alerts(cluster: ClusterObservation, found: Iterable[ClusterFinding]) 
     shown = {(finding.id, name) for finding in found for name in finding.where}
     for alert in cluster.monitoring.part("alerts") or []:
         where = alert["where"] or cluster.controller.name
-        is_shown = any((kind, where) in shown for kind in alert["findings"].split())
+        is_shown = alert["name"] == FINDING_ALERT or any((kind, where) in shown for kind in alert["findings"].split())
         if not is_shown and alert["actor"] not in ("", Actor.USER.value):
             yield ClusterFinding(
                 id="alert-firing",

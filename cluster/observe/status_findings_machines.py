@@ -1,22 +1,17 @@
-"""Findings about machines: unreachable, not set up, cut off; MUNGE keys, clocks, file systems, configuration, age."""
+"""Findings that compare machines with this host, with each other or with this program's catalog: unreachable, cut off;
+MUNGE keys, clocks, configuration, releases."""
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
-from typing import Any
+from collections.abc import Iterator
 
 from cluster.catalog.floors import vulnerable
 from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from cluster.observe.status_findings_daemons import last_words
 from cluster.slurm.paths import CONTROLLER_FILES
-from scripts.node.judge.kinds import FREE_SHARE, OLDEST_KERNEL, OLDEST_PACKAGES, SKEW_SECONDS
+from scripts.node.judge.kinds import SKEW_SECONDS
 
 LIFETIME = 300
 """Seconds that a MUNGE credential is valid (munge(7)). If two clocks differ by more, each machine takes credentials of
 the other for expired or for not yet valid."""
-FULL = 0.99
-"""Share of a file system's space or inodes in use from which on it is called full, not nearly full."""
-DAY = 86400
 _LOSSES = {
     "controller": ("controller machine", "no job starts and nobody can ask for one; jobs that run go on"),
     "login": ("login machine", "nobody can log in there"),
@@ -67,11 +62,9 @@ def late(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
 
 
 def not_set_up(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Yield machines without the set-up, or with one that failed."""
+    """Yield machines without the set-up."""
     for machine in cluster.machines:
-        if not machine.reached:
-            continue
-        if not machine.has_facts:
+        if machine.reached and not machine.has_facts:
             yield ClusterFinding(
                 id="setup-missing",
                 where=(machine.name,),
@@ -80,45 +73,6 @@ def not_set_up(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
                 todo=f"./hpc up {cluster.stack}" if machine.old else f"./hpc drift {cluster.stack} --mend",
                 note="" if machine.old else "It brings the set-up again, and has the machine do its part.",
             )
-        elif why := setup_failure(machine):
-            yield ClusterFinding(
-                id="setup-failed",
-                where=(machine.name,),
-                what=f"its set-up failed: {why}",
-                todo=f"./hpc ssh {cluster.stack} {machine.name} -- journalctl -u hpc-node -n 50",
-                note="It is tried again by itself, every few seconds.",
-                since=setup_unit(machine).get("since"),
-            )
-
-
-def cluster_state(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Yield machines that can't read the cluster state: nodes apply no new config version, and reports are lost."""
-    for machine in cluster.machines:
-        if why := machine.part("cluster_state", "damaged"):
-            yield ClusterFinding(
-                id="cluster-state-damaged",
-                where=(machine.name,),
-                what=f"the cluster state, from which nodes read their configuration, is damaged: {why}",
-                todo=f"./hpc drift {cluster.stack} --mend",
-                note="The controller writes it again, and machines report again.",
-            )
-
-
-def setup_failure(machine: MachineObservation) -> str:
-    """Return why the last set-up of a machine failed; empty if it did not."""
-    report = machine.report
-    # A report of an earlier boot does not apply to this one.
-    if report.get("state") == "failed" and report.get("boot") == machine.part("boot", "id"):
-        return str(report.get("message", "")).strip()
-    unit = setup_unit(machine)
-    if unit.get("state") == "failed" or unit.get("sub") == "auto-restart":
-        return last_words(unit.get("journal") or ()) or "its journal says nothing"
-    return ""
-
-
-def setup_unit(machine: MachineObservation) -> Mapping[str, Any]:
-    """Return the systemd unit that sets up a node; empty on other machines."""
-    return machine.daemons.get("hpc-node") or {}
 
 
 def cut_off(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
@@ -208,63 +162,6 @@ def _clock_bounds(machine: MachineObservation) -> tuple[float, float]:
     return time - machine.answered, time - machine.asked
 
 
-def full_disks(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Yield file systems that are full or nearly full, each by the shortest path on it."""
-    for machine in cluster.machines:
-        disks: dict[int, tuple[str, Mapping[str, Any]]] = {}
-        for path, disk in sorted(machine.disks.items(), key=lambda row: len(row[0])):
-            if "error" not in disk and disk.get("size"):
-                disks.setdefault(disk["device"], (path, disk))
-        for path, disk in disks.values():
-            space = f"{disk['free'] / 2**30:.1f} GiB are left", f"du -xh --max-depth=2 {path} | sort -h | tail"
-            inodes = f"{disk['inodes_free']} are left", f"du -x --inodes {path} | sort -n | tail"
-            for unit, used, (left, command) in (
-                ("space", bytes_used(disk), space),
-                ("inodes", inodes_used(disk), inodes),
-            ):
-                if 1 - used < FREE_SHARE:
-                    name = f"the shared file system {path}" if disk.get("shared") else path
-                    degree = "full" if used >= FULL else "nearly full"
-                    yield ClusterFinding(
-                        id="disk-full",
-                        where=(machine.name,),
-                        what=f"{name} is {degree}: {used:.0%} of its {unit} used, {left}",
-                        todo=f"./hpc ssh {cluster.stack} {machine.name} -- '{command}'",
-                        note="It shows what fills it.",
-                    )
-
-
-def bytes_used(disk: Mapping[str, Any]) -> float:
-    """Return the used share of the space that is not reserved for root, as df(1) computes it."""
-    total = disk["used"] + disk["free"]
-    return disk["used"] / total if total else 1.0
-
-
-def inodes_used(disk: Mapping[str, Any]) -> float:
-    """Return the used share of the inodes; 0 if the file system has no fixed number of them."""
-    return 1 - disk["inodes_free"] / disk["inodes"] if disk["inodes"] else 0.0
-
-
-def missing_mounts(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Yield shared file systems that are not mounted or do not answer, and file systems that are read-only."""
-    for machine in cluster.machines:
-        for path, disk in machine.disks.items():
-            what = todo = note = ""
-            if disk.get("mounted") is False:
-                what = f"the shared file system {path} is not mounted"
-                todo = f"./hpc ssh {cluster.stack} {machine.name} -- mount {path}"
-            elif "error" in disk:
-                what = f"{path} does not answer ({disk['error']})"
-                todo = f"./hpc ssh {cluster.stack} {machine.name} -- timeout 5 ls {path}"
-                note = "Look at its server and at the network between the two."
-            elif disk.get("read_only"):
-                what = f"{path} is mounted read-only"
-                todo = f"./hpc ssh {cluster.stack} {machine.name} -- 'dmesg | tail'"
-                note = "The kernel reports there whether the disk fails."
-            if what:
-                yield ClusterFinding(id="mount-missing", where=(machine.name,), what=what, todo=todo, note=note)
-
-
 def older_slurm(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
     """Yield machines with an earlier release of Slurm than the controller: an upgrade has not ended."""
     new = _release(cluster.controller)
@@ -348,45 +245,3 @@ def _config_version(machine: MachineObservation, newest: str | None) -> Iterator
         yield f"it reported config version {report.get('digest') or 'unknown'}, the controller has {newest}"
     elif machine.roles == ("node",) and (applied := machine.part("followed")) is not None and applied != newest:
         yield f"it applied config version {applied or 'none'}, the controller has {newest}"
-
-
-def old_packages(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Yield machines without automatic security updates whose packages are too old."""
-    for machine in cluster.machines:
-        image = machine.part("image") or {}
-        try:
-            since = datetime.strptime(f"{image.get('snapshot')}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
-        except ValueError:  # an image that has no snapshot of Ubuntu's archive
-            since = image.get("made")
-        if not image.get("baked") or since is None:
-            continue
-        days = int((machine.answered - since) // DAY)
-        if days > OLDEST_PACKAGES:
-            day = datetime.fromtimestamp(since, tz=timezone.utc).date()
-            yield ClusterFinding(
-                id="image-old",
-                where=(machine.name,),
-                what=f"its packages are of {day}, {days} days ago: security updates since then are missing",
-                todo=f"./hpc preview {cluster.stack}",
-                note="After writing a later day as image.snapshot in the stack file: another image is baked then, and "
-                "machines are recreated from it, nodes as their jobs end (docs/guides/google-cloud.md).",
-                since=since,
-            )
-
-
-def old_kernels(cluster: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Yield machines with a held kernel that is too old."""
-    for machine in cluster.machines:
-        day = (machine.part("image") or {}).get("kernel")
-        since = datetime.strptime(f"{day}+0000", "%Y-%m-%d%z").timestamp() if day else machine.answered
-        days = int((machine.answered - since) // DAY)
-        if days > OLDEST_KERNEL:
-            yield ClusterFinding(
-                id="kernel-old",
-                where=(machine.name,),
-                what=f"its kernel is of {day}, {days} days ago: security fixes since then are missing",
-                todo=f"./hpc preview {cluster.stack}",
-                note="After writing a newer image.recipe in the stack file: its kernel comes with another image, and "
-                "machines are recreated from it, nodes as their jobs end (docs/guides/google-cloud.md).",
-                since=since,
-            )

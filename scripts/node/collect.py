@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import lost_jobs
+from judge.findings import findings
 from monitoring import service as monitoring
 from slurm import slurmd
 from system import (
@@ -143,17 +144,24 @@ NVIDIA = Path("/sys/module/nvidia/version")  # the version of the kernel module
 
 
 def show() -> None:
-    """Print the document. Its keys are those of `parts`; a part that can't be read is {"error": why}."""
-    began, seconds = time.time(), SECONDS * timeout_factor()
-    own_roles = roles()
-    readers = parts(own_roles)
-    # Clients of daemons, which only the controller has, are faster in parallel.
-    together = [name for name in readers if not name.startswith(CLIENTS)]
-    read = side_by_side(readers, seconds=seconds, together=together, stuck=seconds / 4)
-    document = {"name": socket.gethostname(), "roles": own_roles, "time": began, **read}
-    document["seconds"] = round(time.time() - began, 3)
+    """Print the document. Its keys are those of `parts`; a part that can't be read is {"error": why}. `findings` are
+    those of the other parts."""
+    document = read()
+    document["findings"] = [finding._asdict() for finding in findings(document)]
+    document["seconds"] = round(time.time() - document["time"], 3)
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
+
+
+def read(names: tuple[str, ...] = ("",)) -> dict[str, Any]:
+    """Return the document, of the parts whose names begin with one of `names`."""
+    began, seconds = time.time(), SECONDS * timeout_factor()
+    own_roles = roles()
+    readers = {name: reader for name, reader in parts(own_roles).items() if name.startswith(names)}
+    # Clients of daemons, which only the controller has, are faster in parallel.
+    together = [name for name in readers if not name.startswith(CLIENTS)]
+    found = side_by_side(readers, seconds=seconds, together=together, stuck=seconds / 4)
+    return {"name": socket.gethostname(), "roles": own_roles, "time": began, **found}
 
 
 def roles() -> list[str]:

@@ -431,6 +431,7 @@ class Observation(TypedDict, total=False):
     scripts: dict[str, str]
     reconcile: dict[str, Any]  # on the controller: mode, why, brakes, cooling, alerts, jobs, actions; empty without it
     alerts: list[dict[str, str]]  # firing alerts, on the machine with Prometheus
+    findings: list[dict[str, Any]]  # those of judge/findings.py: id, where, what, todo, note, since
     jobs: list[str]  # jobs with a process on a node
     slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database
     accounting: dict[str, Any]  # accounts, associations, users, qos, as sacctmgr prints them

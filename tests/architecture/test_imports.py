@@ -153,7 +153,16 @@ def test_of_the_scripts_only_types_and_pure_functions_are_imported() -> None:
         for alias in node.names
     }
     slurm = ("conf_changes", "hostlist", "job_reasons", "jobs", "nodes", "output", "times")
-    pure = ("interface", *(f"slurm.{name}" for name in slurm), "health.check_kinds", "judge.kinds", "monitoring.tls")
+    pure = (
+        "interface",
+        *(f"slurm.{name}" for name in slurm),
+        "health.check_kinds",
+        "health.advice",
+        "judge.document",
+        "judge.kinds",
+        "slurm.findings",
+        "monitoring.tls",
+    )
     assert modules <= {"scripts.hostfiles", *(f"scripts.node.{name}" for name in pure)}
     for module in modules:
         assert list(outside(ROOT / f"{module.replace('.', '/')}.py")) == []

@@ -10,6 +10,7 @@ from typing import Any
 
 from cluster.monitoring.alerts import ALERTS
 from scripts.node.health.check_kinds import KINDS
+from scripts.node.judge.kinds import FINDING_ALERT
 from tests.e2e.cluster import Cluster
 
 ASK = """
@@ -34,20 +35,27 @@ def prometheus(cluster: Cluster, path: str, machine: str = "controller") -> Any:
 
 
 def fired(cluster: Cluster, seconds: float) -> set[str]:
-    """Names of alerts that fired at any time within the last seconds: some are over soon."""
+    """Names of alerts and findings that fired at any time within the last seconds: some are over soon."""
     found = prometheus(cluster, f"query?query=last_over_time(ALERTS%7Balertstate=%22firing%22%7D[{seconds:.0f}s])")
-    return {series["metric"]["alertname"] for series in found["result"]}
+    return {_name(series["metric"]) for series in found["result"]}
 
 
 def firing(cluster: Cluster) -> set[str]:
-    """Names of alerts that fire."""
+    """Names of alerts and findings that fire."""
     found = prometheus(cluster, "alerts")["alerts"]
-    return {alert["labels"]["alertname"] for alert in found if alert["state"] == "firing"}
+    return {_name(alert["labels"]) for alert in found if alert["state"] == "firing"}
+
+
+def _name(labels: dict[str, str]) -> str:
+    """The name of an alert; of a finding its id."""
+    return labels["id"] if labels["alertname"] == FINDING_ALERT else labels["alertname"]
 
 
 AT_ONCE = r"""
 set -e
-cp /etc/prometheus/rules/hpc.yml /etc/prometheus/prometheus.yml /etc/hpc/metrics.json /root
+kinds=/usr/local/lib/hpc/node/judge/kinds.py
+cp /etc/prometheus/rules/hpc.yml /etc/prometheus/prometheus.yml /etc/hpc/metrics.json $kinds /root
+sed -Ei 's/(Kind\("[a-z]+"), [0-9]+/\1, 0/' $kinds
 sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[15m:1m\]/[30s:5s]/; s/\[(1|5|10|15)m\]/[20s]/' /etc/prometheus/rules/hpc.yml
 sed -Ei 's/> 86400/> 0/; s/> 5000/> 5/; s/\[6h\]\) >= 3/[6h]) >= 1/; s/tmpfs[|]//' \
     /etc/prometheus/rules/hpc.yml
@@ -62,6 +70,7 @@ AS_BEFORE = """
 cp /root/hpc.yml /etc/prometheus/rules/
 cp /root/prometheus.yml /etc/prometheus/
 cp /root/metrics.json /etc/hpc/
+cp /root/kinds.py /usr/local/lib/hpc/node/judge/
 systemctl reload prometheus
 systemctl restart hpc-metrics
 """
@@ -173,7 +182,7 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
             f"systemctl stop slurmd; sleep 1; echo '{FAILED_CHECKS}' >{STATE}/health/sick-cpu-1.json",
             "systemctl start slurmd",
         ),
-        "NodeDown": (
+        "node-down": (
             "controller",
             "scontrol update NodeName=sick-cpu-1 State=DOWN Reason=test",
             "scontrol update NodeName=sick-cpu-1 State=RESUME",
@@ -196,12 +205,12 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
             "echo '{}' >/run/dcgm-stand-in.json",
             "rm /run/dcgm-stand-in.json",
         ),
-        "JobsHeld": ("controller", "scontrol hold $(squeue -h -o %A -n held)", "scancel -n held"),
+        "jobs-held": ("controller", "scontrol hold $(squeue -h -o %A -n held)", "scancel -n held"),
         "QueueStuck PartitionStarved": ("controller", "true", "scancel -n waits; scancel -n has-gpu"),
-        "SharedFileSystemReadOnly": ("controller", "mount -o remount,bind,ro /home", "mount -o remount,bind,rw /home"),
-        "ImageOld KernelOld": (
+        "mount-missing": ("controller", "mount -o remount,bind,ro /home", "mount -o remount,bind,rw /home"),
+        "image-old kernel-old": (
             "controller",
-            """echo '{"made": 1e9, "kernel": "2020-01-01"}' >/etc/hpc/image.json""",
+            """echo '{"made": 1e9, "baked": 1, "kernel": "2020-01-01"}' >/etc/hpc/image.json""",
             "rm /etc/hpc/image.json",
         ),
         "KeyOld BackupOld": (
@@ -233,7 +242,7 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
     },
     {
         # Before the nodes that its jobs run on are taken out of service.
-        "SlurmdbdDown AccountingQueueLong": (
+        "slurmdbd-down AccountingQueueLong": (
             "controller",
             "systemctl stop slurmdbd; for job in 1 2 3; do srun --quiet --nodelist=sick-cpu-1 true; done",
             "systemctl start slurmdbd",
@@ -245,7 +254,7 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
             OUT_OF_MEMORY,
             "",
         ),
-        "FileSystemFull NodeDrainedLong": (
+        "FileSystemFull node-drained": (
             "cpu-0",
             "mount -t tmpfs -o size=1m full /tmp; dd if=/dev/zero of=/tmp/full bs=4k 2>/dev/null; true",
             "umount --lazy /tmp",
@@ -256,7 +265,6 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
             "mv /dev/nvidia1 /dev/lost",
             "mv /dev/lost /dev/nvidia1; hpc-health now >/dev/null; scontrol update NodeName=sick-gpu-0 State=RESUME",
         ),
-        "SharedFileSystemUnmounted": ("controller", "umount --lazy /var/mail", "mount /var/mail"),
         "NotificationsFailing": (
             "controller",
             (
@@ -269,10 +277,10 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
         ),
     },
     {
-        "SlurmctldDown CollectorFailing": ("controller", "systemctl stop slurmctld", "systemctl start slurmctld"),
-        "SharedFileSystemFull SharedFileSystemSlow": ("controller", f"{SLOW}slow /var/mail", "umount --lazy /var/mail"),
+        "slurmctld-down CollectorFailing": ("controller", "systemctl stop slurmctld", "systemctl start slurmctld"),
+        "disk-full SharedFileSystemSlow": ("controller", f"{SLOW}slow /var/mail", "umount --lazy /var/mail"),
         "MachineFlapping": ("cpu-1", "systemctl reboot", ""),
-        "MungeDown": ("controller", "systemctl stop munge", "systemctl start munge"),
+        "munge-down": ("controller", "systemctl stop munge", "systemctl start munge"),
         "GpuMetricsMissing": (
             "gpu-0",
             "systemctl stop nvidia-dcgm-exporter",
@@ -291,5 +299,3 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
 nothing needs to."""
 LASTS = {"MachineFlapping"}
 """A boot is news for as long as the alert looks back: six hours."""
-OF_ELASTIC_NODES = {"ReconcileHeld", "ReconcileBlind", "NoCapacity", "ReconcileAlert"}
-"""tests/e2e/test_elastic.py has a cluster for these."""

@@ -137,15 +137,15 @@ def test_the_host_of_an_idle_node_is_maintained_before_its_window_unless_a_brake
     one = f"""sed -i.kept 's/"actions_per_hour": [0-9]*/"actions_per_hour": 1/' {settings}; systemctl restart"""
     spare.inside("controller", f"{one} hpc-reconcile; {lift}; {AT_ONCE}")
     cloud.maintain("spare-cpu-0", 7200)
-    eventually(lambda: "ReconcileHeld" in firing(spare), what="the alert")
+    eventually(lambda: "reconcile-brake" in firing(spare), what="the alert")
     state = "scontrol --oneliner show node spare-cpu-0"
     assert "Reason=hpc: its host is maintained now" in spare.inside("controller", state)
     maintained = lambda: any(row["path"].endswith("/performMaintenance") for row in cloud.requests())  # noqa: E731
     assert not maintained()
     spare.inside("controller", "systemctl stop hpc-reconcile")
-    eventually(lambda: "ReconcileBlind" in firing(spare), what="the alert about a loop that does not run")
+    eventually(lambda: "reconcile-blind" in firing(spare), what="the alert about a loop that does not run")
     spare.inside("controller", f"mv {settings}.kept {settings}; systemctl restart hpc-reconcile; {lift}")
-    eventually(lambda: not {"ReconcileHeld", "ReconcileBlind"} & firing(spare), what="the end of the alerts")
+    eventually(lambda: not {"reconcile-brake", "reconcile-blind"} & firing(spare), what="the end of the alerts")
     spare.inside("controller", AS_BEFORE)
     eventually(
         lambda: '"maintained"' in spare.inside("controller", f"cat {JOURNAL} || true"),

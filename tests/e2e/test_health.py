@@ -17,12 +17,12 @@ import yaml
 
 from cluster.monitoring.alerts import ALERTS
 from cluster.monitoring.dashboards import DASHBOARDS
+from scripts.node.judge.kinds import FINDING_ALERT, KINDS
 from tests.e2e.alerts import (
     AS_BEFORE,
     AT_ONCE,
     FAULTS,
     LASTS,
-    OF_ELASTIC_NODES,
     SLOW_PASS,
     fired,
     firing,
@@ -105,11 +105,8 @@ def test_slurmd_checks_every_node(sick: Cluster):
     assert "00-hpc-health: ended, exit code 0" in sick.inside("gpu-0", "cat /var/log/slurm/prolog.log")
 
 
-ELSEWHERE = (
-    *("hpc_image_age_seconds", "hpc_kernel_age_seconds", "hpc_reconcile_brakes", "hpc_reconcile_cooling"),
-    *("hpc_reconcile_blind", "hpc_certificate_valid_seconds"),
-)
-"""Metrics of baked images, of elastic nodes, and of a Prometheus that is opened."""
+ELSEWHERE = ("hpc_certificate_valid_seconds",)
+"""Metrics of a Prometheus that is opened."""
 
 
 def test_prometheus_has_what_alerts_are_of_and_one_fires_and_clears(sick: Cluster):
@@ -176,7 +173,8 @@ def test_prometheus_is_opened_to_whoever_has_the_password(sick: Cluster):
 
 def test_every_alert_has_a_fault():
     found = {name for faults in FAULTS for names in faults for name in names.split()}
-    assert found | OF_ELASTIC_NODES == {alert.name for alert in ALERTS}
+    pages = {name for name, kind in KINDS.items() if kind.minutes is not None}
+    assert {name for name in found if name not in pages} | {FINDING_ALERT} == {alert.name for alert in ALERTS}
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from cluster.catalog.floors import vulnerable
 from cluster.findings import Actor, ClusterFinding, merge_alike
 from cluster.observe.observation import ClusterObservation
-from cluster.observe.status_findings import firing_alerts
-from cluster.observe.status_findings_nodes import held
+from cluster.observe.status_findings import cluster_finding, firing_alerts
 from cluster.platforms.nebius.names import AVAILABLE
 from cluster.platforms.nebius.observation import HOSTS, Check, View
+from scripts.node.slurm.findings import held
 from scripts.node.slurm.nodes import Node
 
 
@@ -184,7 +184,7 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Cluste
         *_hosts(seen, view),
         *_nodes(seen, view, now),
         *_checks(seen, view),
-        *held(seen),
+        *(cluster_finding(row, seen.stack) for row in held(seen.controller.name, seen.slurm("jobs"))),
     ]
     return merge_alike([*rows, *firing_alerts(seen, rows)])
 

@@ -8,10 +8,11 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
-from cluster.monitoring.alerts import ALERTS, Alert, rules
+from cluster.monitoring.alerts import ALERTS, Alert, read, rules
 from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, grafana_dashboard
 from cluster.monitoring.files import GPU_FIELDS, alertmanager_config, secret_placeholder
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE
@@ -146,22 +147,25 @@ def metrics_of(expression: str) -> set[str]:
 
 _RUN = "./hpc run STACK -- "
 _STATUS = """
-    ClockSkew FileSystemFull GpuMetricsMissing OutOfMemory SharedFileSystemReadOnly SlurmctldDown SlurmdbdDown
+    ClockSkew FileSystemFull GpuMetricsMissing OutOfMemory
 """.split()
 _HELPS = {
     **dict.fromkeys(_STATUS, "./hpc status STACK"),
     "AccountingQueueLong": "./hpc logs STACK slurmdbd",
     "MonitoringDown": f"kubectl get pods --namespace={MONITORING_NAMESPACE}",
     "NotificationsFailing": f"kubectl logs --namespace={MONITORING_NAMESPACE} {ALERTMANAGER}-0",
-    "SharedFileSystemFull": f"{_RUN}df -h",
 }
 """The command that helps, by alert, for pods without systemd on hosts that Nebius runs."""
+
+
+OWN_ALERTS = tuple(read(Path(__file__).with_name("alerts.yml")))
+"""Alerts of conditions that machines report as findings: pods have no exporter of this program."""
 
 
 def alerts(config: ClusterConfig) -> Iterator[Alert]:
     """Yield the alerts whose metrics exist."""
     existing = metrics(config)
-    for alert in ALERTS:
+    for alert in (*OWN_ALERTS, *ALERTS):
         if metrics_of(alert.expression) <= existing:
             # MetricsQL's own functions count the first value of a series as a change.
             expression = re.sub(r"\b(changes|increase)\(", r"\1_prometheus(", alert.expression)

@@ -35,12 +35,13 @@ KINDS: dict[str, Kind] = {
     "setup-failed": Kind("warning", 15),
     "reconcile-blind": Kind("critical", 15),
     "reconcile-brake": Kind("warning", 15),
+    "reconcile-mode": Kind("warning"),  # as the stack file says, so that nobody is called for it
     "no-capacity": Kind("warning", 60),
     "repair-waits": Kind("warning"),
     "reconcile-alert": Kind("warning", 5),
     "node-drained": Kind("warning", 1440),
-    "health-failed": Kind("critical", 0),
-    "health-old": Kind("warning", 60),
+    "health-failed": Kind("critical"),
+    "health-old": Kind("warning"),
     "jobs-held": Kind("warning", 30),
     "jobs-missing": Kind("warning"),
     "topology-refused": Kind("warning", 60),
@@ -49,7 +50,7 @@ KINDS: dict[str, Kind] = {
     "disk-full": Kind("critical", 10),
     "monitoring-down": Kind("critical"),
     "daemon-restarting": Kind("critical", 2),
-    "old-config": Kind("warning", 15),
+    "old-config": Kind("warning"),
     "slurm-older": Kind("warning"),
     "vulnerable": Kind("warning"),
     "image-old": Kind("warning", 60),
@@ -65,6 +66,8 @@ KINDS: dict[str, Kind] = {
 }
 """Kinds in the order in which findings are printed: causes before their effects."""
 
+FINDING_ALERT = "Finding"
+"""The alert of all findings that page."""
 FREE_SHARE = 0.05
 """Share of a file system's space or inodes that is left, below which it is full (node_exporter's own rule
 NodeFilesystemAlmostOutOfSpace, fsSpaceAvailableWarningThreshold of docs/node-mixin/config.libsonnet at 017e9551)."""

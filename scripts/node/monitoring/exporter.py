@@ -1,8 +1,8 @@
 """The service hpc-metrics on the controller: writes metrics for node_exporter's textfile collector.
 
-They are Slurm's metrics, if its release has none of its own, and those of the set-up: health checks, config versions,
-the reconcile loop, shared file systems. If Prometheus has a machine of its own, the service also runs there, and writes
-the use of GPUs by jobs for the controller.
+They are Slurm's metrics, if its release has none of its own, and those of the set-up: findings, health checks, config
+versions, the reconcile loop, shared file systems. If Prometheus has a machine of its own, the service also runs there,
+and writes the use of GPUs by jobs for the controller.
 
 A child process reads each part with a deadline, as in phase `look`. So one that hangs costs only its own metrics, and
 hpc_collector_success has its name.
@@ -15,14 +15,17 @@ import os
 import re
 import socket
 import time
-from calendar import timegm
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import collect as observation
 from accounting import backup
 from health import outcome
-from health.check_kinds import KINDS
+from health.check_kinds import KINDS as HEALTH_KINDS
+from judge import findings
+from judge.kinds import KINDS
 from monitoring import gpu_use, prometheus, slurm_metrics
 from monitoring.service import SETTINGS, TEXTFILES, has_web_listener
 from monitoring.slurm_metrics import Sample, render
@@ -30,12 +33,13 @@ from reconcile import service as reconcile
 from slurm import hostlist, jobs, nodes, scheduler, slurmctld
 from slurm.output import valid_time
 from system import cluster_state, installation, mounts, munge
-from system.host import Part, SetupError, listens, log, read_json, remove, run, side_by_side, succeeds, write
+from system.host import Part, SetupError, listens, log, read_json, remove, run, side_by_side, write
 from system.protected_files import TOKEN_KEY
 
 FILE = TEXTFILES / "hpc.prom"
 SECONDS = 8.0  # for all parts together
 COMMAND_SECONDS = 6
+SEEN = Path("/run/hpc/findings.json")  # when each finding was seen first and last
 KEYS = cluster_state.FOLDER / "keys.json"  # the fingerprint of each key, and since when the cluster has it
 
 
@@ -95,6 +99,18 @@ def _names(key: str) -> list[str]:
     return [name for hosts in re.findall(rf"(?m)^{key}=(\S+)", conf) for name in hostlist.expand(hosts)]
 
 
+def _findings() -> Iterator[Sample]:
+    """Yield the findings of the cluster: 1 from when on one pages. Texts, in which figures change, have a metric of
+    their own, so that a finding stays the same series."""
+    found = findings.findings(observation.read(findings.PARTS))
+    rows, seen = findings.publish(found, read_json(SEEN, {}), time.time())
+    write(SEEN, json.dumps(seen) + "\n", quiet=True)
+    for row in rows:
+        place = {"id": row.id, "where": row.where}
+        yield Sample("hpc_finding", row.pages, {**place, "severity": KINDS[row.id].severity})
+        yield Sample("hpc_finding_text", 1, {**place, "what": row.what, "todo": row.todo})
+
+
 def _daemons() -> Iterator[Sample]:
     try:
         answer = scheduler.ping()
@@ -107,7 +123,7 @@ def _daemons() -> Iterator[Sample]:
 
 
 def _machines() -> Iterator[Sample]:
-    """Yield machines with a failed set-up, nodes with an old config version, and the ages of image and kernel."""
+    """Yield machines with a failed set-up, nodes with an old config version, and the age of the image."""
     newest, names = read_json(cluster_state.CONFIG, {}).get("digest", ""), set(_names("NodeName"))
     counts = Counter({"configured": 0, "outdated": 0, "failed": 0})
     for name, report in cluster_state.reports().items():
@@ -121,8 +137,6 @@ def _machines() -> Iterator[Sample]:
     image = installation.image()
     if image.get("made"):
         yield Sample("hpc_image_age_seconds", time.time() - float(image["made"]))
-    if image.get("kernel"):
-        yield Sample("hpc_kernel_age_seconds", time.time() - timegm(time.strptime(image["kernel"], "%Y-%m-%d")))
 
 
 def _ages() -> Iterator[Sample]:
@@ -148,7 +162,7 @@ def _certificate() -> Iterator[Sample]:
 
 
 def _health() -> Iterator[Sample]:
-    failing: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
+    failing: Counter[str] = Counter(dict.fromkeys(HEALTH_KINDS, 0))
     records = outcome.results()
     # Root of a node may write any file there. Other names than those of nodes would get into the commands of alerts.
     for name in records.keys() & set(_names("NodeName")):
@@ -156,7 +170,7 @@ def _health() -> Iterator[Sample]:
             age = time.time() - (valid_time(records[name].get("time")) or 0)
             yield Sample("hpc_health_age_seconds", max(age, 0), {"node": name})
         parts = [part for key in ("checks", "measured") if isinstance(part := records[name].get(key), dict)]
-        for kind in KINDS:
+        for kind in HEALTH_KINDS:
             results = [part[kind] for part in parts if isinstance(part.get(kind), dict)]
             if results and results[-1].get("state") == "failed":
                 failing[kind] += 1
@@ -173,10 +187,6 @@ def _reconcile() -> Iterator[Sample]:
         brakes = [row for row in status.get("brakes", ()) if not row["brake"].startswith("mode: ")]
         yield Sample("hpc_reconcile_brakes", len(brakes))
         yield Sample("hpc_reconcile_cooling", len(status.get("cooling", ())))
-        yield from (Sample("hpc_reconcile_alert", 1, row) for row in status.get("alerts", ()))
-        # If the service ends at once, systemd restarts it for ever, and it never is a failed unit.
-        runs = succeeds("systemctl", "is-active", "--quiet", reconcile.NAME)
-        yield Sample("hpc_reconcile_blind", bool(status.get("why")) or not runs)
         done = Counter(str(row.get("action", "")) for row in status.get("actions", ()) if row.get("action"))
         for action, count in done.items():
             yield Sample("hpc_reconcile_recent_actions", count, {"action": action})
@@ -200,6 +210,7 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
         "jobs": lambda: slurm_metrics.job_metrics(_jobs(), _names("PartitionName"), time.time()),
         "scheduler": lambda: slurm_metrics.scheduler_metrics(_ask("sdiag")),
         "daemons": _daemons,
+        "findings": _findings,
         "machines": _machines,
         "ages": _ages,
         "health": _health,

@@ -19,7 +19,7 @@ from slurm.output import count_gpus, parse_tres
 from slurm.times import utc_seconds
 from system.host import printable
 
-LONGEST = 128  # characters of a label's value
+LONGEST = 500  # characters of a label's value, of which findings have the longest
 MOST = 20_000  # series of a metric, more than a cluster has nodes
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 

@@ -15,10 +15,9 @@ from cli.commands import drift
 from cli.display import status_screen
 from cli.stack import project
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from cluster.observe.status_findings import findings
 from components.slurm import payload
 from tests.cli.conftest import KEY, Hpc, Tool, patch_outputs
-from tests.cluster.observe.observations import facts, healthy
+from tests.cluster.observe.observations import facts, findings, healthy, judged
 
 STACK = {
     "platform": "local",
@@ -40,7 +39,7 @@ cat "$ANSWERS/$address"
 def write_facts(seen: ClusterObservation, folder: Path) -> dict[str, Any]:
     """Write the facts of each machine to a file with its address as name. Returns the outputs of the stack."""
     targets: dict[str, Any] = {}
-    for number, machine in enumerate(seen.machines):
+    for number, machine in enumerate(judged(seen).machines):
         row = {"method": "ssh", "address": f"10.83.0.{number + 2}", "host_key": f"ssh-ed25519 A{number}"}
         targets[machine.name] = {**row, "roles": list(machine.roles)}
         if machine.reached:

@@ -10,9 +10,8 @@ from cli.display.report_page import Report, Status
 from cluster.config.cluster import ClusterConfig
 from cluster.load import parse
 from cluster.observe.reliability import DAY, Facts, Outage, Run, Trouble
-from cluster.observe.status_findings import findings
 from cluster.observe.usage import Record, UsageRecords
-from tests.cluster.observe.observations import NOW, facts, healthy, state
+from tests.cluster.observe.observations import NOW, facts, findings, healthy, state
 
 SINCE = NOW - 28 * DAY
 """The beginning of the histories."""

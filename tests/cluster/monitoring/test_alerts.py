@@ -10,11 +10,14 @@ import yaml
 
 from cluster.monitoring import files
 from cluster.monitoring.alerts import ALERTS, Alert, rules
+from cluster.platforms.nebius.monitoring import OWN_ALERTS
+from scripts.node.judge.kinds import FINDING_ALERT, KINDS
 from tests.architecture.test_sources import ROOT
 from tests.cluster.stacks import STACKS, config
 
 Tool = Callable[..., str]
 VALUES = yaml.safe_load(Path(__file__).with_name("alerts.yml").read_text())
+EVERY = (*ALERTS, *OWN_ALERTS)
 SPARE = 7
 """Minutes more than an alert needs to fire, or to clear: a series without values ends after five."""
 
@@ -32,7 +35,7 @@ def values(alert: Alert) -> dict[str, Any]:
 def write_test(alert: Alert, folder: Path) -> Path:
     """Write a test of one alert, and its rule: it fires when it has held for long enough, and not a minute sooner than
     that; then it is gone."""
-    (rule,) = (rule for rule in rules()["groups"][0]["rules"] if rule["alert"] == alert.name)
+    (rule,) = rules([alert])["groups"][0]["rules"]
     rule = {key: value for key, value in rule.items() if key != "annotations"}  # a test would have to repeat them
     (folder / f"{alert.name}.yml").write_text(yaml.safe_dump({"groups": [{"name": "hpc", "rules": [rule]}]}))
     units = {"m": 1, "h": 60}
@@ -63,7 +66,45 @@ def write_test(alert: Alert, folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_each_alert_fires_and_clears(promtool: Tool, tmp_path: Path):
-    promtool("test", "rules", *(write_test(alert, tmp_path) for alert in ALERTS))
+    promtool("test", "rules", *(write_test(alert, tmp_path) for alert in EVERY))
+
+
+@pytest.mark.slow
+def test_a_finding_pages_with_its_latest_words_and_its_command(promtool: Tool, tmp_path: Path):
+    """Also where the words have changed, and once it is gone."""
+    place = 'id="disk-full",where="dev-login-0"'
+    texts = [
+        f'hpc_finding_text{{{place},what="/ is full: {used}",todo="./hpc ssh STACK x"}}' for used in ("96%", "97%")
+    ]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules()))
+    labels = {"id": "disk-full", "where": "dev-login-0", "severity": "critical", "actor": "administrator"}
+
+    def fires(minute: int, words: str, todo: str) -> dict[str, Any]:
+        texts = {"summary": f"dev-login-0: {words}", "todo": todo}
+        return {
+            "eval_time": f"{minute}m",
+            "alertname": FINDING_ALERT,
+            "exp_alerts": [{"exp_labels": labels, "exp_annotations": texts}],
+        }
+
+    test = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f'hpc_finding{{{place},severity="critical"}}', "values": "0x9 1x10 _x20"},
+            {"series": texts[0], "values": "1x9 _x30"},
+            {"series": texts[1], "values": "_x9 1x6 _x24"},
+        ],
+        "alert_rule_test": [
+            {"eval_time": "9m", "alertname": FINDING_ALERT, "exp_alerts": []},
+            fires(15, "/ is full: 97%", "./hpc ssh STACK x"),
+            # Its text could not be collected for longer than the finding itself.
+            fires(22, "disk-full", "./hpc status STACK"),
+            {"eval_time": "30m", "alertname": FINDING_ALERT, "exp_alerts": []},
+        ],
+    }
+    path = tmp_path / "test.yml"
+    path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}))
+    promtool("test", "rules", path)
 
 
 @pytest.mark.slow
@@ -108,11 +149,11 @@ def test_the_ops_agent_collects_what_prometheus_does_in_the_form_that_it_takes(p
 
 
 def test_names_of_alerts_are_unique():
-    names = [alert.name for alert in ALERTS]
+    names = [alert.name for alert in EVERY]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+@pytest.mark.parametrize("alert", EVERY, ids=lambda alert: alert.name)
 def test_alerts_use_existing_metrics_and_have_a_command(alert: Alert):
     """Every metric of ours is written by the exporter, and has its values in the row's test."""
     sources = "".join(path.read_text() for path in (ROOT / "scripts/node/monitoring").glob("*.py"))
@@ -122,8 +163,9 @@ def test_alerts_use_existing_metrics_and_have_a_command(alert: Alert):
         assert metric in sources or f'"{words}"' in sources
     assert values(alert)
     assert not alert.what.endswith(".")
-    assert "|" not in alert.what + alert.todo
-    assert alert.todo.startswith(("./hpc ", "set ")) or alert.todo == "{{ $labels.todo }}"
+    assert "|" not in alert.what + alert.todo or alert.name == FINDING_ALERT
+    assert alert.todo.startswith(("./hpc ", "set ")) or alert.name == FINDING_ALERT
+    assert set(alert.findings.split()) <= set(KINDS)
 
 
 PAGE = ROOT / "docs" / "reference" / "alerts.md"
@@ -144,6 +186,7 @@ def table() -> list[tuple[str, ...]]:
             f"`{_plain(alert.todo)}`" if "./hpc" in alert.todo else _plain(alert.todo),
         )
         for alert in ALERTS
+        if alert.name != FINDING_ALERT
     ]
 
 
@@ -155,3 +198,12 @@ def _plain(text: str) -> str:
 
 def test_the_page_has_the_table_of_alerts(table_in_page):
     table_in_page("reference/alerts.md", "alerts", [COLUMNS, *table()])
+
+
+def test_the_page_has_the_table_of_findings_that_page(table_in_page):
+    rows = [
+        (f"`{name}`", kind.severity, f"{kind.minutes} min" if kind.minutes else "at once")
+        for name, kind in KINDS.items()
+        if kind.minutes is not None
+    ]
+    table_in_page("reference/alerts.md", "findings", [("finding", "severity", "lasts for"), *rows])

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from judge import findings as judge
+
 from cluster.findings import ClusterFinding
+from cluster.observe import status_findings
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
-from cluster.observe.status_findings import findings
 
 FACTS = Path(__file__).parents[1] / "facts"
 ROLES = {"controller": "controller", "login-0": "login", "cpu-0": "node", "cpu-1": "node"}
@@ -51,6 +53,21 @@ def without(seen: ClusterObservation, name: str, why: str = "no answer within 8 
         for observed in seen.machines
     ]
     return ClusterObservation(stack=seen.stack, machines=tuple(lost))
+
+
+def judged(seen: ClusterObservation) -> ClusterObservation:
+    """The same, where each machine that reports has decided on its findings."""
+    for observed in seen.machines:
+        if observed.facts:
+            document = {"name": observed.name, "roles": [*observed.roles], "time": NOW, **observed.facts}
+            rows = [finding._asdict() for finding in judge.findings(document)]
+            cast("dict[str, Any]", observed.facts)["findings"] = json.loads(json.dumps(rows))
+    return seen
+
+
+def findings(seen: ClusterObservation) -> list[ClusterFinding]:
+    """The findings of `status`."""
+    return status_findings.findings(judged(seen))
 
 
 def only(seen: ClusterObservation) -> ClusterFinding:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from cluster.observe.status_findings import findings
-from cluster.observe.status_findings_daemons import last_words
+from scripts.node.judge.document import last_words
 from tests.cluster.observe.observations import (
     NOW,
     Change,
     facts,
+    findings,
     healthy,
     only,
     part,

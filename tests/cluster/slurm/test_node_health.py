@@ -5,10 +5,11 @@ import pytest
 from cluster.config.slurm import HealthChecks, NcclTest
 from cluster.findings import Actor
 from cluster.load import parse
-from cluster.observe.health_check_results import ADVICE, advice, drained, findings, results
+from cluster.observe.health_check_results import findings, results
 from cluster.slurm.files import render
 from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import expected, has_scripts, links
+from scripts.node.health.advice import ADVICE, advice, drained
 from scripts.node.health.check_kinds import KINDS, LONGEST, PREFIX, kinds_of_reason, may_resume, parse_reason, reason
 from scripts.node.slurm import scheduler
 from scripts.node.slurm.nodes import Node
@@ -30,6 +31,7 @@ def config(name: str = "dev", **checks: object):
 class TestVocabulary:
     def test_every_kind_has_advice(self):
         assert set(ADVICE) == set(KINDS)
+        assert all(Actor(advised.actor) for advised in ADVICE.values())
 
     def test_a_reason_has_its_kinds_for_any_figures(self):
         failed = {kind: f'it\'s; "bad": gpu-ecc: \u2028{kind * 40}' for kind in KINDS}
@@ -57,7 +59,7 @@ class TestVocabulary:
     def test_the_worst_fault_decides_who_must_act(self):
         found = advice(reason({"clock": "x", "gpu-memory": "y"}))
         assert found
-        assert found.actor is Actor.SUPPORT
+        assert Actor(found.actor) is Actor.SUPPORT
 
 
 class TestResults:
@@ -98,11 +100,12 @@ class TestResults:
         assert found.failing == {}
 
     def test_a_finding_about_a_drained_node_has_figures_and_commands(self):
-        said = drained("lab", "lab-gpu-0", reason({"gpu-count": "7 of 8 GPUs"}))
+        said = drained("lab-gpu-0", reason({"gpu-count": "7 of 8 GPUs"}))
         assert said
-        assert "gpu-count: 7 of 8 GPUs" in said.what
-        assert said.todo == "./hpc nodes lab reboot lab-gpu-0"
-        assert "./hpc nodes lab resume lab-gpu-0" in said.note
+        what, todo, note = said
+        assert "gpu-count: 7 of 8 GPUs" in what
+        assert todo == "./hpc nodes STACK reboot lab-gpu-0"
+        assert "./hpc nodes STACK resume lab-gpu-0" in note
 
     def test_a_warning_is_shown_and_is_no_finding(self):
         checks = {"gpu-xid": {"state": "warning", "text": "Xid 94"}, "disk": {"state": "ok", "text": ""}}

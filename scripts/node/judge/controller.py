@@ -1,0 +1,150 @@
+"""Findings of a cluster, from the controller's document: daemons, nodes, jobs, the reconcile loop. Pure functions."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from health import advice
+from judge.document import error, is_busy, part, unit
+from judge.machine import Document, is_active, last_line, state_of
+from slurm import findings as of_slurm
+from slurm.findings import LOGS, Finding
+from slurm.nodes import Node
+
+KILL_SHOWN_SECONDS = 86400
+_YOUNG = "slurmctld has run for"
+"""Prefix of the reason why the loop waits after slurmctld's start: nodes have to register first."""
+
+
+def daemons(document: Document) -> Iterator[Finding]:
+    """Yield the controller's daemons that do not run or do not answer; slurmrestd where the stack has it."""
+    slurmctld, mariadb, slurmdbd, slurmrestd = (
+        unit(document, name) for name in ("slurmctld", "mariadb", "slurmdbd", "slurmrestd")
+    )
+    answers, busy = bool(part(document, "slurm", "ping", "up")), is_busy(document)
+    if not is_active(slurmctld) or not (answers or busy):
+        reason = error(document, "slurm", "ping") or part(document, "slurm", "ping", "said") or ""
+        state = state_of(slurmctld) if not is_active(slurmctld) else f"runs, but does not answer: {reason}"
+        yield _stopped(document, "slurmctld", slurmctld, f"slurmctld {state}. No job starts; jobs that run go on")
+    waiting = part(document, "slurm", "statistics", "waiting")
+    count = "" if waiting is None else f"; {waiting} record{'s' * (waiting != 1)} of jobs wait in slurmctld until then"
+    for name, title, row in (("mariadb", "MariaDB", mariadb), ("slurmdbd", "slurmdbd", slurmdbd)):
+        if not is_active(row):
+            what = f"{title} {state_of(row)}. Nothing is written to the accounting{count}"
+            yield _stopped(document, name, row, what)
+    answer = part(document, "slurm", "database") or {}
+    if is_active(slurmdbd) and answer.get("up") is False and is_active(mariadb) and not busy:
+        what = f"slurmdbd runs, but does not answer: {last_line(answer.get('said', ''))}{count}"
+        yield _stopped(document, "slurmdbd", slurmdbd, what)
+    if not is_active(slurmrestd):
+        what = f"slurmrestd {state_of(slurmrestd)}. Nobody gets an answer by REST"
+        yield _stopped(document, "slurmrestd", slurmrestd, what)
+
+
+def _stopped(document: Document, name: str, row: Mapping[str, Any], what: str) -> Finding:
+    log = f"{LOGS}/{name}.log" if name in ("slurmctld", "slurmdbd") else f"journalctl -u {name}"
+    verb = "restart" if is_active(row) else "start"
+    return Finding(
+        id=f"{name}-down",
+        where=document["name"],
+        what=what,
+        todo=f"./hpc ssh STACK controller -- systemctl {verb} {name}",
+        note=f"Its log on that machine: {log}",
+        since=None if is_active(row) else row.get("since") or None,
+    )
+
+
+def killed(document: Document) -> Iterator[Finding]:
+    """Yield a kill of slurmctld, or a loss of power, within the last day: jobs may be unknown to it since."""
+    when = part(document, "killed")
+    if when is None or document["time"] - when > KILL_SHOWN_SECONDS:
+        return
+    start = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(when))
+    yield Finding(
+        id="slurmctld-killed",
+        where=document["name"],
+        what=f"slurmctld was killed before its start at {start}. Jobs "
+        "that it acknowledged in the last seconds before may be missing, and records of jobs that ended then",
+        todo="./hpc ssh STACK controller -- sacctmgr show runawayjobs",
+        note="It shows jobs that run in the accounting only, and offers to end them there. Users submit missing jobs "
+        "again. This is shown for a day.",
+        since=when,
+    )
+
+
+def slurm(document: Document) -> Iterator[Finding]:
+    """Yield nodes that are down or drained, and held jobs."""
+    nodes = [Node.of(name, row) for name, row in (part(document, "slurm", "nodes") or {}).items()]
+    yield from of_slurm.down(nodes, cooling=bool(part(document, "reconcile", "cooling")))
+    yield from of_slurm.drained(nodes, _drained_by_check)
+    yield from of_slurm.held(document["name"], part(document, "slurm", "jobs"))
+
+
+def _drained_by_check(node: Node) -> Finding | None:
+    found = advice.drained(node.name, node.reason)
+    return Finding("node-drained", node.name, *found) if found else None
+
+
+def places(document: Document) -> Iterator[Finding]:
+    """Yield a finding if slurmctld refused the topology.conf with the nodes' latest places."""
+    if message := part(document, "topology"):
+        yield Finding(
+            id="topology-refused",
+            where=document["name"],
+            what="places jobs by an earlier topology.conf, as slurmctld refused the latest: "
+            f"{' '.join(message.split())[:400]}",
+            todo="./hpc up STACK",
+            note="With slurm.topology: nodesets in the stack file, which does without places. By itself the next other "
+            "place that a node reports is tried; the attempts: ./hpc logs STACK topology",
+        )
+
+
+def reconcile(document: Document) -> Iterator[Finding]:
+    """Yield brakes of the reconcile loop, each with the command that releases it, then what the loop can't do."""
+    found = part(document, "reconcile")
+    if not found:
+        return
+    where, command, log = document["name"], "./hpc ssh STACK controller --", "./hpc logs STACK reconcile"
+    if found["why"] and not found["why"].startswith(_YOUNG):
+        what = f"the reconcile loop deletes nothing and sets no node down: {found['why']}"
+        yield Finding("reconcile-blind", where, what, log)
+    elif not is_active(row := unit(document, "hpc-reconcile")):
+        what = f"hpc-reconcile {state_of(row)}: machines of elastic nodes may not come, and none is repaired"
+        yield Finding("reconcile-blind", where, what, f"{command} systemctl restart hpc-reconcile", "", row["since"])
+    for brake in found["brakes"]:
+        mode = brake["brake"].startswith("mode: ")
+        yield Finding(
+            id="reconcile-mode" if mode else "reconcile-brake",
+            where=where,
+            what=f"the reconcile loop is held by {brake['brake']}: {brake['text']}",
+            todo="./hpc up STACK" if mode else f"{command} {brake['todo']}",
+            note="With slurm.reconcile.mode: act in the stack file." if mode else "",
+        )
+    for reason in found["cooling"].values():
+        yield Finding(
+            id="no-capacity",
+            where=where,
+            what=reason.removeprefix("hpc: "),
+            todo=f"{command} hpc-reconcile lift",
+            note="That tries it at once; by itself it is tried at the time given.",
+        )
+    for name, since in found.get("waits", {}).items():
+        hours = (document["time"] - since) / 3600
+        yield Finding(
+            id="repair-waits",
+            where=name,
+            what=f"{name} is repaired, and waits for an idle node to run the NCCL test with, for {hours:.1f} h",
+            todo=f"./hpc nodes STACK resume {name}",
+            note="That returns it to jobs without the test; by itself it is measured as soon as a node is idle.",
+        )
+    for alert in found["alerts"]:
+        yield Finding("reconcile-alert", alert["node"], f"needs a person: {alert['what']}", alert["todo"])
+
+
+CHECKS = (daemons, reconcile, slurm, places, killed)
+
+
+def findings(document: Document) -> Iterator[Finding]:
+    """Yield the findings of a cluster."""
+    for check in CHECKS:
+        yield from check(document)
