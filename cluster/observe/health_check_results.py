@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.findings import ClusterFinding
 from scripts.node.health.advice import ADVICE, drained
-from scripts.node.health.check_kinds import KINDS
+from scripts.node.health.check_kinds import KINDS, is_old
 from scripts.node.slurm.nodes import Node
 from scripts.node.slurm.output import valid_time
 
@@ -14,8 +14,6 @@ PHASE = "health-results"
 """Phase of the node set-up on the controller, which prints the last results of all nodes."""
 NOW = "/usr/local/sbin/hpc-health now"
 """Command for root on a node, which runs all checks and prints their results."""
-LATE = 3
-"""Number of intervals after which a result is old."""
 MEASURE = "/usr/local/sbin/hpc-health-measure"
 """Command for root on the controller, which measures given nodes if they are idle."""
 
@@ -76,7 +74,7 @@ def results(
                 node=nodes.get(name),
                 name=name,
                 age=age,
-                old=age is None or age > LATE * interval + 60,
+                old=is_old(age, interval),
                 checks=_outcomes(result.get("checks")),
                 measured=_outcomes(result.get("measured")),
                 why=str(result.get("why", "")),

@@ -89,11 +89,11 @@ def test_a_job_waits_for_capacity_gets_all_of_its_nodes_or_none_and_these_go_whe
     said = spare.inside("controller", f"scontrol show job {waits}")
     assert re.search(r"no capacity for [23] machines of cpu", said), said
     assert "cpu-3" not in machines(spare)
-    eventually(lambda: "NoCapacity" in firing(spare), what="the alert")
+    eventually(lambda: "no-capacity" in firing(spare), what="the alert")
     cloud.set()
     # What comes by itself ten minutes later.
     spare.inside("controller", "hpc-reconcile lift")
-    eventually(lambda: "NoCapacity" not in firing(spare), what="the end of the alert")
+    eventually(lambda: "no-capacity" not in firing(spare), what="the end of the alert")
     spare.inside("controller", AS_BEFORE)
     becomes(spare, waits, "COMPLETED")
     assert sorted(spare.run("cat", "/home/alice/ran").split()) == [f"spare-cpu-{n}" for n in range(4)]

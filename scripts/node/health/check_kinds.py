@@ -1,7 +1,7 @@
 """Facts on health checks that the program and the nodes share: kinds of results, settings, exit codes of nvidia-smi.
 
 The reason of a drained node has the kind of each failed check before its figures. Kinds never change, because programs
-and people search for them. cluster/observe/health_check_results.py says who must act on each.
+and people search for them. health/advice.py says who must act on each.
 """
 
 import re
@@ -50,6 +50,11 @@ def parse_reason(text: str) -> dict[str, str]:
 def kinds_of_reason(text: str) -> tuple[str, ...]:
     """Return the kinds in a reason."""
     return tuple(parse_reason(text))
+
+
+def is_old(age: float | None, interval: int) -> bool:
+    """Return whether a node's last result is older than three intervals and a minute, or there is none; in seconds."""
+    return age is None or age > 3 * interval + 60
 
 
 def may_resume(text: str) -> bool:

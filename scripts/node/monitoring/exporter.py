@@ -24,6 +24,7 @@ import collect as observation
 from accounting import backup
 from health import outcome
 from health.check_kinds import KINDS as HEALTH_KINDS
+from health.check_kinds import is_old
 from judge import findings
 from judge.kinds import KINDS
 from monitoring import gpu_use, prometheus, slurm_metrics
@@ -164,11 +165,14 @@ def _certificate() -> Iterator[Sample]:
 def _health() -> Iterator[Sample]:
     failing: Counter[str] = Counter(dict.fromkeys(HEALTH_KINDS, 0))
     records = outcome.results()
+    interval = re.search(r"(?m)^HealthCheckInterval=(\d+)", slurmctld.applied().get("slurm.conf", ""))
     # Root of a node may write any file there. Other names than those of nodes would get into the commands of alerts.
     for name in records.keys() & set(_names("NodeName")):
         if records[name].keys() - {"measured"}:
-            age = time.time() - (valid_time(records[name].get("time")) or 0)
-            yield Sample("hpc_health_age_seconds", max(age, 0), {"node": name})
+            age = max(time.time() - (valid_time(records[name].get("time")) or 0), 0)
+            yield Sample("hpc_health_age_seconds", age, {"node": name})
+            if interval:
+                yield Sample("hpc_health_old", is_old(age, int(interval[1])), {"node": name})
         parts = [part for key in ("checks", "measured") if isinstance(part := records[name].get(key), dict)]
         for kind in HEALTH_KINDS:
             results = [part[kind] for part in parts if isinstance(part.get(kind), dict)]

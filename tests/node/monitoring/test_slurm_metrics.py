@@ -122,6 +122,7 @@ def test_an_invalid_record_costs_only_metrics_of_its_node(tmp_path: Path, monkey
     monkeypatch.setattr(exporter.outcome, "RESULTS", tmp_path)
     monkeypatch.setattr(exporter.outcome, "MEASURED", tmp_path / "none")
     monkeypatch.setattr(exporter, "_names", lambda _: [f"n-{number}" for number in range(9)])
+    monkeypatch.setattr(exporter.slurmctld, "applied", lambda: {"slurm.conf": "HealthCheckInterval=300\n"})
     monkeypatch.setattr(exporter.time, "time", lambda: 1000.0)
     sound = '{"time": 990, "checks": {"disk": {"state": "failed", "text": "full"}}}'
     others = ('{"time": "x"}', '{"time": NaN, "checks": []}', '{"time": 1e999, "checks": {"disk": 7}}', "[" * 60_000)
@@ -129,9 +130,10 @@ def test_an_invalid_record_costs_only_metrics_of_its_node(tmp_path: Path, monkey
         (tmp_path / f"n-{number}.json").write_text(text)
     (tmp_path / "$(reboot).json").write_text(sound)
     found = values(exporter._health())
-    age = "hpc_health_age_seconds n-"
+    age, old = "hpc_health_age_seconds n-", "hpc_health_old n-"
     assert {name: value for name, value in found.items() if not name.startswith("hpc_health_checks_failed ")} == {
         "hpc_health_check_failed n-0 disk": 1, f"{age}0": 10, f"{age}1": 1000, f"{age}2": 1000, f"{age}3": 1000,
+        f"{old}0": 0, f"{old}1": 1, f"{old}2": 1, f"{old}3": 1,
     }  # fmt: skip
     assert found["hpc_health_checks_failed disk"] == 1
 
