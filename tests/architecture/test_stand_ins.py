@@ -31,6 +31,7 @@ OURS = {
     "reconcile.service.BUSY_SECONDS": "the pace of this program's loop",
     "reconcile.service.IDLE_SECONDS": "the pace of this program's loop",
     "scripts.node.health.check_kinds.KINDS": "this program's own health checks",
+    "scripts.node.judge.kinds.FINDING_ALERT": "this program's own alert of findings",
     "slurm.slurmctld.STATE": "the folder that this program gives slurmctld",
 }
 """Constants that describe nothing outside, and what they are."""

@@ -26,12 +26,13 @@ from health import outcome
 from health.check_kinds import KINDS as HEALTH_KINDS
 from health.check_kinds import is_old
 from judge import findings
+from judge.document import part as observed
 from judge.kinds import KINDS
 from monitoring import gpu_use, prometheus, slurm_metrics
 from monitoring.service import SETTINGS, TEXTFILES, has_web_listener
 from monitoring.slurm_metrics import Sample, render
 from reconcile import service as reconcile
-from slurm import hostlist, jobs, nodes, scheduler, slurmctld
+from slurm import hostlist, jobs, nodes, slurmctld
 from slurm.output import valid_time
 from system import cluster_state, installation, mounts, munge
 from system.host import Part, SetupError, listens, log, read_json, remove, run, side_by_side, write
@@ -101,26 +102,19 @@ def _names(key: str) -> list[str]:
 
 
 def _findings() -> Iterator[Sample]:
-    """Yield the findings of the cluster: 1 from when on one pages. Texts, in which figures change, have a metric of
-    their own, so that a finding stays the same series."""
-    found = findings.findings(observation.read(findings.PARTS))
-    rows, seen = findings.publish(found, read_json(SEEN, {}), time.time())
+    """Yield the findings of the cluster: 1 from when on one pages; and whether its daemons answer in time. Texts, in
+    which figures change, have a metric of their own, so that a finding stays the same series."""
+    document = observation.read(findings.PARTS)
+    rows, seen = findings.publish(findings.findings(document), read_json(SEEN, {}), time.time())
     write(SEEN, json.dumps(seen) + "\n", quiet=True)
     for row in rows:
         place = {"id": row.id, "where": row.where}
         yield Sample("hpc_finding", row.pages, {**place, "severity": KINDS[row.id].severity})
         yield Sample("hpc_finding_text", 1, {**place, "what": row.what, "todo": row.todo})
-
-
-def _daemons() -> Iterator[Sample]:
-    try:
-        answer = scheduler.ping()
-    except SetupError:
-        answer = {"up": False, "seconds": 0}
-    yield Sample("hpc_slurmctld_up", answer["up"])
-    yield Sample("hpc_slurmctld_ping_seconds", answer["seconds"])
-    yield Sample("hpc_slurmdbd_up", scheduler.database()["up"])
-    yield Sample("hpc_munge_works", munge.check()["works"])
+    yield Sample("hpc_slurmctld_up", bool(observed(document, "slurm", "ping", "up")))
+    yield Sample("hpc_slurmctld_ping_seconds", observed(document, "slurm", "ping", "seconds") or 0)
+    yield Sample("hpc_slurmdbd_up", bool(observed(document, "slurm", "database", "up")))
+    yield Sample("hpc_munge_works", bool(observed(document, "munge", "works")))
 
 
 def _machines() -> Iterator[Sample]:
@@ -213,7 +207,6 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
         "nodes": lambda: slurm_metrics.node_metrics(nodes.parse(_ask(*nodes.COMMAND)).values(), time.time()),
         "jobs": lambda: slurm_metrics.job_metrics(_jobs(), _names("PartitionName"), time.time()),
         "scheduler": lambda: slurm_metrics.scheduler_metrics(_ask("sdiag")),
-        "daemons": _daemons,
         "findings": _findings,
         "machines": _machines,
         "ages": _ages,

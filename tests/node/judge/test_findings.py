@@ -95,3 +95,7 @@ def test_the_exporter_writes_findings_and_their_words(monkeypatch: pytest.Monkey
         'what="slurmctld says down: a \\"bad\\" disk (said by root)",todo="./hpc nodes STACK resume hc-cpu-0"' in text
     )
     assert 'hpc_collector_success{collector="findings"} 1' in text
+    for line in ("hpc_slurmctld_up 1", "hpc_slurmctld_ping_seconds 0.316", "hpc_slurmdbd_up 1", "hpc_munge_works 1"):
+        assert f"\n{line}\n" in text
+    document["munge"] = {"error": "no answer within 4 s"}
+    assert "hpc_munge_works 0\n" in exporter.collect({"findings": lambda: [*exporter._findings()]})
