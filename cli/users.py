@@ -19,6 +19,7 @@ from cli.stack import edits, outputs, project, stack_config, state_dir
 from cli.stack.edits import line_of_item, with_item
 from cli.stack.stackfile import StackFile
 from cluster import people
+from cluster.capability import Capability
 from cluster.config import ClusterConfig
 from cluster.config.ssh_key import KEY_TYPES, SshKey, read_key
 from cluster.config.validators import REGULAR_UIDS
@@ -26,7 +27,6 @@ from cluster.findings import ROOT as SECTION
 from cluster.findings import ConfigError, Finding, RefusedError, listing, show
 from cluster.impact.table import effects
 from cluster.load import parse, parse_output
-from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
 from components.slurm.payload import run_sent
 

@@ -17,7 +17,7 @@ from cluster.checks import elastic, nodesets_and_partitions, scripts, settings, 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import as_written, description, explicit, section_at
 from cluster.config.monitoring import SECRETS
-from cluster.config.section import OTHER, PLAIN, Section
+from cluster.config.section import OTHER, PLAIN, ProviderSection, Section
 from cluster.findings import (
     PROVIDERS,
     ROOT,
@@ -31,8 +31,8 @@ from cluster.findings import (
     show,
     suggest,
 )
+from cluster.platform_interface import Platform
 from cluster.platforms import registry
-from cluster.platforms.base import Platform, Provider, section_class
 
 _DEEPEST = 50
 _MOST_EXPLAINED = 100
@@ -224,7 +224,7 @@ def _section_of(key: str) -> str | None:
 
 def _place_of(section: str | None) -> str:
     """Return what to do about a section of the cluster that stands outside of it; empty if there is none."""
-    is_section = section in ClusterConfig.model_fields or any(section in p.sections for p in registry.all_platforms())
+    is_section = section in ClusterConfig.model_fields or section in dict(_platform_sections())
     return f"indent it, so that it is below `{ROOT}:`, as `platform:` is" if is_section else ""
 
 
@@ -260,11 +260,12 @@ def _sorted(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may hav
 
 def provider_keys() -> dict[str, tuple[str, ...]]:
     """Return the settings that are read of each provider, by its namespace."""
-    return {
-        provider.namespace: (*_section_keys(platform, provider), *provider.more)
-        for platform in registry.all_platforms()
-        if (provider := platform.provider)
-    }
+    return {name: (*provider.model_fields, *provider.more) for name, provider in provider_sections().items()}
+
+
+def provider_sections() -> dict[str, type[ProviderSection]]:
+    """Return the sections that the stack file has as settings of providers, by the platform and its provider."""
+    return {platform.name: provider for platform in registry.all_platforms() if (provider := platform.provider())}
 
 
 def with_provider_sections(
@@ -272,30 +273,27 @@ def with_provider_sections(
 ) -> dict[str, Any]:
     """Return the cluster with the section that its platform has in the provider's settings, and add findings about
     that section to `findings`."""
+    sections = provider_sections()
     findings += [
-        _misplaced_section(provider, _section_keys(platform, provider), cluster[provider.namespace])
-        for platform in registry.all_platforms()
-        if (provider := platform.provider) and cluster.get(provider.namespace) is not None
+        _misplaced_section(name, provider, cluster[name])
+        for name, provider in sections.items()
+        if cluster.get(name) is not None
     ]
-    keys = provider_keys()
-    complete = {key: value for key, value in cluster.items() if key not in keys}
-    if provider := platform_of(cluster).provider:
-        values = {key: stack_config.get(f"{provider.namespace}:{key}") for key in keys[provider.namespace]}
+    complete = {key: value for key, value in cluster.items() if key not in sections}
+    name = platform_of(cluster).name
+    if provider := sections.get(name):
+        values = {key: stack_config.get(f"{name}:{key}") for key in (*provider.model_fields, *provider.more)}
         settings = {key: value for key, value in values.items() if value is not None}
-        findings += provider.check(settings)
-        complete[provider.namespace] = {key: value for key, value in settings.items() if key not in provider.more}
+        findings += provider.find_errors(settings)
+        complete[name] = {key: value for key, value in settings.items() if key not in provider.more}
     return complete
 
 
-def _section_keys(platform: Platform, provider: Provider) -> tuple[str, ...]:
-    return tuple(platform.section(provider.namespace).model_fields)
-
-
-def _misplaced_section(provider: Provider, keys: tuple[str, ...], section: object) -> Finding:
-    names = [f"{provider.namespace}:{key}" for key in keys]
+def _misplaced_section(platform: str, provider: type[ProviderSection], section: object) -> Finding:
+    names = [f"{platform}:{key}" for key in provider.model_fields]
     return Finding(
         id="provider-section",
-        at=f"{ROOT}.{provider.namespace}",
+        at=f"{ROOT}.{platform}",
         given=show(section),
         allowed=f"{' and '.join(names)} beside {ROOT}, where the provider reads them too",
         todo=f"remove it, and write {' and '.join(f'`{name}: ...`' for name in names)} under `config:`",
@@ -411,7 +409,8 @@ def _wrong_part(error: ErrorDetails, removed: Collection[Location]) -> Location:
 def _add_stand_ins(rest: dict[str, Any]) -> list[str]:
     """Add stand-ins for required keys that are missing or were removed. Returns these keys."""
     platform = platform_of(rest)
-    sections = {key: stand_in for key in platform.sections if (stand_in := platform.section(key).stand_in)}
+    own = platform.section()
+    sections = {platform.name: own.stand_in} if own and own.stand_in else {}
     added = {
         key: stand_in
         for key, stand_in in {"platform": platform.name, "name": "cluster", **sections}.items()
@@ -455,8 +454,7 @@ def validate(cluster: Mapping[str, Any]) -> ClusterConfig:
     """Return the configuration of a cluster, with its platform's defaults. Raises pydantic's ValidationError."""
     filled = with_defaults(cluster)
     # Sections of other platforms are left out unless the file has them: to import and build their models takes time.
-    sections = tuple(section for section in _platform_sections() if section[0] in filled)
-    return _model(registry.names(), sections).model_validate(filled)
+    return _model(registry.names(), _platform_sections(filled)).model_validate(filled)
 
 
 def cluster_model() -> type[ClusterConfig]:
@@ -464,20 +462,22 @@ def cluster_model() -> type[ClusterConfig]:
     return _model(registry.names(), _platform_sections())
 
 
-def _platform_sections() -> tuple[tuple[str, str], ...]:
-    """Return key and class of each section that only one platform has."""
-    every = {key: path for platform in registry.all_platforms() for key, path in platform.sections.items()}
-    return tuple((key, path) for key, path in every.items() if key not in ClusterConfig.model_fields)
+def _platform_sections(among: Collection[str] | None = None) -> tuple[tuple[str, type[Section]], ...]:
+    """Return key and class of each section that only one platform has, of those with a key in `among`; else of all."""
+    return tuple(
+        (name, section)
+        for name in registry.names()
+        if (among is None or name in among) and (section := registry.get(name).section())
+    )
 
 
 @cache
-def _model(platforms: tuple[str, ...], sections: tuple[tuple[str, str], ...]) -> type[ClusterConfig]:
+def _model(platforms: tuple[str, ...], sections: tuple[tuple[str, type[Section]], ...]) -> type[ClusterConfig]:
     schema = WithJsonSchema({"type": "string", "enum": list(platforms)})
     fields: dict[str, Any] = {
         "platform": (Annotated[str, AfterValidator(_check_platform), schema], ClusterConfig.model_fields["platform"])
     }
-    for key, path in sections:
-        section = section_class(path)
+    for key, section in sections:
         fields[key] = (section | None, Field(default=None, description=section.__doc__))
     return create_model(
         "ClusterConfig", __base__=ClusterConfig, __module__=__name__, __doc__=ClusterConfig.__doc__, **fields
@@ -535,7 +535,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from nodesets_and_partitions.count_errors(config)
     if nodesets_and_partitions.count_nodes(config) > MOST_NODES:
         return  # the other rules list machines, which takes long for such a number
-    yield from registry.get(config.platform).checks(config)
+    yield from registry.get(config.platform).find_errors(config)
     yield from _platform_fields(config)
     for rules in (nodesets_and_partitions, elastic, users, settings, scripts):
         yield from rules.find_errors(config)
@@ -549,7 +549,7 @@ def find_warnings(config: ClusterConfig) -> list[Finding]:
         *settings.find_warnings(config),
         *elastic.find_warnings(config),
         *scripts.find_warm_up_warnings(config),
-        *registry.get(config.platform).warnings(config),
+        *registry.get(config.platform).find_warnings(config),
     ]
 
 
@@ -573,7 +573,7 @@ def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
 
 def _own_fields(platform: Platform, section: Section) -> frozenset[str]:
     """Return the fields of a section that this platform has and some others do not."""
-    own = frozenset(platform.sections) if isinstance(section, ClusterConfig) else frozenset[str]()
+    own = frozenset({platform.name} if isinstance(section, ClusterConfig) else ())
     return own.union(*(keys for kind, keys in platform.fields.items() if isinstance(section, kind)))
 
 

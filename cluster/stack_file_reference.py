@@ -14,8 +14,7 @@ from cluster.config.fields import texts
 from cluster.config.section import Section
 from cluster.findings import ROOT
 from cluster.impact.table import possible_effects
-from cluster.load import cluster_model
-from cluster.platforms import registry
+from cluster.load import cluster_model, provider_sections
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -85,11 +84,11 @@ def json_schema(model: type[ClusterConfig] | None = None) -> dict[str, Any]:
 def _provider_settings(sections: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """Remove the sections of providers from the cluster's, and return their keys, which stand beside `hpc:cluster`."""
     settings: dict[str, Any] = {}
-    for platform in registry.all_platforms():
-        if (provider := platform.provider) and sections.pop(provider.namespace, None):
-            keys = definitions.pop(platform.section(provider.namespace).__name__)["properties"]
+    for namespace, provider in provider_sections().items():
+        if sections.pop(namespace, None):
+            keys = definitions.pop(provider.__name__)["properties"]
             keys |= {key: {"type": "string", "description": text} for key, text in provider.more.items()}
-            settings |= {f"{provider.namespace}:{key}": schema for key, schema in keys.items()}
+            settings |= {f"{namespace}:{key}": schema for key, schema in keys.items()}
     return settings
 
 

@@ -16,7 +16,7 @@ from cluster.impact.table import FieldChange, effects, refusal, refused
 from cluster.load import deployed_config, find_warnings, parse, provider_keys
 from cluster.platforms import registry
 from cluster.slurm.script_tree import Tree, tree
-from components.deploy import machine_image
+from components.platforms import machine_image
 
 PROJECT = Path(__file__).parents[1]
 

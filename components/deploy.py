@@ -1,9 +1,8 @@
-"""Deploy a cluster on its platform and export the stack's outputs."""
+"""The result of deploying a cluster on its platform, and the stack's outputs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import pulumi
@@ -12,7 +11,6 @@ from cluster.config import ClusterConfig
 from cluster.config.monitoring import SECRETS
 from cluster.impact.upgrade import Step
 from cluster.platforms import registry
-from cluster.slurm.script_tree import Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +35,6 @@ class Deployment:
     """Other outputs of the stack."""
 
 
-def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
-    """Deploy a cluster. A platform's modules are imported for its own stacks only."""
-    return import_module(registry.get(config.platform).deploy).deploy(config, scripts)
-
-
-def machine_image(config: ClusterConfig) -> str:
-    """Return the id of the machines' image. Empty if this program does not install Slurm on the platform."""
-    platform = registry.get(config.platform)
-    return import_module(platform.deploy).machine_image(config) if platform.machine_images else ""
-
-
 def export(config: ClusterConfig, deployment: Deployment, step: Step) -> None:
     """Export what commands read from the state."""
     platform = registry.get(config.platform)
@@ -57,7 +44,6 @@ def export(config: ClusterConfig, deployment: Deployment, step: Step) -> None:
             "name": platform.name,
             "title": platform.title,
             "capabilities": sorted(capability.value for capability in platform.capabilities),
-            **({"observer": platform.observer} if platform.observer else {}),
         },
         "users": [user.name for user in config.users],
         "login": deployment.login,
@@ -75,33 +61,6 @@ def export(config: ClusterConfig, deployment: Deployment, step: Step) -> None:
 def config_text(config: ClusterConfig) -> str:
     """Return the stack file's configuration as text for the output `config`."""
     return config.model_dump_json(exclude_unset=True)
-
-
-def begin(config: ClusterConfig, step: Step) -> ClusterConfig:
-    """Keep the image of machines that a later step changes, and return the configuration for this step.
-
-    Call it before the first resource is registered.
-    """
-    if not step.number:
-        return config
-    pulumi.log.info(step.text)
-    _hold(step.held(config), registry.get(config.platform).machine_images)
-    return config if step.nodes == step.new else config.with_nodes_release(step.nodes)
-
-
-def _hold(names: frozenset[str], images: Mapping[str, Sequence[str]]) -> None:
-    """Have the engine ignore a change of the image of these machines. Other changes are applied.
-
-    This is a transformation of the stack, since each platform creates its machines in its own way.
-    """
-
-    def keep_image(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-        if args.name not in names or args.type_ not in images:
-            return None
-        keep = pulumi.ResourceOptions(ignore_changes=list(images[args.type_]))
-        return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, keep))
-
-    pulumi.runtime.register_stack_transformation(keep_image)
 
 
 def monitoring_secrets(config: ClusterConfig) -> dict[str, pulumi.Output[str]]:

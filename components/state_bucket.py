@@ -12,11 +12,7 @@ from urllib.parse import urlencode
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """Environment variables that programs need to work with a stack's cloud.
-
-    A platform's module `environment` has `VARIABLES`, the names of all that it may set, `environment(config)`, which
-    returns these, and `project(config)`, the id of the cloud's project that the stack is in.
-    """
+    """Environment variables that programs need to work with a stack's cloud."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     secret: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ from cli.access.ssh import Ssh
 from cli.access.target import Target, read_targets
 from cli.errors import CliError, hint
 from cli.stack import outputs as stack_outputs
-from cluster.platforms.capability import Capability
+from cluster.capability import Capability
 
 
 @dataclass(frozen=True, kw_only=True)

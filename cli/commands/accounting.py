@@ -9,7 +9,7 @@ from cli import console, options
 from cli.cluster.cluster import connect
 from cli.errors import CliError
 from cli.stack import state_dir
-from cluster.platforms.capability import Capability
+from cluster.capability import Capability
 
 
 def backup(

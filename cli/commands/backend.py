@@ -11,9 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 from typer import Option
@@ -24,8 +22,8 @@ from cli.stack import project as stack_project
 from cli.stack import pulumi_program, stack_config, state_dir
 from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
-from cluster.platforms import registry
 from cluster.printable import one_line
+from components.clouds import ENVIRONMENTS, STATE_BUCKETS, state_buckets
 from components.state_bucket import Backend, Environment, Key, Record, parse_version
 
 _Stack = Annotated[
@@ -64,7 +62,7 @@ def nebius(
     expires. What exists is used as it is: a second run changes nothing. The key is kept in HPC_HOME, readable by you
     only, and renewed by `./hpc env` when it expires.
     """
-    record = _bucket_module("nebius").record(
+    record = state_buckets("nebius").record(
         _config_of(stack),
         tenant=tenant,
         project=project,
@@ -96,7 +94,7 @@ def gcs(
     It has uniform access, public access prevention, and a rule that deletes the oldest versions. What exists is used as
     it is: a second run changes nothing.
     """
-    record = _bucket_module("gcs").record(
+    record = state_buckets("gcs").record(
         _config_of(stack), project=project, bucket=bucket, location=location, keep=keep
     )
     _init(_backend_of(record), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
@@ -193,18 +191,19 @@ def env(
     """
     file = stack_project.require_file(stack)
     platform = stack_config.platform_of(file)
-    module = import_module(platform.environment) if platform and platform.environment else None
-    config = stack_config.parse(file) if module or not unset else None
-    bucket = _bucket_of_stack(file, backend, module.project(config) if module else "")
+    of_cloud = ENVIRONMENTS.get(platform.name) if platform else None
+    config = stack_config.parse(file) if of_cloud or not unset else None
+    cloud = of_cloud(config) if of_cloud and config else None
+    bucket = _bucket_of_stack(file, backend, cloud.project if cloud else "")
     if unset:
-        names = [*(module.VARIABLES if module else ()), *(bucket.names if bucket else (_URL,)), _PASSPHRASE_FILE]
+        names = [*(cloud.names if cloud else ()), *(bucket.names if bucket else (_URL,)), _PASSPHRASE_FILE]
         console.lines(f"unset {name}" for name in names)
         return
-    cloud = module.environment(config) if module else Environment()
-    notes = list(cloud.notes)
-    credentials = platform.credentials if platform else None
-    if credentials and not credentials.found(file.settings or {}):
-        notes.insert(0, f"There are no {credentials.title} credentials here. To do: {credentials.todo}")
+    own = cloud.read() if cloud else Environment()
+    notes = list(own.notes)
+    login = platform.login if platform else None
+    if login and not login.found(file.settings or {}):
+        notes.insert(0, f"There are no {login.title} credentials here. To do: {login.todo}")
     if bucket:
         notes.append(f"State: bucket {bucket.record.bucket} ({bucket.title})")
         if renewed := bucket.renew():
@@ -214,13 +213,13 @@ def env(
         url, setting = state_dir.located(stack)
         notes.append(f"State: {url} ({setting}). A bucket for it is created by: ./hpc backend init nebius|gcs")
         state = Environment(variables={_URL: url})
-    variables = {**cloud.variables, **state.variables}
+    variables = {**own.variables, **state.variables}
     if not os.environ.get(_PASSPHRASE):
         variables[_PASSPHRASE_FILE] = os.environ.get(_PASSPHRASE_FILE) or str(state_dir.passphrase_file())
     for note in (*notes, *state.notes):
         console.note(note)
     visible = show_secrets or not (json or console.stdout().is_terminal)
-    hidden = frozenset() if visible else cloud.secret | state.secret
+    hidden = frozenset() if visible else own.secret | state.secret
     if json:
         console.json(_with_hidden(variables, hidden))
     else:
@@ -329,17 +328,10 @@ def _read_record(file: Path) -> Record:
         ) from None
 
 
-def _bucket_modules() -> dict[str, str]:
-    return dict(platform.state_bucket for platform in registry.all_platforms() if platform.state_bucket)
-
-
-def _bucket_module(kind: str) -> ModuleType:
-    """Return the module of a kind of bucket, which has `record(config, ...)` and the class BACKEND."""
-    return import_module(_bucket_modules()[kind])
-
-
 def _backend_of(record: Record) -> Backend:
     """Return the bucket of a record. Raises CliError: this version has no such kind of bucket."""
-    if record.kind not in (kinds := _bucket_modules()):
-        raise CliError(f"bucket {record.bucket}: kind {record.kind!r} is not known here; allowed: {', '.join(kinds)}.")
-    return _bucket_module(record.kind).BACKEND(record, save_record, _records_folder())
+    if record.kind not in STATE_BUCKETS:
+        raise CliError(
+            f"bucket {record.bucket}: kind {record.kind!r} is not known here; allowed: {', '.join(STATE_BUCKETS)}."
+        )
+    return state_buckets(record.kind).backend(record, save_record, _records_folder())

@@ -11,7 +11,7 @@ from typer import Option
 from cli import console, options
 from cli.cluster.cluster import Cluster, connect
 from cli.errors import CliError
-from cluster.platforms.capability import Capability
+from cluster.capability import Capability
 
 _SECONDS = 60
 """Time limit for reading the records of one job."""
@@ -46,9 +46,9 @@ def dashboard(
             f"stack {stack} has no section `monitoring`, so nothing collects its metrics. Add `monitoring: {{}}` to "
             f"its stack file, and run: ./hpc preview {stack}"
         )
-    from cluster.platforms import registry
+    from cluster.platforms.dashboards import dashboards_of
 
-    dashboards = tuple(registry.get(config.platform).dashboards(config))
+    dashboards = dashboards_of(config)
     if grafana:
         _write_for_grafana(cluster.name, dashboards, grafana)
     else:

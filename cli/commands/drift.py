@@ -16,13 +16,13 @@ from cli.cluster.observation import observe
 from cli.display import status_screen
 from cli.errors import CliError
 from cli.stack import project
+from cluster.capability import Capability
 from cluster.config import ClusterConfig
 from cluster.load import parse_output
 from cluster.observe.drift import ExpectedCluster, key_id, starting_machines, unread_parts
 from cluster.observe.drift import differences as find_differences
 from cluster.observe.observation import ClusterObservation, Difference
-from cluster.platforms.capability import Capability
-from cluster.platforms.observer import observer_of
+from cluster.platforms.observers import observer_of
 from cluster.roster import machines, node_names
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import expected, tree
@@ -61,7 +61,7 @@ def drift(
                     f"./hpc up {stack}"
                 )
             with observers.open_access(cluster, timeout) as access:
-                differences, not_compared = observer.drift(access, values["config"])
+                differences, not_compared = observer.drift(access, parse_output(values["config"]))
             _print(stack, differences, not_compared, json=json, advice=observer.advice)
             raise Exit(1 if differences or not_compared else 0)
         observation = observe(cluster, seconds=timeout)

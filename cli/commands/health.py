@@ -16,11 +16,11 @@ from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
 from cli.errors import CliError
 from cli.stack import stack_config
+from cluster.capability import Capability
 from cluster.config.slurm import HealthChecks
 from cluster.findings import ClusterFinding
 from cluster.observe.health_check_results import MEASURE, NOW, PHASE, NodeHealth, findings, results
-from cluster.platforms.capability import Capability
-from cluster.platforms.observer import observer_of
+from cluster.platforms.observers import observer_of
 from scripts.node.slurm.hostlist import compress
 from scripts.node.slurm.nodes import Node
 

@@ -9,8 +9,8 @@ from cli import console, options
 from cli.cluster.cluster import connect
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
+from cluster.capability import Capability
 from cluster.observe.topology import DISTANCES, TopologyError, parse_topology, topology_command
-from cluster.platforms.capability import Capability
 from scripts.node.slurm.job_lines import lines
 from scripts.node.slurm.job_report import ALLOWED, ID, JobError, report
 

@@ -8,7 +8,7 @@ from cli import options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, connect
 from cli.errors import CliError
-from cluster.platforms.capability import Capability
+from cluster.capability import Capability
 
 _SECONDS = 60
 """Time limit for one machine to send its log, where the log is not followed."""
@@ -55,7 +55,8 @@ def logs(
     from cli import observers
     from cluster.observe.logs import DEFAULT_LINES, LOGS_BY_NAME, script
     from cluster.observe.moment import machine_time
-    from cluster.platforms.observer import LogRequest, observer_of
+    from cluster.platforms.observer import LogRequest
+    from cluster.platforms.observers import observer_of
 
     cluster = connect(stack, Capability.LOGS)
     if lines is None and not since:

@@ -10,8 +10,8 @@ from cli.cluster.cluster import connect
 from cli.cluster.maintenance import drain, reboot, resume
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from cluster.platforms.capability import Capability
-from cluster.platforms.observer import observer_of
+from cluster.capability import Capability
+from cluster.platforms.observers import observer_of
 from scripts.node.slurm.nodes import Node
 
 _Action = Literal["drain", "resume", "reboot"]

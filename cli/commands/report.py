@@ -18,10 +18,11 @@ from cli.display.report_page import Report, Status, Unread, render, unread
 from cli.errors import CliError
 from cli.interrupts import exit_on_termination
 from cli.stack import stack_config
+from cluster.capability import Capability
 from cluster.observe.moment import date_expression, machine_time
 from cluster.observe.status_findings import findings
-from cluster.platforms.capability import Capability
-from cluster.platforms.observer import Observer, observer_of
+from cluster.platforms.observer import Observer
+from cluster.platforms.observers import observer_of
 from scripts.hostfiles import write_atomically
 
 MARK = '<meta name="generator" content="hpc">'

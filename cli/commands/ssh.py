@@ -12,7 +12,7 @@ from cli.access.ssh import quoted
 from cli.access.target import Target
 from cli.cluster.cluster import Cluster, connect
 from cli.errors import CliError
-from cluster.platforms.capability import Capability
+from cluster.capability import Capability
 
 _Command = Annotated[
     list[str] | None, Argument(metavar="[-- COMMAND...]", help="The command, after `--`. Left out: a login shell.")

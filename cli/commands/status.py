@@ -9,11 +9,11 @@ from cli import console, observers, options
 from cli.cluster.cluster import connect
 from cli.cluster.observation import observe
 from cli.display import status_screen
+from cluster.capability import Capability
 from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation
 from cluster.observe.status_findings import findings
-from cluster.platforms.capability import Capability
-from cluster.platforms.observer import observer_of
+from cluster.platforms.observers import observer_of
 
 
 def status(stack: options.Stack, *, timeout: options.Timeout = None, json: options.Json = False) -> None:

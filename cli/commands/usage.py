@@ -11,11 +11,11 @@ from cli.cluster.cluster import Cluster, connect
 from cli.cluster.scheduler import Scheduler
 from cli.display import accounting
 from cli.errors import CliError, hint
+from cluster.capability import Capability
 from cluster.observe import reliability as measured
 from cluster.observe import usage as used
 from cluster.observe.moment import SECONDS as UNITS
 from cluster.observe.moment import date_expression, machine_time
-from cluster.platforms.capability import Capability
 
 _SECONDS = 600
 """Time limit of sacct, which reads months of records."""

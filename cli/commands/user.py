@@ -27,10 +27,10 @@ from cli.users import (
     read_keys,
 )
 from cluster import people
+from cluster.capability import Capability
 from cluster.config import ClusterConfig
 from cluster.config.users import User
 from cluster.findings import Finding, listing, nearest
-from cluster.platforms.capability import Capability
 
 _SECONDS = 30
 _HEADING = ("NAME", "UID", "ACCOUNT", "QOS", "GROUPS", "KEYS", "SUDO", "CLUSTER")

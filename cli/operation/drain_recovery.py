@@ -41,7 +41,7 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
     from cli import observers
     from cli.access import remote
     from cli.cluster.cluster import from_outputs
-    from cluster.platforms.observer import observer_of
+    from cluster.platforms.observers import observer_of
     from components.slurm.payload import phase_command
 
     cluster = from_outputs(stack, outputs)

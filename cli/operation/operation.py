@@ -31,8 +31,8 @@ from cluster.config import ClusterConfig
 from cluster.findings import listing
 from cluster.impact import upgrade
 from cluster.load import deployed_config
+from cluster.platform_interface import ProviderLogin
 from cluster.platforms import registry
-from cluster.platforms.base import Credentials
 from engine import EngineError, NotRunnableError, Result, yamlfile
 from engine.events import Started
 
@@ -72,7 +72,7 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
         # A stack file that has errors or is gone must not keep its cluster from being removed.
         file = stackfile.read(project.ROOT, stack, chosen.config_file)
     platform = registry.get(config.platform) if config and kind == "preview" else None
-    summary = list(platform.summary(config)) if platform and config else []
+    summary = list(platform.describe_request(config)) if platform and config else []
     if summary:
         chosen = replace(chosen, more={**chosen.more, "asks": summary})
     pulumi = choose_engine(chosen.engine, file, kind)
@@ -252,13 +252,13 @@ def _cli_without_credentials(name: EngineName | None, file: StackFile, kind: str
     return shutil.which("pulumi") if chosen and _missing_credentials(name, file, kind) else None
 
 
-def _missing_credentials(name: EngineName | None, file: StackFile, kind: str) -> Credentials | None:
+def _missing_credentials(name: EngineName | None, file: StackFile, kind: str) -> ProviderLogin | None:
     """Return the credentials that the CLI would need for a preview and that are not here, if no engine was chosen."""
     stack_platform = platform_of(file)
-    credentials = stack_platform.credentials if stack_platform else None
-    if name is not None or kind != "preview" or file.rehearses or credentials is None:
+    login = stack_platform.login if stack_platform else None
+    if name is not None or kind != "preview" or file.rehearses or login is None:
         return None
-    return None if credentials.found(file.settings or {}) else credentials
+    return None if login.found(file.settings or {}) else login
 
 
 _MOST = 20

@@ -76,7 +76,7 @@ def effects_of_edit(stack: str, after: ClusterConfig, pulumi: str | None) -> Eff
     before = deployed_config(_config_output(stack, pulumi))
     if before is None:
         return None
-    has_machines = not registry.get(after.platform).observer  # pods have no elastic machines of this program
+    has_machines = registry.get(after.platform).installs_slurm  # pods have no elastic machines of this program
     static = [node for name in after.nodesets if has_machines for node in roster.newly_static(before, after, name)]
     return Effects(stack=stack, changes=tuple(effects(before, after, stack)), static=tuple(static))
 

@@ -12,8 +12,8 @@ from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
 from cluster.load import parse as parse_settings
 from cluster.load import parse_output
+from cluster.platform_interface import Platform
 from cluster.platforms import registry
-from cluster.platforms.base import Platform
 
 _OF_FINDING = ("id", "where", "given", "allowed", "todo")
 
@@ -72,7 +72,7 @@ def needs_cli(file: StackFile) -> bool:
     """Return whether only the Pulumi CLI can create the resources: their provider logs in, or the platform is
     unknown."""
     platform = platform_of(file)
-    return file.platform is not None and (platform is None or platform.credentials is not None)
+    return file.platform is not None and (platform is None or platform.login is not None)
 
 
 def protected(file: StackFile) -> bool:

@@ -217,3 +217,8 @@ _ROWS = (
 RECIPES: dict[tuple[str, str, str], Recipe] = {(row.version, row.base, row.lustre): row for row in _ROWS}
 """Recipes by `image.recipe`, `image.base` and kind of Lustre. What is not here can't be made: no client and
 kernel are known to match."""
+
+
+def any_recipe(version: str, base: str) -> Recipe | None:
+    """Return any row of this version and operating system, whose driver does not depend on Lustre; None without one."""
+    return next((row for (of, system, _), row in RECIPES.items() if (of, system) == (version, base)), None)

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
+from cluster import platform_interface
 from cluster.catalog.slurm_releases import CONF
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import as_written
-from cluster.config.nodesets import Elastic
 from cluster.findings import Finding, Level, Location, listing
-from cluster.platforms import registry
 from cluster.slurm import power_saving
 
 SHORTEST_IDLE = 300
@@ -24,20 +23,9 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _nodesets(config: ClusterConfig) -> Iterator[Finding]:
-    """Check that the platform creates machines of elastic nodes, and that only elastic nodesets have their settings."""
-    supported = registry.get(config.platform).elastic
-    others = [platform.title for platform in registry.all_platforms() if platform.elastic]
-    elsewhere = f": elastic nodes are for {listing(others)}" if others else ""
+    """Check that only elastic nodesets have the settings of elastic nodes."""
     for name, section in config.nodesets.items():
         at: Location = ("nodesets", name)
-        if isinstance(section.count, Elastic) and not supported:
-            yield Finding(
-                id="elastic-platform",
-                at=(*at, "count"),
-                given=as_written(section.count),
-                allowed=f"a number on {config.platform}{elsewhere}",
-                todo=f"write `count: {section.count.max}`, or the number of nodes that are to stay",
-            )
         if section.idle and not section.elastic:
             yield Finding(
                 id="elastic-idle",
@@ -100,7 +88,7 @@ def _parameters(config: ClusterConfig) -> Iterator[Finding]:
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     elastic = power_saving.elastic_nodesets(config)
-    on_this_host = registry.get(config.platform).on_this_host
+    on_this_host = platform_interface.get(config.platform).on_this_host
     for name in elastic:
         section = config.nodesets[name]
         partitions = [partition for partition, part in config.partitions.items() if name in part.nodesets]

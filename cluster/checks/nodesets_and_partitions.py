@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from cluster import people, roster
+from cluster import people, platform_interface, roster
 from cluster.catalog import IMAGES, MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.validators import minutes
 from cluster.findings import Finding, Location, listing, nearest, repeated, unknown, unknown_name
-from cluster.platforms import registry
 
 LONGEST_HOST_NAME = 63
 """The most of a label of the domain name system (RFC 1035), and of sethostname(2)."""
@@ -29,7 +28,7 @@ def count_errors(config: ClusterConfig) -> Iterator[Finding]:
     counts, total = _counts(config), count_nodes(config)
     others = 1 + (0 if config.login.on else config.login.count)
     others += roster.monitoring_machine(config) is not None
-    limit = registry.get(config.platform).limit
+    limit = platform_interface.get(config.platform).limit
     if total + others <= limit.machines:
         return
     largest = max(counts, key=lambda name: counts[name])
@@ -63,7 +62,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 def _image(config: ClusterConfig) -> Iterator[Finding]:
     image = IMAGES[config.image.base]
-    fitting = registry.get(config.platform).images
+    fitting = platform_interface.get(config.platform).images
     if image.name not in fitting:
         yield Finding(
             id="image-platform",
@@ -97,7 +96,7 @@ def _machine_types(config: ClusterConfig) -> Iterator[Finding]:
 
 def wrong_platform(at: Location, name: str, platform: str) -> Iterator[Finding]:
     """Check that the platform has a machine type."""
-    if registry.get(platform).any_machine_type or platform == MACHINE_TYPES[name].platform:
+    if platform_interface.get(platform).on_this_host or platform == MACHINE_TYPES[name].platform:
         return
     fitting = [
         machine_type.name

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Any
 
-from cluster import roster
+from cluster import platform_interface, roster
 from cluster.catalog import IMAGES
 from cluster.catalog.bounds import COUNT, NUMBERS
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, SUPPORT_ENDS, SUPPORT_NOTICE, Table, takes_over
@@ -18,7 +18,6 @@ from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Section, Slurm, slurm_fields
 from cluster.findings import Finding, Level, Location, listing, nearest, show
-from cluster.platforms import registry
 from cluster.slurm import paths
 
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)[kK]?")
@@ -138,7 +137,7 @@ def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
         return
     if not image.built:
         # A cluster on this host is a rehearsal or a personal one, where this would be in each preview.
-        if not registry.get(config.platform).on_this_host:
+        if not platform_interface.get(config.platform).on_this_host:
             yield Finding(
                 id="slurm-end-of-support",
                 level=Level.INFO,
@@ -221,7 +220,7 @@ def _pam_slurm_adopt(config: ClusterConfig) -> Iterator[Finding]:
 def _programs(config: ClusterConfig) -> Iterator[Finding]:
     """Check that no program of slurmctld is in a folder where its unit may execute nothing. slurmctld would run without
     the program, or not start."""
-    if registry.get(config.platform).observer:
+    if not platform_interface.get(config.platform).installs_slurm:
         return
     for key, value in config.slurm.extra.items():
         for path in re.split("[,:]", str(value)) if CONF.canonical(key) in RUN_BY_SLURMCTLD else ():
@@ -238,7 +237,8 @@ def _programs(config: ClusterConfig) -> Iterator[Finding]:
 def _missing_program(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Finding]:
     """Check that the stack's image is one of those with a program; the setting has the name of the program."""
     if config.image.base not in images:
-        suitable = [name for name in IMAGES if name in images and name in registry.get(config.platform).images]
+        own = platform_interface.get(config.platform).images
+        suitable = [name for name in IMAGES if name in images and name in own]
         yield Finding(
             id="program-missing",
             at=at,

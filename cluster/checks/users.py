@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from cluster import people, roster
+from cluster import people, platform_interface, roster
 from cluster.catalog import IMAGES
 from cluster.catalog.base_system import LOGIN_SHELLS
 from cluster.config.accounting import Qos
@@ -12,7 +12,6 @@ from cluster.config.image import Image
 from cluster.config.users import User
 from cluster.findings import Finding, Level, Location, listing, suggest, unknown
 from cluster.placed_scripts import programs_may_differ
-from cluster.platforms import registry
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -153,7 +152,7 @@ def _shell(config: ClusterConfig, position: int, user: User) -> Iterator[Finding
     """Check that machines have a user's shell, since sshd refuses users without one."""
     if user.shell in LOGIN_SHELLS or programs_may_differ(config):
         return
-    steps = "provision" in registry.get(config.platform).fields.get(Image, ())
+    steps = "provision" in platform_interface.get(config.platform).fields.get(Image, ())
     other = ", or install it by a step of `image.provision`" if steps else "; ~/.bashrc can start others"
     yield Finding(
         id="user-shell",

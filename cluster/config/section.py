@@ -5,7 +5,7 @@ partition's `conf`, checked against the stack's release of Slurm, and has an imp
 (`cluster.config.impact_annotations`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, TypeVar
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
 from cluster.catalog.slurm_releases import Table
+from cluster.findings import Finding
 
 PLAIN, OTHER = "(plain)", "(other)"
 """Tags of the two forms of a field, by which its validator is selected; cluster.load removes them from the places of
@@ -40,6 +41,19 @@ class Section(BaseModel):
         return None
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+
+
+class ProviderSection(Section):
+    """A platform's own section that the stack file has as settings of Pulumi's provider (`gcp:project`), beside
+    `hpc:cluster`. The provider's namespace is the platform's name."""
+
+    more: ClassVar[Mapping[str, str]] = {}
+    """Settings besides those of the section that the stack file may have, with their description."""
+
+    @classmethod
+    def find_errors(cls, settings: Mapping[str, Any]) -> Iterable[Finding]:  # noqa: ARG003 - of subclasses
+        """Return errors in these settings that the section can't find by itself."""
+        return ()
 
 
 Value = str | int | bool | None

@@ -4,13 +4,12 @@ impact of every other edit is an annotation of its field in cluster/config."""
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from cluster import people, roster
+from cluster import people, platform_interface, roster
 from cluster.catalog import IMAGES
 from cluster.catalog.slurm_releases import CONF, NODE, UPGRADES, takes_over, upgrade_path
 from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace, Restart
 from cluster.edits import Edit, Rule, rule
 from cluster.findings import listing
-from cluster.platforms import registry
 from scripts.node.slurm import hostlist
 from scripts.node.slurm.conf_changes import FOLLOWS_RECONFIGURE
 
@@ -234,7 +233,7 @@ def _refused_release(edit: Edit) -> Impact | None:
     images = {
         release: image.name
         for image in IMAGES.values()
-        if image.name in registry.get(edit.after.platform).images
+        if image.name in platform_interface.get(edit.after.platform).images
         for release in image.slurm_versions
     }
     between = steps[1:-1]

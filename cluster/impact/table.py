@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from cluster import platform_interface
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import MEMBER, edit_patterns, patterns
 from cluster.config.impact_annotations import Effect, Impact, Replace
@@ -17,7 +18,6 @@ from cluster.config.section import Section, metadata
 from cluster.edits import Edit, Rule, edits
 from cluster.findings import show
 from cluster.impact.rules import RULES
-from cluster.platforms import registry
 
 
 @cache
@@ -29,7 +29,7 @@ def declared_impacts(model: type[Section] = ClusterConfig) -> Mapping[str, Impac
 def find_rule(pattern: str, platform: str | None, model: type[Section] = ClusterConfig) -> Impact | Rule | None:
     """Return the impact or rule of a pattern, else the nearest one above it. At each level the platform's own comes
     before the field's."""
-    own = registry.get(platform).impacts() if platform else {}
+    own = platform_interface.get(platform).impacts() if platform else {}
     tables: tuple[Mapping[str, Impact | Rule], ...] = (own, RULES, declared_impacts(model))
     level = pattern
     while level:
@@ -47,7 +47,7 @@ def possible_effects(pattern: str, model: type[Section] = ClusterConfig) -> tupl
     if pattern not in editable_patterns(model):
         return ()
     found: set[Effect] = set()
-    for platform in registry.names():
+    for platform in platform_interface.names():
         rule = find_rule(pattern, platform, model)
         found |= set() if rule is None else {rule.effect} if isinstance(rule, Impact) else {*rule.possible}
     return tuple(sorted(found, key=lambda effect: effect.harm))
@@ -98,7 +98,7 @@ class FieldChange:
 def effects(before: ClusterConfig, after: ClusterConfig, stack: str) -> list[FieldChange]:
     """Return the edits between the configuration that a cluster runs with and another one, with their effects on
     running jobs: worst first, then in the order of the file. Commands name `stack`."""
-    keep = registry.get(before.platform).keep
+    keep = platform_interface.get(before.platform).keep
     before, after = keep(None, before), keep(before, after)
     changes = [
         FieldChange(

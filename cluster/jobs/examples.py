@@ -5,13 +5,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cluster import platform_interface
 from cluster.catalog.nccl import default_collective
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators import minutes
 from cluster.jobs.nccl import LOGS, NcclRun, launcher, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.script import BODIES, ENV, FOLDER, JobScript, Option, read_body, render_environment
-from cluster.platforms import registry
 
 EXAMPLES = f"{FOLDER}/examples"
 _LINT = re.compile(r"^# shellcheck .*\n", re.MULTILINE)
@@ -112,7 +112,7 @@ class Examples:
 def examples(config: ClusterConfig) -> Examples:
     """Return the examples that fit a cluster, and the reasons for those that do not."""
     rows = partition_facts(config)
-    installed = registry.get(config.platform).job_programs(config)
+    installed = platform_interface.get(config.platform).job_programs(config)
     scripts: list[JobScript] = []
     programs: dict[str, str] = {}
     left_out: dict[str, str] = {}
@@ -202,7 +202,7 @@ def installed_files(config: ClusterConfig, found: Examples) -> dict[str, str]:
 
 def readme(config: ClusterConfig, scripts: Sequence[JobScript]) -> str:
     """Return the README beside the scripts."""
-    pyxis = "pyxis" in registry.get(config.platform).job_programs(config)
+    pyxis = "pyxis" in platform_interface.get(config.platform).job_programs(config)
     text = (BODIES / "examples" / "README.txt").read_text(encoding="utf-8")
     containers = (BODIES / "examples" / "README-containers.txt").read_text(encoding="utf-8")
     title = text.partition("\n")[0].replace("{cluster}", config.name)

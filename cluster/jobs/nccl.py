@@ -15,7 +15,7 @@ from cluster.catalog.nccl import NCCL_TESTS, ContainerImage
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.jobs.script import ENV, JobScript, Option, read_body
-from cluster.slurm.paths import SPOOL
+from scripts.node.interface import SPOOLS
 
 FOLDER = "nccl"
 """Below the user's home: image, programs and logs."""
@@ -169,7 +169,7 @@ def _gpus(partition: PartitionFacts, nodes: int) -> dict[str, Option]:
 def _container(kind: Launcher, image: ContainerImage) -> dict[str, object]:
     """Return the variables for pyxis.sh and apptainer.sh."""
     values: dict[str, object] = {"folder": f"$HOME/{FOLDER}", "image": f"$HOME/{image_file(kind, image)}"}
-    return values | ({"spool": SPOOL} if kind == "apptainer" else {})
+    return values | ({"spool": SPOOLS["node"]} if kind == "apptainer" else {})
 
 
 def _assigned(values: Mapping[str, object]) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
+from cluster import platform_interface
 from cluster.config.cluster import ClusterConfig
 from cluster.config.monitoring import Monitoring, Receivers
 from cluster.monitoring import alerts
-from cluster.platforms import registry
 from cluster.roster import (
     controller_name,
     elastic_names,
@@ -179,7 +179,7 @@ def _servers(config: ClusterConfig, section: Monitoring) -> Any:  # noqa: ANN401
     }
     if section.ops_agent:
         lines = _yaml(config, _ops_agent(config, section)).removesuffix("\n").split("\n")
-        unit, file = registry.get(config.platform).ops_agent
+        unit, file = platform_interface.get(config.platform).ops_agent
         found["ops_agent"] = {"unit": unit, "file": file, "lines": lines}
     if web:
         files = {key: secret_file(f"hpc:prometheus{key.capitalize()}") for key in ("password", "certificate")}

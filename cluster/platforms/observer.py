@@ -4,8 +4,7 @@ through `Access` and returns reports. Commands open the access, and print them."
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation, Difference
@@ -104,9 +103,9 @@ class LogRequest:
 class Observer(Protocol):
     """Reads clusters that an operator runs."""
 
-    operator: str
+    operator: ClassVar[str]
     """The operator's name for users."""
-    advice: Mapping[str, str]
+    advice: ClassVar[Mapping[str, str]]
     """The actions that mend a difference, with STACK for the stack, by the difference's `mends`."""
 
     def status(self, access: Access) -> StatusReport:
@@ -117,8 +116,11 @@ class Observer(Protocol):
         """Return the results of the operator's health checks, and the drained nodes with who must act."""
         ...
 
-    def drift(self, access: Access, exported: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401
-        """Return the differences from the stack's output `config`, and for what could not be compared the reason."""
+    def drift(self, access: Access, config: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401
+        """Return the differences from the last `up`'s configuration, and for what could not be compared the reason.
+
+        The configuration is a ClusterConfig, which only `drift` imports: the models take a tenth of a second.
+        """
         ...
 
     def logs(self, asked: LogRequest, pods: Sequence[Mapping[str, Any]], namespace: str) -> Mapping[str, list[str]]:
@@ -133,14 +135,3 @@ class Observer(Protocol):
     def actors(self, access: Access, nodes: Iterable[Node]) -> Mapping[str, str]:
         """Return who must act on drained nodes, by their names."""
         ...
-
-
-def observer_of(outputs: Mapping[str, Any]) -> Observer | None:
-    """The observer of a stack that is up, from its outputs; None where machines report themselves."""
-    about = outputs.get("platform") or {}
-    if not about.get("observer"):
-        return None
-    # The models take a tenth of a second, and clusters that report themselves do without.
-    from cluster.platforms import registry  # noqa: PLC0415
-
-    return import_module(registry.get(about["name"]).observer).OBSERVER

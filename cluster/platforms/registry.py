@@ -1,25 +1,17 @@
-"""The platforms: one line for each. A platform's modules are imported when it is first asked for."""
+"""The platforms: one row for each. Import this, or what imports it, before a platform is asked for."""
 
-from importlib import import_module
+from cluster.platform_interface import Platform, all_platforms, get, names, register
+from cluster.platforms.gcp.platform import GoogleCloudPlatform
+from cluster.platforms.local.platform import RehearsalPlatform
+from cluster.platforms.nebius.platform import SoperatorPlatform
 
-from cluster.platforms.base import Platform
+__all__ = ["PLATFORMS", "all_platforms", "get", "names"]
 
-MODULES: dict[str, str] = {
-    "local": "cluster.platforms.local.platform",
-    "gcp": "cluster.platforms.gcp.platform",
-    "nebius": "cluster.platforms.nebius.platform",
-}
-"""The module whose PLATFORM is the platform, by name."""
+PLATFORMS: tuple[Platform, ...] = (
+    RehearsalPlatform(),
+    GoogleCloudPlatform(),
+    SoperatorPlatform(),
+)
 
-
-def names() -> tuple[str, ...]:
-    return tuple(MODULES)
-
-
-def get(name: str) -> Platform:
-    """Return the platform of a name. Raises KeyError: there is none."""
-    return import_module(MODULES[name]).PLATFORM
-
-
-def all_platforms() -> tuple[Platform, ...]:
-    return tuple(map(get, MODULES))
+for platform in PLATFORMS:
+    register(platform)

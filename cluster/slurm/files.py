@@ -4,8 +4,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+from cluster import platform_interface
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms import registry
 from cluster.roster import controller_name, node_names, nodeset_gpu
 from cluster.slurm import paths
 from cluster.slurm.slurm_conf import render_conf, tokens
@@ -45,7 +45,7 @@ def render_gres(config: ClusterConfig) -> str:
     lines: list[str] = []
     # From 24.11 on Slurm has a plugin that needs no library. It is not used where tasks are not bound: cores near a GPU
     # have no effect there, and the GPUs of a rehearsal's host do not belong to the cluster.
-    detected = registry.get(config.platform).slurm.bind_tasks and config.slurm_version >= "24.11"
+    detected = platform_interface.get(config.platform).slurm.bind_tasks and config.slurm_version >= "24.11"
     for name, section_ in config.nodesets.items():
         gpu = nodeset_gpu(config, section_)
         if gpu is None:
@@ -66,7 +66,7 @@ def render_gres(config: ClusterConfig) -> str:
 
 def render_cgroup(config: ClusterConfig) -> str:
     """Return the text of cgroup.conf: the limits of a job's processes."""
-    confined = registry.get(config.platform).slurm.confine_cores
+    confined = platform_interface.get(config.platform).slurm.confine_cores
     cores = Group(
         title="Confinement",
         why="A job can't use cores, memory or GPUs that it was not given. Swap is left alone: on cgroup v1 it takes a "

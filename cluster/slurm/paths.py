@@ -1,8 +1,9 @@
 """Slurm's folders, files and ports, which are the same on every machine of every platform."""
 
+from scripts.node.interface import SPOOLS
+
 CONFIG = "/etc/slurm"
-STATE = "/var/spool/slurmctld"
-SPOOL = "/var/spool/slurmd"
+STATE = SPOOLS["controller"]
 LOGS = "/var/log/slurm"
 RUN = "/run/slurm"
 """Pid files; a folder of slurm's own, because slurm may not write into /run itself."""

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster.catalog.prologs import NEWEST, RxdmVersion, fitting
+from cluster.catalog.recipes import any_recipe
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Rxdm, Script
 from cluster.config.validators import GPU_JOBS, HEALTH, HEALTH_LAST, RXDM, is_script
 from cluster.findings import ConfigError, Finding, Location
 from cluster.placed_scripts import interpreter, placed_scripts
-from cluster.platforms import registry
 from cluster.regular_file import refuse_special
 from cluster.roster import has_gpus
 from cluster.slurm import paths
@@ -133,8 +134,14 @@ def _rxdm(config: ClusterConfig, rxdm: Rxdm, folder: Path, findings: list[Findin
     if rxdm.file:
         text = read_script(rxdm.file, ("slurm", "rxdm", "file"), folder, findings)
         return {"lines": text.split("\n"), "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    chosen = registry.get(config.platform).rxdm(config)
+    chosen = default_rxdm(config)
     return {"url": rxdm.url or chosen.url, "sha256": rxdm.sha256 or chosen.sha256}
+
+
+def default_rxdm(config: ClusterConfig) -> RxdmVersion:
+    """Return the version that `slurm.rxdm` stages by default: that of the recipe's driver, else the newest."""
+    row = any_recipe(config.image.recipe, config.image.base)
+    return fitting((row.rxdm_driver or row.driver).version) if row else NEWEST
 
 
 def read_script(name: str, at: Location, folder: Path, findings: list[Finding]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial, reduce
 
+from cluster import platform_interface
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
@@ -11,7 +12,6 @@ from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Value, slurm_settings
 from cluster.people import preempts
-from cluster.platforms import registry
 from cluster.roster import (
     controller_name,
     elastic_names,
@@ -25,6 +25,7 @@ from cluster.roster import (
 from cluster.slurm import paths, power_saving
 from cluster.slurm.script_tree import has_scripts
 from cluster.slurm.text import FIELD, Group, assignments, document, groups, header, overridden, section
+from scripts.node.interface import SPOOLS
 from scripts.node.slurm import hostlist
 
 NODES = (
@@ -64,7 +65,7 @@ _PLACES = Group(
     "what --mail-type asks for, through the controller's own mail system; it takes addresses alone.",
     settings={
         "StateSaveLocation": paths.STATE,
-        "SlurmdSpoolDir": paths.SPOOL,
+        "SlurmdSpoolDir": SPOOLS["node"],
         "SlurmctldPidFile": f"{paths.RUN}/slurmctld.pid",
         "SlurmdPidFile": f"{paths.RUN}/slurmd.pid",
         "MailProg": paths.MAIL,
@@ -165,7 +166,7 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
 
 def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Group:
     controller = controller_name(config)
-    overrides = registry.get(config.platform).slurm.config_overrides
+    overrides = platform_interface.get(config.platform).slurm.config_overrides
     # Tokens that slurmctld makes have a limited life, because a single one can't be revoked.
     limited_tokens = tokens(config)
     if limited_tokens:
@@ -200,7 +201,7 @@ def tokens(config: ClusterConfig) -> dict[str, str]:
 
 
 def _confinement(config: ClusterConfig) -> Group:
-    bound = registry.get(config.platform).slurm.bind_tasks
+    bound = platform_interface.get(config.platform).slurm.bind_tasks
     return Group(
         title="Confinement",
         why="Every process of a job is found and ended through its cgroup, and gets only the cores, memory and GPUs "
@@ -251,7 +252,8 @@ def topology(config: ClusterConfig) -> str:
     """Return the base of topology.conf: places, nodesets, or none, if there is no such file."""
     if config.slurm.topology:
         return config.slurm.topology
-    if registry.get(config.platform).slurm.places and any(map(partial(_is_placed, config), config.nodesets.values())):
+    slurm = platform_interface.get(config.platform).slurm
+    if slurm.places and any(map(partial(_is_placed, config), config.nodesets.values())):
         return "places"
     # With one nodeset it would have no effect. And programs that load only libslurm fail with 24.11's plugin:
     # `undefined symbol: topo_conf` (test7.12 of Slurm's own tests).
@@ -367,7 +369,7 @@ def _power_saving(config: ClusterConfig) -> Group:
 
 
 def _accounting(config: ClusterConfig) -> Group:
-    gather = config.slurm.job_account_gather or registry.get(config.platform).slurm.account_gather
+    gather = config.slurm.job_account_gather or platform_interface.get(config.platform).slurm.account_gather
     kinds = {gpu.type for nodeset in config.nodesets.values() if (gpu := nodeset_gpu(config, nodeset))}
     tres = ",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in sorted(kinds))]) if kinds else None
     measured = (

@@ -146,6 +146,16 @@ def existing_image(config: ClusterConfig) -> str:
     return name if "/" in name else image_link(place(config).project, name)
 
 
+IMAGE_INPUTS: Mapping[str, Sequence[str]] = {
+    "gcp:compute/instance:Instance": ("bootDisk.initializeParams.image",),
+    # Both: a template can't change, and a new template recreates the machines even if its image is the same.
+    "gcp:compute/instanceTemplate:InstanceTemplate": ("disks[0].sourceImage",),
+    "gcp:compute/instanceFromTemplate:InstanceFromTemplate": ("sourceInstanceTemplate",),
+    "pulumi-python:dynamic/gcp:FlexNode": ("template",),
+}
+"""Types of resources that are machines or their templates, each with the inputs of its image."""
+
+
 def machine_image(config: ClusterConfig) -> str:
     """Return an id of the machines' image, for upgrades. Raises pulumi.RunError if there is no such image."""
     try:

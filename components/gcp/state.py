@@ -206,9 +206,6 @@ class CloudStorage(Backend):
         }
 
 
-BACKEND = CloudStorage
-
-
 def _require_safe(bucket: Mapping[str, Any]) -> None:
     """Raise StateBucketError if an existing bucket lacks a setting that a bucket with state must have."""
     access = bucket.get("iamConfiguration") or {}

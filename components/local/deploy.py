@@ -61,6 +61,10 @@ MODES = {"/var/mail": (0o2775, MAIL_GID)}
 """Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
 
 
+IMAGE_INPUTS: Mapping[str, Sequence[str]] = {"pulumi-python:dynamic/local:Machine": ("image", "os_release")}
+"""Types of resources that are machines, each with the inputs of its image."""
+
+
 def machine_image(config: ClusterConfig) -> str:
     """Return the digest of the machines' image, and the system that they present themselves as."""
     try:

@@ -289,6 +289,3 @@ class ObjectStorage(Backend):
     def _desired(self, kind: Kind, name: str, spec: Mapping[str, Any] | None = None, *, parent: str = "") -> Desired:
         parent = parent or self.record.project
         return Desired(kind=kind, parent_id=parent, name=name, spec=spec or {})
-
-
-BACKEND = ObjectStorage

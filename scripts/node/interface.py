@@ -10,6 +10,9 @@ Role = Literal["controller", "login", "monitoring", "node"]
 ROLES: tuple[Role, ...] = get_args(Role)
 """Roles of machines, in the order in which machines are listed."""
 
+SPOOLS = {"controller": "/var/spool/slurmctld", "node": "/var/spool/slurmd"}
+"""Folders of slurmctld's and slurmd's state (StateSaveLocation, SlurmdSpoolDir), by the role of the machine."""
+
 
 class Mount(TypedDict):
     """A file system: the arguments of `mount -t fs_type -o options source target`."""

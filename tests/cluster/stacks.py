@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
+from cluster.capability import Capability
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError, Finding
 from cluster.load import parse
 from cluster.platforms import registry
-from cluster.platforms.capability import Capability
 from engine import yamlfile
 from tests.clouds import settings
 

@@ -12,7 +12,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp.permissions import reconcile_condition, reconcile_permissions, repair_permissions
 from cluster.roster import machines
 from cluster.slurm.script_tree import tree
-from components.deploy import deploy as deploy_on_platform
+from components.platforms import deploy as deploy_on_platform
 from tests.clouds import A3, unchecked
 from tests.components.graphs import google_machines, graph
 from tests.harness import ROOT, Recording, deploy

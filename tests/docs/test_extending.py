@@ -23,7 +23,9 @@ Run = Callable[..., str]
 def blocks(title: str) -> list[tuple[str, str, str]]:
     """Of the section `title`: each block that names its file, as file, place in it, and text."""
     section = re.split(r"^##+ ", PAGE.partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
-    found = re.findall(r"^```\w+\n# (\S+): (new|import|add to \w+)\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        r"^```\w+\n# (\S+): (new|import|before \w+|add to \w+)\n(.*?)^```", section, re.MULTILINE | re.DOTALL
+    )
     assert found, f"no examples under {title}"
     return found
 
@@ -85,6 +87,10 @@ def run(copy: Path) -> Run:
                 target.write_text(text)
             elif where == "import":
                 add_import(target, text)
+            elif where.startswith("before "):
+                head, name, rest = target.read_text().partition(f"\n{where.removeprefix('before ')}: ")
+                assert name, f"{target} has no {where.removeprefix('before ')}"
+                target.write_text(f"{head}\n{text}{name.lstrip()}{rest}")
             else:
                 add(target, where.removeprefix("add to "), text)
         applied.add(title)

@@ -21,12 +21,12 @@ from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.job_cluster import NodeNames, connect_user
 from cli.commands.jobs.nccl import Measured, is_built, measure_all, on_nodes
 from cli.errors import CliError
+from cluster.capability import Capability
 from cluster.catalog.nccl import default_collective
 from cluster.jobs import quickcheck
 from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, launcher
 from cluster.jobs.quickcheck import CHECKS, FAIL, PASS, SKIP, CheckPlan, CheckReport, CheckResult
 from cluster.jobs.script import FOLDER
-from cluster.platforms.capability import Capability
 from cluster.printable import one_line
 from scripts.node.slurm.hostlist import compress, expand
 

@@ -13,6 +13,7 @@ from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.jobs import Jobs
 from cli.errors import CliError
 from cli.stack import outputs, project, stack_config
+from cluster.capability import Capability
 from cluster.config import ClusterConfig
 from cluster.jobs.examples import (
     EXAMPLES,
@@ -25,7 +26,6 @@ from cluster.jobs.examples import (
 )
 from cluster.jobs.examples import examples as examples_of
 from cluster.jobs.script import ENV
-from cluster.platforms.capability import Capability
 
 _RECORD = f"{EXAMPLES}/{RECORD}"
 

@@ -11,9 +11,9 @@ from cli.cluster.cluster import connect
 from cli.cluster.jobs import Jobs
 from cli.errors import CliError
 from cli.stack import project, stack_config, stackfile
+from cluster.capability import Capability
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.script import JobScript
-from cluster.platforms.capability import Capability
 from cluster.report.plot import Curve, save_png
 
 As = Annotated[str | None, Option("--as", metavar="USER", help="Whose jobs they are. Default: the first user.")]

@@ -10,7 +10,7 @@ from cli import console, options
 from cli.cluster.cluster import connect
 from cli.cluster.jobs import read_job_log
 from cli.errors import CliError, hint
-from cluster.platforms.capability import Capability
+from cluster.capability import Capability
 from cluster.regular_file import refuse_special
 from cluster.report.nccl_compare import Comparison, compare, log_files, read_dated_logs, read_folder
 from cluster.report.nccl_log import NotALogError, read_file, read_text

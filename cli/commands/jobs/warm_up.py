@@ -15,13 +15,13 @@ from cli.cluster.cluster import Cluster
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.job_cluster import NodeNames, connect_user
 from cli.errors import CliError
+from cluster.capability import Capability
 from cluster.config import validators
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import WarmUp
 from cluster.findings import RefusedError
 from cluster.jobs import warm_up as payload
 from cluster.jobs.script import FOLDER
-from cluster.platforms.capability import Capability
 from scripts.node.slurm.hostlist import expand
 
 _NODE_SCRIPTS = Path(__file__).parents[3] / "scripts" / "node"

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from cluster.catalog.fabrics import NONE, Fabric
 from cluster.config.cluster import ClusterConfig
+from cluster.platforms.gcp.defaults import NETWORK
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered, servers
-from cluster.platforms.gcp.platform import NETWORK
 from cluster.roster import elastic_machines, machines, nodeset_type
 
 PARTS = 16

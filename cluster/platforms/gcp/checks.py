@@ -9,6 +9,7 @@ from cluster import roster
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES, DiskType
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.catalog.prologs import RXDM_VERSIONS, fitting
+from cluster.catalog.recipes import any_recipe
 from cluster.checks import nodesets_and_partitions
 from cluster.checks.security import vulnerable_software
 from cluster.config.cluster import ClusterConfig
@@ -18,13 +19,14 @@ from cluster.config.validators import is_within
 from cluster.findings import Finding, Level, Location, dotted, listing
 from cluster.platforms.gcp import address_plan, capacity_checks, disks
 from cluster.platforms.gcp.address_plan import fabric_of
+from cluster.platforms.gcp.defaults import BASE_IMAGES, NETWORK
 from cluster.platforms.gcp.disks import find_size_errors, find_type_errors
 from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, file_systems
-from cluster.platforms.gcp.image import BAKED, bakes, gpu_types, installs, recipe, recipe_row, rxdm_of_driver, software
+from cluster.platforms.gcp.image import BAKED, bakes, gpu_types, installs, recipe, software
 from cluster.platforms.gcp.names import place
-from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
 from cluster.roster import monitoring_machine, nodeset_type
+from cluster.slurm.script_tree import default_rxdm
 from scripts.node.judge.kinds import OLDEST_KERNEL
 
 LARGEST_SERVICES = 22
@@ -403,10 +405,10 @@ def _driver_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
     A file of the user's own, or an unknown version, is not checked.
     """
-    rxdm, row = config.slurm.rxdm, recipe_row(config)
+    rxdm, row = config.slurm.rxdm, any_recipe(config.image.recipe, config.image.base)
     if rxdm is None or rxdm.file or row is None:
         return
-    version = RXDM_VERSIONS.get(rxdm.sha256) if rxdm.sha256 else rxdm_of_driver(config)
+    version = RXDM_VERSIONS.get(rxdm.sha256) if rxdm.sha256 else default_rxdm(config)
     driver = (row.rxdm_driver or row.driver).version
     if version is None or driver in version.drivers:
         return

@@ -12,11 +12,10 @@ from pathlib import Path
 from cluster.catalog.base_system import MONITORING
 from cluster.catalog.fabrics import FABRICS, TCPXO
 from cluster.catalog.machine_families import ACCELERATORS
-from cluster.catalog.prologs import NEWEST, RxdmVersion, fitting
 from cluster.catalog.recipes import RECIPES, Download, Driver, Recipe, Source
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ConfigError, Finding
-from cluster.platforms.base import packaged
+from cluster.platform_interface import packaged
 from cluster.platforms.gcp.address_plan import fabrics
 from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.roster import MachineSpec, nodeset_gpu, nodeset_type
@@ -435,15 +434,3 @@ def job_programs(config: ClusterConfig) -> Collection[str]:
     row = recipe(config)
     programs = {"pyxis": row.enroot and row.pyxis, "apptainer": row.apptainer, "mpi": row.slurm}
     return {name for name, source in programs.items() if source} | set(packaged(config))
-
-
-def rxdm_of_driver(config: ClusterConfig) -> RxdmVersion:
-    """Return the version that `slurm.rxdm` stages by default: that of the recipe's driver, else the newest."""
-    row = recipe_row(config)
-    return fitting((row.rxdm_driver or row.driver).version) if row else NEWEST
-
-
-def recipe_row(config: ClusterConfig) -> Recipe | None:
-    """Return any row of this version and operating system: its driver does not depend on Lustre."""
-    key = (config.image.recipe, config.image.base)
-    return next((row for (version, base, _), row in RECIPES.items() if (version, base) == key), None)

@@ -1,14 +1,15 @@
 """Project, zone and region of a stack on Google Cloud, and names and labels of its resources."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.section import Section
+from cluster.config.section import ProviderSection
 from cluster.config.types import ZoneName
 from cluster.config.validators import CLOUD_PROJECT, matching
+from cluster.findings import Finding, show
 
 _project_id = matching(
     CLOUD_PROJECT,
@@ -17,7 +18,7 @@ _project_id = matching(
 )
 
 
-class GoogleCloud(Section):
+class GoogleCloud(ProviderSection):
     """Project and zone, from `gcp:project` and `gcp:zone` of the stack file."""
 
     stand_in: ClassVar[Mapping[str, Any]] = {"project": "stand-in", "zone": "stand-in1-a"}
@@ -27,10 +28,25 @@ class GoogleCloud(Section):
     zone: ZoneName = Field(examples=["us-central1-a"])
     """Zone of all machines."""
 
+    more: ClassVar[Mapping[str, str]] = {"region": "On gcp: the zone's region; it need not be said."}
+
     @property
     def region(self) -> str:
         """The zone's region: us-central1 of us-central1-a."""
         return self.zone.rpartition("-")[0]
+
+    @classmethod
+    def find_errors(cls, settings: Mapping[str, Any]) -> Iterator[Finding]:
+        """Yield an error if `gcp:region` is not the zone's."""
+        region, zone = settings.get("region"), settings.get("zone")
+        if region is not None and zone is not None and str(zone).rpartition("-")[0] != region:
+            yield Finding(
+                id="gcp-region",
+                at="gcp:region",
+                given=show(region),
+                allowed=f"the region of gcp:zone, {str(zone).rpartition('-')[0]}",
+                todo="remove it: the zone says the region",
+            )
 
 
 LONGEST = 63

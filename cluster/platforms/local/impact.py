@@ -99,7 +99,7 @@ def _presents_as(edit: Edit) -> Impact:
     return _recreate_all(edit, f"{ALL_RECREATED} as the other system")
 
 
-IMPACTS: Mapping[str, Impact | Rule] = {
+TABLE: Mapping[str, Impact | Rule] = {
     "image.base": release(_recreate_all),
     "image.packages": _packages,
     "monitoring": _monitoring,

@@ -80,7 +80,7 @@ def differences(
 
 
 def _writes_slurms_files(config: ClusterConfig) -> bool:
-    return bool(registry.get(config.platform).machine_images)
+    return registry.get(config.platform).installs_slurm
 
 
 def comparable(production: ClusterConfig, local: ClusterConfig) -> ClusterConfig:

@@ -12,8 +12,8 @@ from cluster.config.fields import as_written
 from cluster.config.validators import is_within
 from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest, unknown_name
 from cluster.platforms.nebius import versions
+from cluster.platforms.nebius.names import CIDR
 from cluster.platforms.nebius.node_groups import DISK_GIB, LOGIN_DISK_GIB, smallest_node_disk
-from cluster.platforms.nebius.platform import CIDR
 from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, releases_without_overrides
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
 from cluster.platforms.nebius.stack_file_fields import AUTO_LIMIT_GIB, Nebius, settings_of

@@ -9,6 +9,9 @@ TOKEN_VARIABLE = "NEBIUS_IAM_TOKEN"  # noqa: S105 - the name of the variable
 CREDENTIALS_VARIABLE = "NEBIUS_CREDENTIALS_FILE"
 """Holds the path of a service account's credentials file, which does not expire; this program passes it to the SDK."""
 
+CIDR = "10.80.0.0/20"
+"""The value of `network.cidr`, which has no effect on Nebius: nodes have addresses of their subnet."""
+
 GROUP = "slurm.nebius.ai"
 """API group of Soperator's kinds, and prefix of its labels."""
 SLURM_CLUSTERS, NODE_SETS, ACTIVE_CHECKS = f"slurmclusters.{GROUP}", f"nodesets.{GROUP}", f"activechecks.{GROUP}"

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import yaml
 
+from cluster.config.cluster import ClusterConfig
 from cluster.findings import ClusterFinding
-from cluster.load import parse_output
 from cluster.observe.observation import ClusterObservation, Difference, MachineObservation, Observation
 from cluster.platforms.nebius import drift, health, observation
 from cluster.platforms.nebius.kubectl import NO_KIND
@@ -88,7 +88,7 @@ class Source:
 class Soperator:
     """Reads clusters over Kubernetes' API, and slurmctld in its pod."""
 
-    operator = "Soperator"
+    operator: ClassVar[str] = "Soperator"
     advice: ClassVar[Mapping[str, str]] = {
         "up": "What the stack made and somebody changed: ./hpc refresh STACK, then ./hpc up STACK",
         "hand": "What else was changed: change it back with kubectl, scontrol or sacctmgr, or write it into the stack.",
@@ -113,9 +113,8 @@ class Soperator:
         return replace(report, document=document)
 
     @staticmethod
-    def drift(access: Access, exported: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401 - as exported
+    def drift(access: Access, config: ClusterConfig) -> tuple[list[Difference], list[str]]:
         """Compare charts and their objects, NodeSets, Slurm's own view and its database."""
-        config = parse_output(exported)
         settings = settings_of(config)
         seen, view, answers = _read(access, observation.ACCOUNTING)
         records = access.kubectl("get", "secrets", "--all-namespaces", f"--selector={drift.SELECTOR}", "--output=json")
@@ -169,9 +168,6 @@ class Soperator:
         deployments = access.kubectl("get", "deployments.apps", f"--namespace={OPERATOR_NAMESPACE}", "--output=json")
         replaces, now = observation.allows_replacement(deployments.items), time.time()
         return {node.name: health.action_on(node, replaces, now=now).actor.value for node in drained}
-
-
-OBSERVER = Soperator()
 
 
 def _read(

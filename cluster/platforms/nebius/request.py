@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.catalog.nebius_machine_types import PLATFORMS, preset_of
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.base import Places
+from cluster.platform_interface import ClusterPlaces
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up, settings_of
 from cluster.platforms.nebius.versions import SLURM
@@ -29,7 +29,7 @@ def describe_request(config: ClusterConfig) -> list[str]:
     ]
 
 
-def places(config: ClusterConfig) -> Places:
+def places(config: ClusterConfig) -> ClusterPlaces:
     """Return the subnet, and the file systems that users see on all login and worker pods."""
     settings = settings_of(config)
     systems = {"/": settings.filesystems.jail, **{row.mount: row for row in settings.filesystems.submounts.values()}}
@@ -38,7 +38,7 @@ def places(config: ClusterConfig) -> Places:
         for path, row in systems.items()
     }
     name = {None: "default", "create": "its own"}.get(settings.subnet, settings.subnet)
-    return Places(network=f"subnet: {name}", mounts=mounts)
+    return ClusterPlaces(network=f"subnet: {name}", mounts=mounts)
 
 
 def _machines(config: ClusterConfig, groups: tuple[NodeGroup, ...]) -> Iterator[str]:

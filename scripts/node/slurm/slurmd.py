@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from interface import SPOOLS
 from system.host import folder, link, log, service, stop_services, write, write_unit
 
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
@@ -70,7 +71,7 @@ def start_slurmd(controller: str, epoch: str, *, at_boot: bool) -> None:
     systems, users and key are in place: it must not take jobs before.
     """
     keep_logs()
-    folder("/var/spool/slurmd")
+    folder(SPOOLS["node"])
     settings = write_settings(controller)
     # It is not waited for: slurmd retries until the controller answers.
     service("slurmd", settings=f"{settings}\n{epoch}", block=False, enabled=at_boot)

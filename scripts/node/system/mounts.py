@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from interface import Mount
+from interface import SPOOLS, Mount
 from system import text_block
 from system.host import SetupError, enable, log, reload_units, run, succeeds, wait, which, write_unit
 
@@ -139,9 +139,6 @@ def describe_server(mount: Mount) -> str:
         why = "does not answer" if isinstance(error, socket.timeout) else f"can't be reached ({error})"
         return f"\n{host}:{port} {why}: is the server up, the address right, and a firewall or peering in the way?"
     return f"\n{host}:{port} answers: the server is up, but does not give {mount['source']} to this machine"
-
-
-SPOOLS = {"controller": "/var/spool/slurmctld", "node": "/var/spool/slurmd"}
 
 
 def local_paths(roles: list[str]) -> list[str]:

@@ -7,8 +7,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from interface import SPOOLS
 from slurm import slurmd
-from system import mounts, munge, remote_node
+from system import munge, remote_node
 from system.host import log, set_access
 
 ROOT_KEYS = (Path("/root/.ssh/authorized_keys"), Path("/root/.ssh/authorized_keys2"))
@@ -25,7 +26,7 @@ MODES = {
     TOKEN_KEY_DELIVERED: (0o600, "root"),
     remote_node.KEY: (0o600, "root"),
     slurmd.ETC / "slurmdbd.conf": (0o600, "slurm"),
-    Path(mounts.SPOOLS["controller"]): (0o700, "slurm"),
+    Path(SPOOLS["controller"]): (0o700, "slurm"),
     Path("/etc/ssh/sshd_config.d/hpc.conf"): (0o644, "root"),
 }
 

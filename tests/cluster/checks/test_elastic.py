@@ -1,14 +1,11 @@
 """Elastic nodesets: allowed settings, and the lines of a preview about them."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
-from cluster.checks import elastic
 from cluster.config.impact_annotations import Effect
 from cluster.impact.table import effects
-from cluster.platforms import registry
 from cluster.platforms.gcp import checks
 from cluster.platforms.gcp.address_plan import room
 from cluster.platforms.gcp.permissions import BINDINGS, policies, reconcile_condition
@@ -41,17 +38,6 @@ def test_allowed_settings_have_no_errors(case: str) -> None:
 def test_private_data_with_cloud_or_on_a_later_release_is_allowed(base: str, words: str) -> None:
     given = {"image": {"base": base}, "slurm": {"extra": {"privatedata": words}}}
     assert findings(**nodeset(count={"min": 0, "max": 2}), **given) == {}
-
-
-def test_a_platform_without_elastic_nodes_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = registry.get
-    monkeypatch.setattr(elastic.registry, "get", lambda name: replace(real(name), elastic=False))
-    (finding,) = elastic.find_errors(unchecked(nodesets={"a3": GROWING | {"capacity": None}}))
-    assert (finding.id, finding.given, finding.todo[:18]) == (
-        "elastic-platform",
-        "{min: 2, max: 16}",
-        "write `count: 16`,",
-    )
 
 
 class TestGoogleCloud:

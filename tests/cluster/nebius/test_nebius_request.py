@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
-from cluster.platforms.nebius.platform import has_credentials
+from cluster.platforms.nebius.platform import NebiusLogin
 from cluster.platforms.nebius.request import describe_request
 from tests.cluster.nebius.clusters import FABRIC, gpus, nebius
 from tests.cluster.stacks import config
@@ -40,15 +40,15 @@ class TestCredentials:
     def test_they_are_a_token_or_a_service_accounts_file_that_is_there_or_a_profile(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        assert not has_credentials({})
+        assert not NebiusLogin().found({})
         with monkeypatch.context() as patch:
             patch.setenv(TOKEN_VARIABLE, "t")
-            assert has_credentials({})
+            assert NebiusLogin().found({})
             patch.delenv(TOKEN_VARIABLE)
             patch.setenv(CREDENTIALS_VARIABLE, str(tmp_path / "key.json"))
-            assert not has_credentials({})
+            assert not NebiusLogin().found({})
             (tmp_path / "key.json").write_text("{}")
-            assert has_credentials({})
+            assert NebiusLogin().found({})
         (tmp_path / ".nebius").mkdir()
         (tmp_path / ".nebius/config.yaml").write_text("profiles: {}\n")
-        assert has_credentials({})
+        assert NebiusLogin().found({})

@@ -13,9 +13,10 @@ import yaml
 
 from cli.access import remote
 from cli.access.target import Argv, Driver, Target
-from cluster.platforms import registry
+from cluster import platform_interface
+from components.platforms import DEPLOYERS, Deployer
 from tests.cli.conftest import Hpc, hpc, root
-from tests.cluster.platforms import toy
+from tests.cluster.platforms import toy, toy_deploy
 from tests.cluster.stacks import local
 
 __all__ = ["hpc", "root"]  # fixtures
@@ -42,16 +43,17 @@ class ToyDriver(Driver):
 
 @pytest.fixture(autouse=True)
 def stack(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A project with the stack `toy`, whose platform one line registers, and whose driver another."""
+    """A project with the stack `toy`, whose platform, deployer and driver are one row each."""
     shutil.copy(PROGRAM, root)
     write(root, {"project": "mine"})
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(remote, "DRIVERS", {**remote.DRIVERS, "toy": cache(ToyDriver)})
-    monkeypatch.setitem(registry.MODULES, "toy", toy.MODULE)
+    monkeypatch.setitem(platform_interface._REGISTERED, "toy", toy.ToyPlatform())
+    monkeypatch.setitem(DEPLOYERS, "toy", lambda: Deployer(deploy=toy_deploy.deploy))
 
 
 def write(root: Path, pods: dict[str, object]) -> None:
-    cluster = local(platform="toy", name="toy", pods=pods, users=[{"name": "alice", "uid": 2001}])
+    cluster = local(platform="toy", name="toy", toy=pods, users=[{"name": "alice", "uid": 2001}])
     (root / "Pulumi.toy.yaml").write_text(yaml.safe_dump({"config": {"hpc:cluster": cluster}}))
 
 
@@ -78,7 +80,7 @@ def test_a_stack_is_brought_up_used_and_destroyed(hpc: Hpc, root: Path, tmp_path
 
     there = json.loads(hpc("outputs", "toy", "--json").out)
     assert (there["login"], there["password"]) == ("toy-login", "[secret]")
-    assert there["platform"] == {"name": "toy", "title": "Toy", "capabilities": sorted(toy.PLATFORM.capabilities)}
+    assert there["platform"] == {"name": "toy", "title": "Toy", "capabilities": sorted(toy.ToyPlatform.capabilities)}
     pod = there["targets"]["toy-login"]["pod"]
     assert hpc("outputs", "toy", "login").out == "toy-login\n"
 
@@ -93,7 +95,7 @@ def test_a_stack_is_brought_up_used_and_destroyed(hpc: Hpc, root: Path, tmp_path
 
     write(root, {"project": "other"})
     effects = json.loads(hpc("preview", "toy", "--json").out)["effects"]
-    assert [(field["path"], field["effect"]) for field in effects["fields"]] == [("pods.project", "replace")]
+    assert [(field["path"], field["effect"]) for field in effects["fields"]] == [("toy.project", "replace")]
     ended = hpc("up", "toy")
     assert ended.code == 0, ended.out + ended.err
     assert folders(tmp_path) == ["other"]
@@ -108,5 +110,5 @@ def test_what_the_platform_can_not_do_is_refused_by_name(hpc: Hpc, words: list[s
     assert hpc("up", "toy").code == 0
     ended = hpc(*words)
     assert (ended.code, ended.out) == (1, "")
-    there = ", ".join(sorted(toy.PLATFORM.capabilities))
+    there = ", ".join(sorted(toy.ToyPlatform.capabilities))
     assert ended.err == (f"error: stack toy is on Toy, a platform without the capability {missing}. It has: {there}.\n")

@@ -15,7 +15,7 @@ CAPABILITIES = ["drift", "logs", "nodes", "run", "ssh", "status", "usage"]
 TOKEN = ["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"]
 OUTPUTS: dict[str, Any] = {
     "cluster": "soperator",
-    "platform": {"name": "nebius", "title": "Nebius", "capabilities": CAPABILITIES, "observer": "soperator"},
+    "platform": {"name": "nebius", "title": "Nebius", "capabilities": CAPABILITIES},
     "targets": {
         name: {
             "method": "kubectl", "roles": [role], "pod": name, "container": container, "namespace": "soperator",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cluster.observe.moment import parse_moment
-from cluster.platforms.nebius.observer import LOGS, OBSERVER, sources_of_log, sources_of_pod
+from cluster.platforms.nebius.observer import LOGS, Soperator, sources_of_log, sources_of_pod
 from tests import programs
 from tests.nebius.access.cluster_objects import PODS, World, pod
 from tests.nebius.access.conftest import Hpc, calls
@@ -71,9 +71,10 @@ def test_moments_are_the_same_as_dates_of_machines(given: str, expected: str) ->
 
 def test_a_line_has_one_time() -> None:
     time_ = "2026-11-22T05:00:00.123456789Z"
-    assert OBSERVER.shown(f"{time_} [2026-11-22T05:00:00.123] slurmctld: x") == "[2026-11-22T05:00:00.123] slurmctld: x"
+    slurmctld = "[2026-11-22T05:00:00.123] slurmctld: x"
+    assert Soperator.shown(f"{time_} {slurmctld}") == slurmctld
     assert (
-        OBSERVER.shown(f"{time_} Server listening on 0.0.0.0 port 22.")
+        Soperator.shown(f"{time_} Server listening on 0.0.0.0 port 22.")
         == f"{time_} Server listening on 0.0.0.0 port 22."
     )
 
@@ -163,7 +164,8 @@ class TestCommand:
         kubectl(f'case "$*" in logs*--follow) {followed};; esac\n{World().script()}')
         program = (
             "import sys; sys.path.insert(0, sys.argv[1])\n"
-            "from cli.observers import print_logs; from cluster.platforms.observer import LogRequest, observer_of\n"
+            "from cli.observers import print_logs; from cluster.platforms.observer import LogRequest\n"
+            "from cluster.platforms.observers import observer_of\n"
             "from cli.cluster.cluster import from_outputs; from tests.nebius.access.conftest import OUTPUTS\n"
             "asked = LogRequest(what='slurmd', lines=5, follow=True)\n"
             "sys.exit(print_logs(observer_of(OUTPUTS), from_outputs('nebius', OUTPUTS), asked))\n"

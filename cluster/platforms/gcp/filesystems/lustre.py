@@ -12,8 +12,8 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import as_written, explicit
 from cluster.config.storage import Lustre
 from cluster.findings import Finding, listing
+from cluster.platforms.gcp.defaults import BASE_IMAGES
 from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Need, Place
-from cluster.platforms.gcp.platform import BASE_IMAGES
 from cluster.roster import MachineSpec
 
 OPTIONS = "flock,noatime,_netdev"

@@ -14,6 +14,7 @@ from cluster.catalog.recipes import RECIPES, SNAPSHOT, Download
 from cluster.findings import ConfigError
 from cluster.load import parse
 from cluster.platforms.gcp import image
+from cluster.platforms.gcp.defaults import BASE_IMAGES
 from cluster.platforms.gcp.image import (
     FOLDER,
     LARGEST,
@@ -26,7 +27,6 @@ from cluster.platforms.gcp.image import (
     trial_script,
     versions,
 )
-from cluster.platforms.gcp.platform import BASE_IMAGES
 from cluster.platforms.local.rehearsal import stood_in
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster.shell import shellcheck

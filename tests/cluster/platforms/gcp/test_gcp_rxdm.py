@@ -7,7 +7,7 @@ from cluster.catalog.recipes import R580_RXDM, RECIPES
 from cluster.config import ClusterConfig
 from cluster.load import find_warnings
 from cluster.platforms.gcp import checks
-from cluster.platforms.gcp.image import rxdm_of_driver
+from cluster.slurm.script_tree import default_rxdm
 from tests.clouds import A3, google
 from tests.cluster.stacks import STACKS, config
 
@@ -37,7 +37,7 @@ def rxdm_warnings(cluster: ClusterConfig) -> list[str]:
 class TestDefault:
     def test_the_newest_version_was_qualified_with_the_newest_recipes_driver(self):
         assert R580_RXDM.version in fitting(R580_RXDM.version).drivers
-        assert rxdm_of_driver(a3mega()) is BY_PLUGIN["v1.0.15"]
+        assert default_rxdm(a3mega()) is BY_PLUGIN["v1.0.15"]
         assert rxdm_warnings(a3mega()) == []
 
     def test_every_recipe_of_a_version_and_system_has_one_driver(self):

@@ -1,0 +1,68 @@
+"""What the platforms' clouds have for programs on this machine: environment variables, and buckets for state.
+
+Each row is a function, which imports the cloud's programs when they are needed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from cluster.config import ClusterConfig
+from components.state_bucket import Backend, Environment, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudEnvironment:
+    """The environment variables of a stack's cloud."""
+
+    names: tuple[str, ...]
+    """Names of all that `read` may return."""
+    project: str
+    """Id of the cloud's project that the stack is in."""
+    read: Callable[[], Environment]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateBuckets:
+    """A kind of bucket for state."""
+
+    record: Callable[..., Record]
+    """Returns the record of a bucket that may not exist yet, from the options of `./hpc backend init KIND`."""
+    backend: type[Backend]
+
+
+def _gcp(config: ClusterConfig) -> CloudEnvironment:
+    from components.gcp import environment
+
+    read = partial(environment.environment, config)
+    return CloudEnvironment(names=environment.VARIABLES, project=environment.project(config), read=read)
+
+
+def _nebius(config: ClusterConfig) -> CloudEnvironment:
+    from components.nebius import environment
+
+    read = partial(environment.environment, config)
+    return CloudEnvironment(names=environment.VARIABLES, project=environment.project(config), read=read)
+
+
+def _cloud_storage() -> StateBuckets:
+    from components.gcp import state
+
+    return StateBuckets(record=state.record, backend=state.CloudStorage)
+
+
+def _object_storage() -> StateBuckets:
+    from components.nebius import state
+
+    return StateBuckets(record=state.record, backend=state.ObjectStorage)
+
+
+ENVIRONMENTS: Mapping[str, Callable[[ClusterConfig], CloudEnvironment]] = {"gcp": _gcp, "nebius": _nebius}
+"""Environment variables by platform. A platform without a cloud has none."""
+STATE_BUCKETS: Mapping[str, Callable[[], StateBuckets]] = {"gcs": _cloud_storage, "nebius": _object_storage}
+"""Buckets by their kind, as in `./hpc backend init KIND`."""
+
+
+def state_buckets(kind: str) -> StateBuckets:
+    """Return the buckets of a kind. Raises KeyError: there is none."""
+    return STATE_BUCKETS[kind]()
