@@ -42,7 +42,7 @@ INDEX_SETTINGS = {
 CONNECTION_SETTINGS = {"cert": "SSL_CERT_FILE", "timeout": "UV_HTTP_TIMEOUT", "proxy": "ALL_PROXY"}
 
 
-class SetupError(Exception):
+class BootstrapError(Exception):
     """The environment can't be created; the text says what to do."""
 
 
@@ -80,7 +80,7 @@ def pip_settings() -> dict[str, str]:
         try:
             parser.read(file, encoding="utf-8")
         except Error as error:
-            raise SetupError(f"{file}: not a pip configuration: {error}. Correct it, or remove it.") from error
+            raise BootstrapError(f"{file}: not a pip configuration: {error}. Correct it, or remove it.") from error
         for section in ("global", "install"):
             if parser.has_section(section):
                 settings |= {name.replace("_", "-"): value for name, value in parser.items(section)}
@@ -114,14 +114,16 @@ def run(command: Sequence[str | Path], env: dict[str, str], doing: str) -> None:
     """Run a command with its output on standard error. Raises SetupError: it failed; its own message is above."""
     done = subprocess.run(list(map(str, command)), env=env, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
     if done.returncode:
-        raise SetupError(f"{doing} failed (exit code {done.returncode}); see above. Run this again when it is mended.")
+        raise BootstrapError(
+            f"{doing} failed (exit code {done.returncode}); see above. Run this again when it is mended."
+        )
 
 
 def install_venv_module() -> None:
     """Install python3-venv: on Debian and Ubuntu it is not part of python3, and without it there is no pip."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise SetupError(
+        raise BootstrapError(
             f"{sys.executable} has neither ensurepip nor pip. Install one of them (on Debian and Ubuntu, as root: "
             f"apt-get install {version}), or put uv on PATH, and run this again."
         )
@@ -129,7 +131,7 @@ def install_venv_module() -> None:
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     try:
         run(["apt-get", "-q", "update"], env, "apt-get update")
-    except SetupError as error:
+    except BootstrapError as error:
         say(f"{error} Trying with the lists that are here.")
     options = ["-q", "-y", "-o", "DPkg::Lock::Timeout=120", "--no-install-recommends"]
     run(["apt-get", *options, "install", version], env, "apt-get install")
@@ -150,7 +152,7 @@ def tool(name: str) -> Path:
     use, without what it depends on. Raises SetupError: pip failed."""
     pinned = re.search(rf"^{re.escape(name)}==(\S+) .*\n(?: .*\n)*", TOOLS.read_text(), re.MULTILINE)
     if not pinned:
-        raise SetupError(f"{TOOLS} has no {name}. Restore the file from version control.")
+        raise BootstrapError(f"{TOOLS} has no {name}. Restore the file from version control.")
     home = os.environ.get("HOME")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or (Path(home) / ".cache" if home else VENV / "cache")) / "hpc"
     target, new = cache / f"{name}-{pinned[1]}", cache / f"{name}-new"
@@ -225,7 +227,7 @@ def add(name: str, size: str) -> None:
     Raises SetupError: the installer failed, or another environment runs this process.
     """
     if Path(sys.prefix).resolve() != VENV:
-        raise SetupError(f"{sys.executable} has no {name}. Install it there, or run ./hpc, which installs it.")
+        raise BootstrapError(f"{sys.executable} has no {name}. Install it there, or run ./hpc, which installs it.")
     lock = ROOT / LOCKS["dev"]
     # One for each range of Python's versions, with its condition.
     pinned = re.findall(rf"^({re.escape(name)}==[^\\\n]*[^\\\s])", lock.read_text(), re.MULTILINE)
@@ -266,7 +268,7 @@ def main() -> int:
     build_image(sys.argv[3:])
     try:
         prepare(sys.argv[1])
-    except SetupError as error:
+    except BootstrapError as error:
         say(str(error))
         return 1
     except OSError as error:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from cli import console, options
 from cli.access import remote
-from cli.access.kubectl import KubeApi, Kubernetes
+from cli.access.kubectl import KubeApi, KubernetesOutput
 from cli.cluster.cluster import Cluster
 from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
@@ -17,7 +17,7 @@ from cli.errors import CliError
 from cli.interrupts import exit_on_termination
 from cluster.observe.logs import LineClock
 from cluster.observe.moment import parse_moment
-from cluster.platforms.observer import Access, ControllerResult, LogRequest, Observer, StatusReport, Table
+from cluster.platforms.observer import ClusterAccess, ControllerResult, LogRequest, Observer, ReportTable, StatusReport
 from scripts.node.slurm.hostlist import compress
 
 _SECONDS = 20.0
@@ -30,7 +30,7 @@ _OWN_REASON = "hpc: "
 
 
 @contextmanager
-def open_access(cluster: Cluster, seconds: float | None = None) -> Generator[Access]:
+def open_access(cluster: Cluster, seconds: float | None = None) -> Generator[ClusterAccess]:
     """Open the connection to a cluster; its kubeconfig is on this machine until the block ends. Raises CliError: this
     machine has no kubectl."""
     limit = seconds or _SECONDS
@@ -42,8 +42,8 @@ def open_access(cluster: Cluster, seconds: float | None = None) -> Generator[Acc
         )
 
     with exit_on_termination(), ExitStack() as files:
-        api = KubeApi(files, Kubernetes.of(cluster.outputs.get("kubernetes")), limit)
-        yield Access(
+        api = KubeApi(files, KubernetesOutput.of(cluster.outputs.get("kubernetes")), limit)
+        yield ClusterAccess(
             stack=cluster.stack,
             namespace=api.kubernetes.namespace,
             controller=cluster.controller.name,
@@ -76,7 +76,7 @@ def tables(report: StatusReport, now: float) -> list[status_screen.Table]:
     return [rows for rows in every if rows]
 
 
-def _table_rows(table: Table, now: float) -> list[tuple[str, ...]]:
+def _table_rows(table: ReportTable, now: float) -> list[tuple[str, ...]]:
     """Format a table, times as ages; empty if it has no rows."""
 
     def cell(value: str | float | None) -> str:
@@ -118,7 +118,7 @@ def print_logs(observer: Observer, cluster: Cluster, asked: LogRequest) -> int:
         return parse_moment(text, dt.datetime.now(dt.timezone.utc)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     with exit_on_termination(), ExitStack() as files:
-        api = KubeApi(files, Kubernetes.of(cluster.outputs.get("kubernetes")), _LOG_SECONDS)
+        api = KubeApi(files, KubernetesOutput.of(cluster.outputs.get("kubernetes")), _LOG_SECONDS)
         pods = api.ask("get", "pods", "--all-namespaces", "--output=json")
         if pods.code:
             raise CliError(f"the pods of stack {cluster.stack} can't be listed: {pods.why}")

@@ -87,7 +87,7 @@ def _members(value: Any, info: FieldInfo) -> Mapping[str, Any] | None:  # noqa: 
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class ImpactRule:
     """A function that returns the impact of an edit of a field, where the impact depends on the values."""
 
     find: Callable[[Edit], Impact | None]
@@ -99,6 +99,6 @@ class Rule:
         return self.find(edit)
 
 
-def rule(*possible: Effect) -> Callable[[Callable[[Edit], Impact | None]], Rule]:
+def rule(*possible: Effect) -> Callable[[Callable[[Edit], Impact | None]], ImpactRule]:
     """Return a decorator that makes a function a rule with these possible effects."""
-    return lambda find: Rule(find, possible)
+    return lambda find: ImpactRule(find, possible)

@@ -18,7 +18,7 @@ from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import ProviderSection, Section
 from cluster.config.slurm import SlurmSettings
-from cluster.edits import Rule
+from cluster.edits import ImpactRule
 from cluster.findings import Finding
 
 ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
@@ -130,7 +130,7 @@ class Platform:
         with the first configuration has them."""
         return config
 
-    def impacts(self) -> Mapping[str, Impact | Rule]:
+    def impacts(self) -> Mapping[str, Impact | ImpactRule]:
         """Return the impacts of edits, by pattern of the field, as in cluster/impact/rules.py. They come before
         those."""
         return {}

@@ -94,7 +94,7 @@ def has_gpus(config: ClusterConfig) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
+class NodeSizes:
     """A node's sizes in slurm.conf: those of `node_conf`, else the catalog's."""
 
     cpus: int
@@ -109,13 +109,13 @@ class Sizes:
     """MiB of these that are reserved for the system (MemSpecLimit), which no job can have."""
 
 
-def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
+def sizes(config: ClusterConfig, section: Nodeset) -> NodeSizes:
     machine_type = nodeset_type(config, section)
     node_conf = {name.lower(): value for name, value in section.node_conf.items()}
     sockets = int(node_conf.get("sockets", machine_type.sockets))
     cores = int(node_conf.get("corespersocket", machine_type.cores_per_socket))
     threads = int(node_conf.get("threadspercore", machine_type.threads_per_core))
-    return Sizes(
+    return NodeSizes(
         cpus=int(node_conf.get("cpus", sockets * cores * threads)),
         sockets=sockets,
         cores=cores,

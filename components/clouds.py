@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from cluster.config import ClusterConfig
-from components.state_bucket import Backend, Environment, Record
+from components.state_bucket import Backend, BucketRecord, Environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class CloudEnvironment:
 class StateBuckets:
     """A kind of bucket for state."""
 
-    record: Callable[..., Record]
+    record: Callable[..., BucketRecord]
     """Returns the record of a bucket that may not exist yet, from the options of `./hpc backend init KIND`."""
     backend: type[Backend]
 

@@ -64,7 +64,7 @@ def load_scripts(config: ClusterConfig) -> Tree:
         raise pulumi.RunError(str(error)) from None
 
 
-def accept_edits(config: ClusterConfig) -> tuple[ClusterConfig, upgrade.Step]:
+def accept_edits(config: ClusterConfig) -> tuple[ClusterConfig, upgrade.UpgradeStep]:
     """Return the configuration with values that the running cluster keeps, such as addresses, and this run's step of an
     upgrade. Refuse edits that can't be made on a running cluster.
 

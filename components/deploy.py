@@ -9,7 +9,7 @@ import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.config.monitoring import SECRETS
-from cluster.impact.upgrade import Step
+from cluster.impact.upgrade import UpgradeStep
 from cluster.platforms import registry
 
 
@@ -35,7 +35,7 @@ class Deployment:
     """Other outputs of the stack."""
 
 
-def export(config: ClusterConfig, deployment: Deployment, step: Step) -> None:
+def export(config: ClusterConfig, deployment: Deployment, step: UpgradeStep) -> None:
     """Export what commands read from the state."""
     platform = registry.get(config.platform)
     outputs = {

@@ -92,7 +92,7 @@ class DynamicResource(Resource):
             super().__init__(provider, name, props, opts)
 
 
-class Action(DynamicResource):
+class ActionResource(DynamicResource):
     """A resource whose inputs are keyword arguments. The docstring of each class describes them."""
 
     PROVIDER: ClassVar[type[ActionProvider]]

@@ -127,7 +127,7 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elastic:
+class ElasticApi:
     """The API with which the controller creates and deletes machines of elastic nodes, and repairs those of others."""
 
     cloud: Mapping[str, pulumi.Input[str]]
@@ -156,7 +156,7 @@ class Machines:
     """Folders that the controller keeps on a file system that outlives its machine."""
     exports: Mapping[str, Any] | None = None
     """Folders that the controller shares by NFS."""
-    elastic: Elastic | None = None
+    elastic: ElasticApi | None = None
     """None if no node is elastic or repaired."""
     ready: Sequence[pulumi.Resource] = ()
     """Resources after which machines are configured."""

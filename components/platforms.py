@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pulumi
 
 from cluster.config import ClusterConfig
-from cluster.impact.upgrade import Step
+from cluster.impact.upgrade import UpgradeStep
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
 
@@ -59,7 +59,7 @@ def machine_image(config: ClusterConfig) -> str:
     return DEPLOYERS[config.platform]().machine_image(config)
 
 
-def begin(config: ClusterConfig, step: Step) -> ClusterConfig:
+def begin(config: ClusterConfig, step: UpgradeStep) -> ClusterConfig:
     """Keep the image of machines that a later step changes, and return the configuration for this step.
 
     Call it before the first resource is registered.

@@ -105,7 +105,7 @@ class Key:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class BucketRecord:
     """The record of a bucket that `./hpc backend init` created."""
 
     kind: str
@@ -115,11 +115,11 @@ class Record:
     """More of what its kind needs."""
     key: Key | None = None
 
-    def with_key(self, key: Key | None) -> "Record":
+    def with_key(self, key: Key | None) -> "BucketRecord":
         """Return a copy with another key."""
         return replace(self, key=key)
 
-    def with_settings(self, **settings: str) -> "Record":
+    def with_settings(self, **settings: str) -> "BucketRecord":
         """Return a copy with some settings replaced."""
         return replace(self, settings={**self.settings, **settings})
 
@@ -140,7 +140,7 @@ class Done(str, Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class BucketStep:
     """A step of `./hpc backend init`, as it is reported."""
 
     what: str
@@ -162,12 +162,12 @@ class Backend(ABC):
     title: ClassVar[str]
     """The name for users."""
 
-    def __init__(self, record: Record, save: Callable[[Record], None], folder: Path) -> None:
+    def __init__(self, record: BucketRecord, save: Callable[[BucketRecord], None], folder: Path) -> None:
         """`save` keeps the record on this machine, in `folder`."""
         self.record, self.save, self.folder = record, save, folder
 
     @abstractmethod
-    def prepare(self, *, dry_run: bool) -> Iterator[Step]:
+    def prepare(self, *, dry_run: bool) -> Iterator[BucketStep]:
         """Find or create all that the bucket needs, step by step, and keep the record. With `dry_run` nothing is
         written anywhere. A second run changes nothing, and one that follows an interrupted run completes it."""
 

@@ -75,7 +75,7 @@ class StepFailed:
 
 
 @dataclass(frozen=True)
-class Log:
+class LogLine:
     """A line from the program, a provider or the engine. `severity` is info, warning or error: debug lines, of which
     the SDK writes hundreds, are not passed on. An ephemeral line is progress, to be shown only while it is the latest.
     """
@@ -133,4 +133,4 @@ class Finished:
     result: Result
 
 
-Event: TypeAlias = Started | Planned | StepStarted | StepDone | StepFailed | Log | Finished
+Event: TypeAlias = Started | Planned | StepStarted | StepDone | StepFailed | LogLine | Finished

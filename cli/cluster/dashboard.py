@@ -27,7 +27,7 @@ from cli import console
 from cli.access.remote import driver_of
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
-from cluster.monitoring.dashboards import Page
+from cluster.monitoring.dashboards import DashboardPage
 from cluster.monitoring.files import PROMETHEUS_PORT
 from scripts.node.monitoring.tls import pinned
 
@@ -148,12 +148,12 @@ FindJob = Callable[[str], Mapping[str, Any]]
 """Returns the job with a number: {nodes, started, ended ...}. Raises CliError: there is none."""
 
 
-class Server(ThreadingHTTPServer):
+class DashboardServer(ThreadingHTTPServer):
     """Serves the page until it is shut down."""
 
     daemon_threads = True
 
-    def __init__(self, port: int, page: Page, prometheus: Prometheus, find_job: FindJob) -> None:
+    def __init__(self, port: int, page: DashboardPage, prometheus: Prometheus, find_job: FindJob) -> None:
         """Listen on a port of the loopback address, 0 for any free one. Raises CliError: the port is taken."""
         try:
             super().__init__(("127.0.0.1", port), _Handler)
@@ -175,7 +175,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Server  # pyrefly: ignore[bad-override-mutable-attribute]
+    server: DashboardServer  # pyrefly: ignore[bad-override-mutable-attribute]
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "hpc", ""
     timeout = 60

@@ -300,7 +300,7 @@ _LOST_SECONDS = 120.0
 
 
 @dataclass
-class Progress:
+class JobProgress:
     """Waits for a job and prints its progress."""
 
     jobs: Jobs

@@ -16,7 +16,7 @@ _LONGEST_SOCKET = 104 - len("/" + 40 * "x" + ".0123456789abcdef")
 
 
 @dataclass(frozen=True)
-class Files:
+class StackFiles:
     """Paths of a stack's files."""
 
     stack: str
@@ -44,7 +44,7 @@ class Files:
         return state_dir.directory() / "ssh" / f"{self.stack}.{kind}"
 
 
-def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: bool) -> tuple[str, dict[str, str]]:
+def render(cluster: Cluster, files: StackFiles, *, user: str, admin: bool, nodes: bool) -> tuple[str, dict[str, str]]:
     """Return the text of the ssh_config, and for each machine that is missing in it the reason. Writes its known_hosts,
     and with `admin` the key.
 
@@ -79,7 +79,7 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
     return ssh.render(hosts), missing
 
 
-def _shared_connection(files: Files) -> dict[str, str]:
+def _shared_connection(files: StackFiles) -> dict[str, str]:
     """Return the options that share one connection to a host. Not for a host behind a jump host: ssh would hide the
     jump host's errors."""
     folder = files.config.parent

@@ -24,7 +24,7 @@ from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
 from cluster.printable import one_line
 from components.clouds import ENVIRONMENTS, STATE_BUCKETS, state_buckets
-from components.state_bucket import Backend, Environment, Key, Record, parse_version
+from components.state_bucket import Backend, BucketRecord, Environment, Key, parse_version
 
 _Stack = Annotated[
     str | None, Option("--stack", metavar="STACK", help="Take what is not given from this stack's file.")
@@ -292,7 +292,7 @@ def _record_file(bucket: str) -> Path:
     return _records_folder() / f"{bucket}.json"
 
 
-def save_record(record: Record) -> None:
+def save_record(record: BucketRecord) -> None:
     """Write a record atomically, mode 0600. Raises CliError: it can't be written."""
     file = _record_file(record.bucket)
     try:
@@ -301,25 +301,25 @@ def save_record(record: Record) -> None:
         raise CliError(f"{file}: can't be written: {error.strerror}.") from None
 
 
-def load_record(bucket: str) -> Record | None:
+def load_record(bucket: str) -> BucketRecord | None:
     """Return the record of a bucket, None if there is none. Raises CliError: it can't be read."""
     file = _record_file(bucket)
     return _read_record(file) if file.exists() else None
 
 
-def load_records() -> list[Record]:
+def load_records() -> list[BucketRecord]:
     """Return all records, sorted by the name of their bucket. Raises CliError: one can't be read."""
     return [_read_record(file) for file in sorted(_records_folder().glob("*.json"))]
 
 
-def _read_record(file: Path) -> Record:
+def _read_record(file: Path) -> BucketRecord:
     try:
         row: Any = jsonlib.loads(file.read_text(encoding="utf-8"))
         key = row.pop("key")
         if key:
             key |= {name: datetime.fromisoformat(key[name]) for name in ("created", "expires")}
             key = Key(**key)
-        return Record(key=key, **row)
+        return BucketRecord(key=key, **row)
     except OSError as error:
         raise CliError(f"{file}: can't be read: {error.strerror}.") from None
     except (ValueError, TypeError, AttributeError, KeyError):
@@ -328,7 +328,7 @@ def _read_record(file: Path) -> Record:
         ) from None
 
 
-def _backend_of(record: Record) -> Backend:
+def _backend_of(record: BucketRecord) -> Backend:
     """Return the bucket of a record. Raises CliError: this version has no such kind of bucket."""
     if record.kind not in STATE_BUCKETS:
         raise CliError(

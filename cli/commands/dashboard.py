@@ -73,12 +73,14 @@ def _write_for_grafana(cluster: str, dashboards: Sequence[Any], folder: Path) ->
 
 def _serve(cluster: Cluster, html: Any, stack: str, port: int, job: str) -> None:  # noqa: ANN401 - of a later import
     """Serve the page (cluster.monitoring.dashboards) until Ctrl-C."""
-    from cli.cluster.dashboard import Prometheus, Server
+    from cli.cluster.dashboard import DashboardServer, Prometheus
     from cli.interrupts import exit_on_termination
 
     prometheus = Prometheus(cluster)
     with (
-        Server(port, html, prometheus, lambda number: _job_document(stack, cluster, prometheus, number)) as server,
+        DashboardServer(
+            port, html, prometheus, lambda number: _job_document(stack, cluster, prometheus, number)
+        ) as server,
         exit_on_termination(),
     ):
         try:

@@ -103,7 +103,7 @@ def ssh_config(
     from cli.cluster import user_config
     from cli.stack import stack_config
 
-    files = user_config.Files(stack)
+    files = user_config.StackFiles(stack)
     config = stack_config.applied(cluster.outputs)
     nodes = bool(config and config.slurm.pam_slurm_adopt)
     text, left_out = user_config.render(cluster, files, user=name, admin=admin_key, nodes=nodes)

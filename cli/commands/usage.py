@@ -101,7 +101,7 @@ def _require_known(kind: str, name: str | None, recorded: Collection[str], confi
         raise CliError(f"no {kind} {name!r} used anything in that time.{hint(name, recorded)} Those who did: {names}.")
 
 
-def _figures(row: used.Row) -> dict[str, float | int | None]:
+def _figures(row: used.UsageRow) -> dict[str, float | int | None]:
     return {
         "cpu_hours": round(row.cpu_hours, 4),
         "gpu_hours": round(row.gpu_hours, 4),
@@ -154,7 +154,7 @@ def reliability(
         console.note(line)
 
 
-def read_faults(cluster: Cluster, since: str, until: str) -> measured.Facts:
+def read_faults(cluster: Cluster, since: str, until: str) -> measured.ReliabilityRecords:
     """Return the facts between two moments, which are texts that `date --date=` reads. Raises CliError: the controller
     does not answer, or the first moment is not before the second."""
     mark = secrets.token_hex(12)

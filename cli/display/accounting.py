@@ -15,7 +15,7 @@ def runaway_note(records: usage.UsageRecords) -> str:
     )
 
 
-def usage_table(rows: Iterable[usage.Row], total: usage.Row, keys: Sequence[str]) -> list[tuple[str, ...]]:
+def usage_table(rows: Iterable[usage.UsageRow], total: usage.UsageRow, keys: Sequence[str]) -> list[tuple[str, ...]]:
     """Return a heading, the rows and their total, with the column GPU BUSY if Slurm measures GPUs."""
     gpus = total.gpu_utilization is not None
     head = ("CPU HOURS", "CPU BUSY", "GPU HOURS", *(["GPU BUSY"] if gpus else []), "JOBS")
@@ -23,7 +23,7 @@ def usage_table(rows: Iterable[usage.Row], total: usage.Row, keys: Sequence[str]
     return [*lines, ("total", *("" for _ in keys[1:]), *_cells(total, gpus=gpus))]
 
 
-def _cells(row: usage.Row, *, gpus: bool) -> tuple[str, ...]:
+def _cells(row: usage.UsageRow, *, gpus: bool) -> tuple[str, ...]:
     busy = ["-" if share is None else f"{share:.0%}" for share in (row.cpu_efficiency, row.gpu_utilization)]
     return f"{row.cpu_hours:.2f}", busy[0], f"{row.gpu_hours:.2f}", *(busy[1:] if gpus else ()), str(row.jobs)
 

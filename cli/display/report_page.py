@@ -15,7 +15,7 @@ from cli.display.status_screen import Table, ago, counted
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation
-from cluster.observe.reliability import Facts, Trouble, reliability
+from cluster.observe.reliability import ReliabilityRecords, Trouble, reliability
 from cluster.observe.usage import GROUP_KEYS, UsageRecords
 from cluster.observe.usage import table as usage_rows
 from cluster.observe.usage import total as usage_total
@@ -63,7 +63,7 @@ class Report:
     config: ClusterConfig | None
     status: Status | Unread
     usage: tuple[str, str, UsageRecords] | Unread
-    reliability: Facts | Unread
+    reliability: ReliabilityRecords | Unread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ def _alerts(report: Report, status: Status) -> list[Block]:
     return rows or [Block(text="No alert fires.", style="good")]
 
 
-def _troubles(facts: Facts) -> list[Block]:
+def _troubles(facts: ReliabilityRecords) -> list[Block]:
     """Return the history of failed checks and warnings by kind."""
     groups: dict[tuple[str, str], list[Trouble]] = defaultdict(list)
     for trouble in facts.troubles:
@@ -244,7 +244,7 @@ def _usage(_: Report, usage: tuple[str, str, UsageRecords]) -> list[Block]:
     return [*blocks, *([Block(text=accounting.runaway_note(read))] if read.runaways else [])]
 
 
-def _reliability(_: Report, facts: Facts) -> list[Block]:
+def _reliability(_: Report, facts: ReliabilityRecords) -> list[Block]:
     figures = reliability(facts)
     hours, unit = figures["hours"], figures["unit"].upper()
     parts = ("allocated", "nodes_out_by_faults", "nodes_out_otherwise", "not_allocated", "waiting")

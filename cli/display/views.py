@@ -21,7 +21,7 @@ from cli.display.changes import op, seconds, summary
 from cli.stack.impact_of_edit import Effects
 from cluster.printable import printable
 from engine import urn as urns
-from engine.events import Event, Log, Planned, Result, Started, StepDone, StepFailed, StepStarted
+from engine.events import Event, LogLine, Planned, Result, Started, StepDone, StepFailed, StepStarted
 
 _LOG_LINES = 15
 """Number of a step's last log lines that are kept, to be shown if it fails."""
@@ -39,7 +39,7 @@ _SILENCE = 10.0
 
 
 @dataclass
-class Row:
+class ResourceRow:
     """A resource in this run."""
 
     urn: str
@@ -63,13 +63,13 @@ class Row:
         return seconds(time.monotonic() - self.started if self.started is not None else 0.0)
 
 
-class View(ABC):
+class RunView(ABC):
     """Shows one run. It converts events to lines of text; subclasses print them. Events may come from any thread."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, ResourceRow] = {}
         """By URN."""
-        self.running: dict[str, Row] = {}
+        self.running: dict[str, ResourceRow] = {}
         """Rows with a running step, oldest first."""
         self.done = 0
         self.skipped = 0
@@ -108,9 +108,9 @@ class View(ABC):
         for text, style in lines:
             console.line(text, style=style)
 
-    def row(self, urn: str) -> Row:
+    def row(self, urn: str) -> ResourceRow:
         """Return the row of a URN, which is created at the first call."""
-        return self.rows.setdefault(urn, Row(urn))
+        return self.rows.setdefault(urn, ResourceRow(urn))
 
     def event_lines(self, event: Event) -> list[changes.Line]:
         """Update the rows by an event, and return its lines."""
@@ -123,7 +123,7 @@ class View(ABC):
             return self._done_lines(event)
         if isinstance(event, StepFailed):
             return self._failed_lines(event)
-        if isinstance(event, Log):
+        if isinstance(event, LogLine):
             return self._log_lines(event)
         return []
 
@@ -161,7 +161,7 @@ class View(ABC):
             self.running.pop(event.urn, None)
             self.done += isinstance(event, StepDone)
             self.skipped += isinstance(event, StepFailed) and event.op == "skip"
-        elif isinstance(event, Log) and event.urn:
+        elif isinstance(event, LogLine) and event.urn:
             self.row(event.urn).log.extend(printable(event.message).splitlines()[-_LOG_LINES:])
 
     def _done_lines(self, event: StepDone) -> list[changes.Line]:
@@ -185,7 +185,7 @@ class View(ABC):
         log = [("    its last lines:", "dim"), *((f"      {line}", "dim") for line in logged)] if logged else []
         return [(title, "bold red"), *body, *log]
 
-    def _log_lines(self, event: Log) -> list[changes.Line]:
+    def _log_lines(self, event: LogLine) -> list[changes.Line]:
         style = _SEVERITIES.get(event.severity)
         if style is None or event.ephemeral or not event.message.strip():
             return []
@@ -199,11 +199,11 @@ class View(ABC):
         return lines
 
 
-def _label(row: Row, name: str, verb: str) -> str:
+def _label(row: ResourceRow, name: str, verb: str) -> str:
     return f"{op(name).symbol} {verb:<9} {row.name}  {row.type}"
 
 
-def _paths(row: Row) -> str:
+def _paths(row: ResourceRow) -> str:
     """Return the paths of the properties that an update changes, in brackets."""
     if row.plan is None or row.plan.op not in ("update", "replace") or not row.plan.changes:
         return ""
@@ -223,7 +223,7 @@ def _short(value: Any) -> str:  # noqa: ANN401 - an output may be anything
     return first if not newline and len(first) <= 100 else f"{first[:97]}..."
 
 
-class LiveView(View):
+class LiveView(RunView):
     """A view for terminals."""
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ class LiveView(View):
         with self._order:
             with self.lock:
                 lines = self.event_lines(event)
-                is_step_log = isinstance(event, Log) and event.severity == "info" and event.urn in self.running
+                is_step_log = isinstance(event, LogLine) and event.severity == "info" and event.urn in self.running
             self.print([] if is_step_log else lines)
 
     def close(self, result: Result) -> None:
@@ -285,7 +285,7 @@ class LiveView(View):
             yield Text(whole, style="bold", no_wrap=True)
 
 
-class PlainView(View):
+class PlainView(RunView):
     """A view for pipes and files."""
 
     def __init__(self, silence: float = _SILENCE) -> None:
@@ -333,7 +333,7 @@ class PlainView(View):
                 console.stdout().file.flush()
 
 
-class DocumentView(View):
+class DocumentView(RunView):
     """Prints a JSON document for programs at the end, the same whichever engine runs. Keys:
 
     stack, kind, ok, seconds, counts {op: number}, steps [{urn, type, name, op, reason, changes [{path, kind, old, new,
@@ -355,7 +355,7 @@ class DocumentView(View):
         with self.lock:
             if isinstance(event, Started):
                 self._document |= {"stack": event.stack, "kind": event.kind}
-            elif isinstance(event, Log) and not event.ephemeral and event.severity != "debug":
+            elif isinstance(event, LogLine) and not event.ephemeral and event.severity != "debug":
                 self._messages.append({"severity": event.severity, "message": event.message, "urn": event.urn})
 
     def close(self, result: Result) -> None:
@@ -387,7 +387,7 @@ class DocumentView(View):
         console.json(document)
 
 
-def choose_view(*, json: bool) -> View:
+def choose_view(*, json: bool) -> RunView:
     """Return the view that fits standard output."""
     if json:
         return DocumentView()

@@ -116,7 +116,7 @@ def _prepare_host(stack: str, config: ClusterConfig | None) -> None:
 def _remove_ssh_files(stack: str) -> None:
     from cli.cluster import user_config
 
-    user_config.Files(stack).remove()
+    user_config.StackFiles(stack).remove()
 
 
 def show_nothing_to_do(kind: Kind, stack: str, *, json: bool) -> None:

@@ -22,7 +22,7 @@ from cli.stack.impact_of_edit import Effects
 from cli.stack.pulumi_program import run_captured, run_on_terminal
 from cli.stack.stackfile import StackFile
 from engine.core.diff import differences, mark_replacing
-from engine.events import Change, Log, Planned, Result, Started, StepFailed
+from engine.events import Change, LogLine, Planned, Result, Started, StepFailed
 from engine.values import show
 
 _STREAMED = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
@@ -59,7 +59,7 @@ def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptio
         view.effects, view.more = impact, chosen.more
         view.on_event(Started(kind, stack, project.name()))  # type: ignore[arg-type]
         for message in events.messages:
-            view.on_event(Log(message["severity"], message["message"], message["urn"]))
+            view.on_event(LogLine(message["severity"], message["message"], message["urn"]))
         values = outputs.read(stack, show_secrets=False) if kind == "up" and code == 0 else {}
         result = events.result(kind, ok=code == 0, outputs=values)
         if code == 0 or result.failures or (events.ended and code == INTERRUPTED):

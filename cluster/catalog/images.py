@@ -8,7 +8,7 @@ Containers = Literal["pyxis", "apptainer"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Image:
+class OperatingSystem:
     """A base operating system."""
 
     name: str
@@ -35,25 +35,25 @@ class Image:
 
 # fmt: off
 _ROWS = (
-    Image(
+    OperatingSystem(
         name="debian-12", slurm_versions=("22.05",), mended="Debian's LTS team until 2028-06-30",
         source="packages.debian.org/bookworm/slurm-wlm: 22.05.8; wiki.debian.org/LTS"),
-    Image(
+    OperatingSystem(
         name="debian-13", slurm_versions=("24.11", "26.05"), without_pmix=("26.05",), pam_slurm_adopt=True,
         slurmrestd=True, mended="Debian until 2028-08-09, then its LTS team until 2030-06-30",
         source="packages.debian.org/trixie/slurm-wlm: 24.11.5; packages.debian.org/forky/slurm-wlm: 26.05.5; "
         "wiki.debian.org/LTS"),
-    Image(
+    OperatingSystem(
         name="ubuntu-2404", slurm_versions=("23.11",), sudo=True, containers=("apptainer",),
         # It is in universe: discourse.ubuntu.com/t/ubuntu-pro-faq/34042.
         mended="Ubuntu as far as its community does, and for customers of Ubuntu Pro Canonical until April 2034",
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
-    Image(
+    OperatingSystem(
         name="ubuntu-2204", slurm_versions=("26.05", "25.11"), built=True,
         pam_slurm_adopt=True, slurmrestd=True, sudo=True,
         containers=("pyxis", "apptainer"),
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),
-    Image(
+    OperatingSystem(
         name="soperator", slurm_versions=("25.11",), built=True, slurmrestd=True, sudo=True,
         # ansible/run.yml: the role nccl-tests; nebius-solutions-library, soperator/test/quickcheck: both names.
         containers=("pyxis",), nccl_tests=True,
@@ -61,7 +61,7 @@ _ROWS = (
 )
 # fmt: on
 
-IMAGES: dict[str, Image] = {row.name: row for row in _ROWS}
+IMAGES: dict[str, OperatingSystem] = {row.name: row for row in _ROWS}
 
 
 def _ubuntu(version: str, point: str, name: str) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from cluster.catalog import fabrics
 from cluster.catalog.fabrics import Fabric
-from cluster.catalog.nebius_machine_types import PLATFORMS, SOURCE, NebiusPlatform
+from cluster.catalog.nebius_machine_types import PLATFORMS, SOURCE, NebiusComputePlatform
 from cluster.catalog.storage import GBIT, Limit
 
 # Zones with GPUs. Google adds zones from time to time. Add a zone to a row if `gcloud compute machine-types list
@@ -86,7 +86,7 @@ class Family:
     source: str
 
 
-def _nebius_fabric(platform: NebiusPlatform) -> Fabric:
+def _nebius_fabric(platform: NebiusComputePlatform) -> Fabric:
     if not any(preset.clusterable for preset in platform.presets):
         return fabrics.NONE_IN_PODS
     return fabrics.INFINIBAND_XDR if platform.name == "gpu-b300-sxm" else fabrics.INFINIBAND

@@ -108,7 +108,7 @@ def _local(name: str, *, cores: int, memory_mib: int, gpu: Gpu | None = None) ->
     return _row(name, (1, cores, 1), memory_mib, memory_mib, gpu=gpu, source=family_of(name).source)
 
 
-def _nebius(platform: presets.NebiusPlatform, preset: presets.Preset) -> MachineType:
+def _nebius(platform: presets.NebiusComputePlatform, preset: presets.Preset) -> MachineType:
     """Return the row of a preset. RealMemory is the memory of slurmd's container, as in Soperator
     (internal/render/common). Only presets with all GPUs of a host can join a GPU cluster."""
     memory = presets.slurmd_resources(presets.allocatable(preset.vcpus, preset.memory_gib)).memory

@@ -22,7 +22,7 @@ LOG_STEPS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class TrainingTarget:
     """The time that a set-up of Stable Diffusion should not exceed."""
 
     setup: str
@@ -36,10 +36,10 @@ class Target:
     source: str = f"{_RECIPE}/mlperf-sd, parselog at soperator-v1.15.4-1"
 
 
-TARGETS: tuple[Target, ...] = (
-    Target(setup="1xH100", nodes=1, seconds=18.16),
-    Target(setup="2xH100", nodes=2, seconds=21.38),
-    Target(setup="8xH100", nodes=8, seconds=20.50),
+TARGETS: tuple[TrainingTarget, ...] = (
+    TrainingTarget(setup="1xH100", nodes=1, seconds=18.16),
+    TrainingTarget(setup="2xH100", nodes=2, seconds=21.38),
+    TrainingTarget(setup="8xH100", nodes=8, seconds=20.50),
 )
 """Published targets of Stable Diffusion. None is published for GPT-3."""
 
@@ -69,7 +69,7 @@ DIFFUSION_CONFIGS: tuple[DiffusionConfig, ...] = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Storage:
+class BenchmarkStorage:
     """The file system that a benchmark's data is on."""
 
     path: str
@@ -78,8 +78,11 @@ class Storage:
     source: str = "guide of the recipe, sections on storage for the benchmarks"
 
 
-STORAGE: Mapping[str, Storage] = MappingProxyType(
-    {STABLE_DIFFUSION: Storage(path="/mlperf-sd", size_gib=2048), GPT3: Storage(path="/gpt3", size_gib=8192)}
+STORAGE: Mapping[str, BenchmarkStorage] = MappingProxyType(
+    {
+        STABLE_DIFFUSION: BenchmarkStorage(path="/mlperf-sd", size_gib=2048),
+        GPT3: BenchmarkStorage(path="/gpt3", size_gib=8192),
+    }
 )
 
 ENDPOINT, BUCKET = "https://storage.eu-north1.nebius.cloud", "recipe:slurm-mlperf-training"

@@ -38,7 +38,7 @@ class Preset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NebiusPlatform:
+class NebiusComputePlatform:
     """A platform of Nebius."""
 
     name: str
@@ -76,29 +76,29 @@ REGIONS = (
     "us-north1",
 )
 _ROWS = (
-    NebiusPlatform(name="cpu-e2", presets=_E2, regions=("eu-north1",)),
-    NebiusPlatform(name="cpu-d3", presets=_D3, regions=REGIONS),
-    NebiusPlatform(name="gpu-h100-sxm", presets=_HOPPER, gpu="nvidia_h100_80gb_hbm3", regions=("eu-north1",)),
-    NebiusPlatform(
+    NebiusComputePlatform(name="cpu-e2", presets=_E2, regions=("eu-north1",)),
+    NebiusComputePlatform(name="cpu-d3", presets=_D3, regions=REGIONS),
+    NebiusComputePlatform(name="gpu-h100-sxm", presets=_HOPPER, gpu="nvidia_h100_80gb_hbm3", regions=("eu-north1",)),
+    NebiusComputePlatform(
         name="gpu-h200-sxm", presets=_HOPPER, gpu="nvidia_h200",
         regions=("eu-north1", "eu-north2", "eu-west1", "us-central1")),
-    NebiusPlatform(name="gpu-b200-sxm", presets=_B200, gpu="nvidia_b200", regions=("us-central1",)),
-    NebiusPlatform(name="gpu-b200-sxm-a", presets=_B200, gpu="nvidia_b200", regions=("me-west1",)),
-    NebiusPlatform(
+    NebiusComputePlatform(name="gpu-b200-sxm", presets=_B200, gpu="nvidia_b200", regions=("us-central1",)),
+    NebiusComputePlatform(name="gpu-b200-sxm-a", presets=_B200, gpu="nvidia_b200", regions=("me-west1",)),
+    NebiusComputePlatform(
         name="gpu-b300-sxm", presets=_B300, gpu="nvidia_b300_sxm6_ac", regions=("eu-west2", "uk-south1", "us-north1")),
-    NebiusPlatform(name="gpu-l40s-a", presets=_L40S_INTEL, gpu="nvidia_l40s", regions=("eu-north1",)),
-    NebiusPlatform(name="gpu-l40s-d", presets=_L40S_AMD, gpu="nvidia_l40s", regions=("eu-north1",)),
-    NebiusPlatform(
+    NebiusComputePlatform(name="gpu-l40s-a", presets=_L40S_INTEL, gpu="nvidia_l40s", regions=("eu-north1",)),
+    NebiusComputePlatform(name="gpu-l40s-d", presets=_L40S_AMD, gpu="nvidia_l40s", regions=("eu-north1",)),
+    NebiusComputePlatform(
         name="gpu-rtx6000", presets=_RTX6000, gpu="nvidia_rtx_pro_6000_blackwell_server_edition",
         regions=("us-central1",)),
     # docs.nebius.com/compute/virtual-machines/types, as noted in the autumn of 2026.
-    NebiusPlatform(
+    NebiusComputePlatform(
         name="gpu-rtx6000-a", presets=_RTX6000, gpu="nvidia_rtx_pro_6000_blackwell_server_edition",
         regions=("eu-south1", "uk-south2")),
 )
 # fmt: on
 
-PLATFORMS: dict[str, NebiusPlatform] = {row.name: row for row in _ROWS}
+PLATFORMS: dict[str, NebiusComputePlatform] = {row.name: row for row in _ROWS}
 ARM64 = ("cpu-g1", "gpu-gb300")
 """Platforms of arm64 (cpu_platform_by_platform of platform.tf at c1e21829), which this program has no clusters of: all
 nodes share one jail, and the Job that populates it and login pods run on x86-64 nodes. populate_jail_entrypoint.sh of

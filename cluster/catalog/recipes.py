@@ -30,7 +30,7 @@ class Download:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Driver:
+class GpuDriver:
     """NVIDIA's driver and what must be of the same version."""
 
     branch: str
@@ -61,8 +61,8 @@ class Recipe:
     """State of Ubuntu's archive that has this kernel, and all else where `image.snapshot` says nothing."""
     gve: Source | None = None
     """Network driver, where the kernel's own is too old for gVNIC with large frames."""
-    driver: Driver
-    rxdm_driver: Driver | None = None
+    driver: GpuDriver
+    rxdm_driver: GpuDriver | None = None
     """The driver of A3 Mega, if it is another: Google qualifies rxdm with single versions."""
     cuda: str
     """Version of the CUDA toolkit; `distribution` is the distribution's own."""
@@ -97,10 +97,10 @@ moves its own by `image.snapshot`. Snapshots go back to March 2023, and are kept
 # The newest with an rxdm prolog that is published (the same source), of a branch that NVIDIA supports for long.
 # 595.71.05, of the newest prolog, has packages of other names (from 590 on without the branch), and is not known to run
 # A3 Mega on Ubuntu.
-R580_RXDM = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1", cuda=13)
+R580_RXDM = GpuDriver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1", cuda=13)
 # The first without known vulnerabilities (cluster/catalog/floors.py). NVIDIA's repository for Ubuntu 22.04 has packages
 # of this version by the same names (source: file names and `apt install` lines in public reports, 2026-11).
-R580 = Driver(branch="580", version="580.159.03", package="580.159.03-1ubuntu1", cuda=13)
+R580 = GpuDriver(branch="580", version="580.159.03", package="580.159.03-1ubuntu1", cuda=13)
 # The patch of a release may change within a version of the recipes, as security requires. It is content of the image
 # (cluster/platforms/gcp/image.py), so that `up` brings it to a cluster that is up.
 #
@@ -207,7 +207,7 @@ _ROWS = (
         image="projects/ubuntu-os-cloud/global/images/ubuntu-2404-noble-amd64-v20260901",
         kernel_day="2026-09-01",
         snapshot=SNAPSHOT,
-        driver=Driver(branch="580", version="580", package="", cuda=13),
+        driver=GpuDriver(branch="580", version="580", package="", cuda=13),
         cuda="distribution",
         apptainer=_APPTAINER,
         source="packages.ubuntu.com/noble: slurm-wlm, nvidia-driver-580-server, nvidia-cuda-toolkit",

@@ -13,7 +13,7 @@ VERSIONS = ("22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ParameterTable:
     """Parameters of one kind of line."""
 
     always: tuple[str, ...]
@@ -53,7 +53,7 @@ def _ranges(text: str) -> dict[str, tuple[str, str]]:
     return releases
 
 
-CONF = Table(
+CONF = ParameterTable(
     always=tuple(
         """
     AccountingStorageBackupHost AccountingStorageEnforce AccountingStorageExternalHost AccountingStorageHost
@@ -108,7 +108,7 @@ CONF = Table(
 )
 """Parameters of slurm.conf that take one line."""
 
-NODE = Table(
+NODE = ParameterTable(
     always=tuple(
         """
     BcastAddr CoreSpecCount CoresPerSocket CpuBind CPUs CPUSpecList Feature Gres MemSpecLimit NodeAddr
@@ -126,7 +126,7 @@ NODE = Table(
 )
 """Parameters of NodeName lines. Of two spellings of a parameter, it has the one that this program writes."""
 
-PARTITION = Table(
+PARTITION = ParameterTable(
     always=tuple(
         """
     AllocNodes AllowAccounts AllowGroups AllowQos Alternate CpuBind Default DefaultTime DefCPUPerGPU
@@ -147,13 +147,13 @@ PARTITION = Table(
 )
 """Parameters of PartitionName lines."""
 
-PROLOG_FLAGS = Table(
+PROLOG_FLAGS = ParameterTable(
     always=("Alloc", "Contain", "DeferBatch", "NoHold", "Serial", "X11"),
     some={"ForceRequeueOnFail": ("23.11", "26.05"), "RunInJob": ("24.05", "26.05")},
 )
 """Words of PrologFlags (prolog_str2flags of the same file)."""
 
-POWER_SAVING = Table(
+POWER_SAVING = ParameterTable(
     always=("idle_on_node_suspend", "cloud_dns"),
     some=_ranges(
         """

@@ -93,7 +93,7 @@ def limit(limits: tuple[Limit, ...], cpus: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
+class TierSizes:
     """The capacities that are sold of one tier."""
 
     least: int
@@ -110,20 +110,20 @@ class Sizes:
         return max(self.least, min(self.most, -(-size // self.step) * self.step))
 
 
-MANAGED: Mapping[int, Sizes] = {
+MANAGED: Mapping[int, TierSizes] = {
     # cloud.google.com/managed-lustre/docs/performance-tiers: GiB by MB/s for each TiB.
-    125: Sizes(least=72_000, most=12_240_000, step=72_000),
-    250: Sizes(least=36_000, most=6_120_000, step=36_000),
-    500: Sizes(least=18_000, most=3_060_000, step=18_000),
-    1000: Sizes(least=9_000, most=1_530_000, step=9_000),
+    125: TierSizes(least=72_000, most=12_240_000, step=72_000),
+    250: TierSizes(least=36_000, most=6_120_000, step=36_000),
+    500: TierSizes(least=18_000, most=3_060_000, step=18_000),
+    1000: TierSizes(least=9_000, most=1_530_000, step=9_000),
 }
 """Managed Lustre, by throughput. Larger capacities are sold in larger steps, and smaller ones can't grow to them."""
 
-_LOWER, _HIGHER = Sizes(least=1024, most=9984, step=256), Sizes(least=10_240, most=102_400, step=2560)
-FILESTORE: Mapping[str, tuple[Sizes, ...]] = {
+_LOWER, _HIGHER = TierSizes(least=1024, most=9984, step=256), TierSizes(least=10_240, most=102_400, step=2560)
+FILESTORE: Mapping[str, tuple[TierSizes, ...]] = {
     # docs.cloud.google.com/filestore/docs/service-tiers-zonal and service-tiers-regional, read on 2026-11-28: GiB. The
     # latter sells lower sizes from 100 GiB on too, whose steps that copy of it does not show.
-    "BASIC_SSD": (Sizes(least=2560, most=65_408, step=1),),
+    "BASIC_SSD": (TierSizes(least=2560, most=65_408, step=1),),
     "ZONAL": (_LOWER, _HIGHER),
     "REGIONAL": (_LOWER, _HIGHER),
 }

@@ -11,7 +11,15 @@ from typing import Any
 from cluster import platform_interface, roster
 from cluster.catalog import IMAGES
 from cluster.catalog.bounds import COUNT, NUMBERS
-from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, SUPPORT_ENDS, SUPPORT_NOTICE, Table, takes_over
+from cluster.catalog.slurm_releases import (
+    CONF,
+    NODE,
+    PARTITION,
+    SUPPORT_ENDS,
+    SUPPORT_NOTICE,
+    ParameterTable,
+    takes_over,
+)
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
 from cluster.config.nodesets import Nodeset
@@ -158,7 +166,7 @@ def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
     )
 
 
-def _slurm_fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table]]:
+def _slurm_fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, ParameterTable]]:
     """Yield place, parameter, value and the line's table of every field that sets a parameter of slurm.conf."""
     for path, slurm in conf_fields(type(config)):
         at = tuple(path.split("."))
@@ -169,7 +177,7 @@ def _slurm_fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any,
                 yield (key, name, field), slurm, getattr(section, field), table
 
 
-def _unsupported(at: Location, slurm: Slurm, value: Any, table: Table, version: str) -> Iterator[Finding]:  # noqa: ANN401
+def _unsupported(at: Location, slurm: Slurm, value: Any, table: ParameterTable, version: str) -> Iterator[Finding]:  # noqa: ANN401
     """Check that the release has a field's parameter and its values. Daemons do not start with an unknown one."""
     if slurm.value(value) is None:
         return
@@ -286,7 +294,7 @@ def _node_sizes(config: ClusterConfig, name: str) -> Iterator[Finding]:
 
 
 def _settings(
-    at: Location, values: Mapping[str, object], table: Table, owned: Mapping[str, str], version: str
+    at: Location, values: Mapping[str, object], table: ParameterTable, owned: Mapping[str, str], version: str
 ) -> Iterator[Finding]:
     """Check free settings: names, releases and values, and that no field sets the same parameter."""
     names: set[str] = set()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
-from cluster.catalog.slurm_releases import Table
+from cluster.catalog.slurm_releases import ParameterTable
 from cluster.findings import Finding
 
 PLAIN, OTHER = "(plain)", "(other)"
@@ -71,7 +71,7 @@ class Slurm:
     """Text around the value."""
     replaceable: bool = False
     """True if `slurm.extra` may set the parameter too, and replaces the field's value."""
-    values: Table | None = None
+    values: ParameterTable | None = None
     """The releases of Slurm that have each of the field's values, where they differ."""
 
     def value(self, field_value: Any) -> Value:  # noqa: ANN401 - a field may be of any type

@@ -8,7 +8,7 @@ from cluster import people, platform_interface, roster
 from cluster.catalog import IMAGES
 from cluster.catalog.slurm_releases import CONF, NODE, UPGRADES, takes_over, upgrade_path
 from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace, Restart
-from cluster.edits import Edit, Rule, rule
+from cluster.edits import Edit, ImpactRule, rule
 from cluster.findings import listing
 from scripts.node.slurm import hostlist
 from scripts.node.slurm.conf_changes import FOLLOWS_RECONFIGURE
@@ -109,10 +109,10 @@ def monitoring_machine(edit: Edit) -> Impact:
     return NoEffect(f"{moves}, a new machine: {begins}")
 
 
-def unless_moved(then: Rule) -> Rule:
+def unless_moved(then: ImpactRule) -> ImpactRule:
     """Return the rule `then`, but with the impact of `nodes_on` if the nodeset moves to or from the controller."""
     possible = dict.fromkeys((*then.possible, Effect.DRAIN))
-    return Rule(lambda edit: nodes_on(edit) if is_moved(edit) else then(edit), tuple(possible))
+    return ImpactRule(lambda edit: nodes_on(edit) if is_moved(edit) else then(edit), tuple(possible))
 
 
 def is_moved(edit: Edit) -> bool:
@@ -197,11 +197,11 @@ def _in_three_steps(edit: Edit, stays: str, how: str) -> Impact:
     return replace(controller, reason=f"{controller.reason}. {_REST}", by_image=True)
 
 
-def release(recreate: Callable[[Edit], Impact]) -> Rule:
+def release(recreate: Callable[[Edit], Impact]) -> ImpactRule:
     """Return the rule for another release of Slurm, or a system that may have one: refused, an upgrade, or what
     `recreate` returns where the release stays the same."""
     possible = (Effect.NOTHING, Effect.REPLACE, Effect.REFUSED)
-    return Rule(lambda edit: _refused_release(edit) or _upgrade(edit) or recreate(edit), possible)
+    return ImpactRule(lambda edit: _refused_release(edit) or _upgrade(edit) or recreate(edit), possible)
 
 
 def _upgrade(edit: Edit) -> Impact | None:
@@ -313,7 +313,7 @@ def qos(edit: Edit) -> Impact:
     )
 
 
-RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, ImpactRule] = {
     "login.on": logins,
     "login.count": logins,
     "nodesets.*": nodeset,

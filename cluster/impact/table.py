@@ -15,7 +15,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import MEMBER, edit_patterns, patterns
 from cluster.config.impact_annotations import Effect, Impact, Replace
 from cluster.config.section import Section, metadata
-from cluster.edits import Edit, Rule, edits
+from cluster.edits import Edit, ImpactRule, edits
 from cluster.findings import show
 from cluster.impact.rules import RULES
 
@@ -26,11 +26,11 @@ def declared_impacts(model: type[Section] = ClusterConfig) -> Mapping[str, Impac
     return {pattern: note for pattern, info in patterns(model) if (note := metadata(info, Impact))}
 
 
-def find_rule(pattern: str, platform: str | None, model: type[Section] = ClusterConfig) -> Impact | Rule | None:
+def find_rule(pattern: str, platform: str | None, model: type[Section] = ClusterConfig) -> Impact | ImpactRule | None:
     """Return the impact or rule of a pattern, else the nearest one above it. At each level the platform's own comes
     before the field's."""
     own = platform_interface.get(platform).impacts() if platform else {}
-    tables: tuple[Mapping[str, Impact | Rule], ...] = (own, RULES, declared_impacts(model))
+    tables: tuple[Mapping[str, Impact | ImpactRule], ...] = (own, RULES, declared_impacts(model))
     level = pattern
     while level:
         # The impact of adding or removing a member is not that of an edit of its fields.

@@ -37,7 +37,7 @@ class Boot:
 
 
 @dataclass(frozen=True)
-class Step:
+class UpgradeStep:
     """The step of an upgrade that the next `up` takes."""
 
     old: str
@@ -85,13 +85,13 @@ def current_boots(outputs: Mapping[str, Any], otherwise: Boot) -> dict[str, Boot
     return {role: Boot(releases.get(role, otherwise.release), images.get(role, otherwise.image)) for role in ROLES}
 
 
-def next_step(boots: Mapping[str, Boot], new: Boot) -> Step:
+def next_step(boots: Mapping[str, Boot], new: Boot) -> UpgradeStep:
     """Return the step that the next `up` takes towards `new` on all machines; `boots` is empty on a platform without
     machines."""
     first = next((number for number, role in enumerate(ROLES, 1) if boots and boots[role] != new), 0)
     if not first:
-        return Step(old=new.release, new=new.release, number=0, nodes=new.release, after=boots)
-    return Step(
+        return UpgradeStep(old=new.release, new=new.release, number=0, nodes=new.release, after=boots)
+    return UpgradeStep(
         old=min(boot.release for boot in boots.values()),
         new=new.release,
         number=first,

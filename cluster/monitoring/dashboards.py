@@ -515,14 +515,16 @@ def _nodes(source: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Page:
+class DashboardPage:
     """An HTML document with its HTTP headers."""
 
     text: str
     headers: Mapping[str, str]
 
 
-def page(cluster: str, stack: str, interval_seconds: int, dashboards: Iterable[Dashboard] = DASHBOARDS) -> Page:
+def page(
+    cluster: str, stack: str, interval_seconds: int, dashboards: Iterable[Dashboard] = DASHBOARDS
+) -> DashboardPage:
     """Return the page of a cluster, one document without references to others.
 
     Its script requests the panels' data from Prometheus' API below the page's path, which must end with a slash.
@@ -546,7 +548,7 @@ def page(cluster: str, stack: str, interval_seconds: int, dashboards: Iterable[D
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    return Page(text, {"Content-Security-Policy": policy})
+    return DashboardPage(text, {"Content-Security-Policy": policy})
 
 
 def _read(name: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from scripts.node.interface import Disk, Munge, Observation, Reached, Report, Unit
+from scripts.node.interface import FileSystemReport, MachineReport, Munge, Observation, Reached, Unit
 from scripts.node.judge.document import LATE, error, is_busy, part
 from scripts.node.slurm.nodes import Node
 
@@ -65,7 +65,7 @@ class MachineObservation:
         return self.part("daemons") or {}
 
     @property
-    def disks(self) -> Mapping[str, Disk]:
+    def disks(self) -> Mapping[str, FileSystemReport]:
         """File systems by path. One that could not be read has only `error`."""
         return self.part("disks") or {}
 
@@ -75,7 +75,7 @@ class MachineObservation:
         return self.part("munge")
 
     @property
-    def report(self) -> Report:
+    def report(self) -> MachineReport:
         """The machine's last report in the cluster state."""
         return self.part("cluster_state", "report") or {}
 

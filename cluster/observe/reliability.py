@@ -48,7 +48,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class JobRun:
     """A run of a job, cut to the period. A requeued job has several."""
 
     job: str
@@ -94,12 +94,12 @@ class Trouble:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class ReliabilityRecords:
     """The records of a cluster in a period."""
 
     since: float
     until: float
-    runs: Sequence[Run]
+    runs: Sequence[JobRun]
     outages: Sequence[Outage]
     troubles: Sequence[Trouble] = ()
     repairs: Sequence[tuple[str, float, str]] = ()
@@ -121,15 +121,15 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class _Failure:
-    run: Run
+    run: JobRun
     kind: str
     nodes: tuple[str, ...]
 
 
-def reliability(facts: Facts, assumed: Assumptions = Assumptions()) -> dict[str, Any]:
+def reliability(facts: ReliabilityRecords, assumed: Assumptions = Assumptions()) -> dict[str, Any]:
     """Return all figures, for JSON."""
 
-    def lost(run: Run) -> float:
+    def lost(run: JobRun) -> float:
         """Return the unit seconds that a run loses if it is interrupted: those since its last checkpoint."""
         return min(run.seconds, assumed.checkpoint / 2) * run.units
 
@@ -142,7 +142,7 @@ def reliability(facts: Facts, assumed: Assumptions = Assumptions()) -> dict[str,
     down_units = {fault: sum(s * o.units for o, s in unused if bool(o.kind) == fault) for fault in (True, False)}
     allocated = sum(run.seconds * run.units for run in facts.runs)
     interrupted = {id(failure.run) for failure in failures}
-    jobs: dict[str, list[Run]] = defaultdict(list)
+    jobs: dict[str, list[JobRun]] = defaultdict(list)
     for run in sorted(facts.runs, key=lambda run: run.start):
         jobs[run.job].append(run)
     restarts = [b for runs in jobs.values() for a, b in itertools.pairwise(runs) if id(a) in interrupted]
@@ -195,7 +195,7 @@ def reliability(facts: Facts, assumed: Assumptions = Assumptions()) -> dict[str,
     }
 
 
-def find_failures(facts: Facts) -> list[_Failure]:
+def find_failures(facts: ReliabilityRecords) -> list[_Failure]:
     """Return runs that the infrastructure ended: all of NODE_FAIL and BOOT_FAIL; of FAILED, REQUEUED and cancelled by
     root those with a failed check, or an outage by a fault, on one of their nodes around their end."""
     troubles: dict[str, list[tuple[float, str]]] = defaultdict(list)
@@ -225,7 +225,7 @@ def find_failures(facts: Facts) -> list[_Failure]:
     return found
 
 
-def find_lemons(facts: Facts, failures: Iterable[_Failure]) -> list[dict[str, Any]]:
+def find_lemons(facts: ReliabilityRecords, failures: Iterable[_Failure]) -> list[dict[str, Any]]:
     """Return nodes that failed far more often than others in the last 28 days, by at least two of the paper's signals;
     worst first."""
     since = facts.until - LEMON_DAYS * DAY
@@ -279,7 +279,7 @@ def _tail(mean: float, count: int) -> float:
     return max(0.0, 1 - below)
 
 
-def _capacity(facts: Facts) -> tuple[float, float]:
+def _capacity(facts: ReliabilityRecords) -> tuple[float, float]:
     """Return the cluster's GPU seconds and node seconds, without machines that were off."""
     units = seconds = 0.0
     for start, end, nodes, total in facts.capacity:
@@ -290,7 +290,7 @@ def _capacity(facts: Facts) -> tuple[float, float]:
     return units, seconds
 
 
-def _busy(runs: Iterable[Run], nodes: Collection[str]) -> dict[str, list[Span]]:
+def _busy(runs: Iterable[JobRun], nodes: Collection[str]) -> dict[str, list[Span]]:
     """Return the times in which jobs ran on these nodes, without overlaps."""
     found: dict[str, list[Span]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.start):
@@ -333,7 +333,7 @@ def _merge_faults(outages: Iterable[Outage]) -> list[tuple[str, float, float, bo
     return found
 
 
-def _ettr(jobs: Iterable[Sequence[Run]], interrupted: set[int], assumed: Assumptions) -> dict[str, Any]:
+def _ettr(jobs: Iterable[Sequence[JobRun]], interrupted: set[int], assumed: Assumptions) -> dict[str, Any]:
     """Return the effective training time ratio: the productive share of the time from eligible to end, weighted by
     GPUs, over all jobs and by size. `jobs` are the runs of each job."""
     productive: Counter[int] = Counter()
@@ -353,7 +353,7 @@ def _ettr(jobs: Iterable[Sequence[Run]], interrupted: set[int], assumed: Assumpt
     return {"all": _rounded(productive.total() / wall.total()) if wall.total() else None, "by_size": sizes}
 
 
-def _sizes(facts: Facts) -> list[int]:
+def _sizes(facts: ReliabilityRecords) -> list[int]:
     """Return sizes of jobs: powers of two, and the largest number of nodes."""
     most = max((len(nodes) for *_, nodes, _ in facts.capacity), default=1)
     return [*(1 << power for power in range(most.bit_length()) if 1 << power < most), most]
@@ -378,7 +378,7 @@ echo {mark}-; cat {JOURNAL}.1 {JOURNAL} 2>/dev/null | grep -E '"action": "(reset
 :"""
 
 
-def parse_facts(text: str, mark: str, *, since: float, until: float) -> Facts:
+def parse_facts(text: str, mark: str, *, since: float, until: float) -> ReliabilityRecords:
     """Parse the output of `command`, cut to the period. Raises ValueError if sacct printed no records."""
     records, alive, events, history, journal = (text.split(f"{mark}-\n") + [""] * 4)[:5]
     inside = _Window(since, until)
@@ -392,13 +392,13 @@ def parse_facts(text: str, mark: str, *, since: float, until: float) -> Facts:
 
     found, _ = parse_job_records(records, alive, FIELDS, mark)
     measured = any(record.gpu_busy for record in found)
-    runs: list[Run] = []
+    runs: list[JobRun] = []
     for record in found:
         row, start, end = record.row, _number(record.row["Start"]), _number(record.row["End"])
         if not start or not (span := inside.clip(start, end)):
             continue
         runs.append(
-            Run(
+            JobRun(
                 job=row["JobIDRaw"],
                 state=row["State"] if end and end <= until else "RUNNING",
                 eligible=max(since, min(_number(row["Eligible"]) or span[0], span[0])),
@@ -410,7 +410,7 @@ def parse_facts(text: str, mark: str, *, since: float, until: float) -> Facts:
                 busy=record.gpu_busy or 0.0 if measured and record.gpus else None,
             )
         )
-    return Facts(
+    return ReliabilityRecords(
         since=since,
         until=until,
         runs=runs,

@@ -8,7 +8,7 @@ from cluster.observe import status_findings_machines as machines
 from cluster.observe import status_findings_nodes as nodes
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from scripts.node.judge.kinds import FINDING_ALERT, KINDS
-from scripts.node.slurm.findings import Finding
+from scripts.node.slurm.findings import MachineFinding
 
 CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     machines.unreachable,
@@ -39,10 +39,10 @@ def findings(cluster: ClusterObservation) -> list[ClusterFinding]:
 def reported_findings(machine: MachineObservation, stack: str) -> Iterator[ClusterFinding]:
     """Yield the findings that a machine reports, with the stack's name in commands."""
     for row in machine.part("findings") or ():
-        yield cluster_finding(Finding(**row), stack)
+        yield cluster_finding(MachineFinding(**row), stack)
 
 
-def cluster_finding(finding: Finding, stack: str) -> ClusterFinding:
+def cluster_finding(finding: MachineFinding, stack: str) -> ClusterFinding:
     """Return a finding with the stack's name in its commands."""
     texts = {name: getattr(finding, name).replace("STACK", stack) for name in ("todo", "note")}
     return ClusterFinding(id=finding.id, where=(finding.where,), what=finding.what, since=finding.since, **texts)

@@ -15,7 +15,7 @@ GROUP_KEYS: tuple[GroupKey, ...] = ("user", "account", "partition")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class UsageRecord:
     """Resources that one run of a job held in the requested period."""
 
     job: str
@@ -33,7 +33,7 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class UsageRow:
     """Usage of one user, account, partition or a combination of them."""
 
     keys: tuple[str, ...]
@@ -68,7 +68,7 @@ def command(mark: str, since: str, until: str) -> str:
 class UsageRecords:
     """Records of jobs, and the number of records that can't be used."""
 
-    records: list[Record]
+    records: list[UsageRecord]
     runaways: int
     """Jobs without an end in the database that slurmctld does not have, so that their end is unknown."""
 
@@ -78,12 +78,12 @@ def parse_records(text: str, mark: str, since: str = "", until: str = "9") -> Us
     resources, such as pending ones, are left out. Raises ValueError for a text of another format."""
     records, _, alive = text.partition(f"{mark}-\n")
     runs, runaways = parse_job_records(records, alive, FIELDS, mark)
-    found: list[Record] = []
+    found: list[UsageRecord] = []
     for run in runs:
         row = run.row
         whole = since < row["Start"] and row["End"] < until and row["State"] not in UNENDED
         found.append(
-            Record(
+            UsageRecord(
                 job=row["JobID"],
                 user=row["User"],
                 account=row["Account"],
@@ -98,26 +98,26 @@ def parse_records(text: str, mark: str, since: str = "", until: str = "9") -> Us
     return UsageRecords(records=found, runaways=runaways)
 
 
-def table(found: Iterable[Record], by: Iterable[GroupKey] = GROUP_KEYS) -> list[Row]:
+def table(found: Iterable[UsageRecord], by: Iterable[GroupKey] = GROUP_KEYS) -> list[UsageRow]:
     """Return a row for each combination of `by`, sorted by use of GPUs, then of CPUs."""
     keys = tuple(by)
-    groups: dict[tuple[str, ...], list[Record]] = {}
+    groups: dict[tuple[str, ...], list[UsageRecord]] = {}
     for record in found:
         groups.setdefault(tuple(getattr(record, key) for key in keys), []).append(record)
     rows = [_row(group, members) for group, members in groups.items()]
     return sorted(rows, key=lambda row: (-row.gpu_seconds, -row.cpu_seconds, row.keys))
 
 
-def total(found: Iterable[Record]) -> Row:
+def total(found: Iterable[UsageRecord]) -> UsageRow:
     """Return the sum of all records. A job with several runs counts as one job."""
     return _row((), list(found))
 
 
-def _row(keys: tuple[str, ...], members: list[Record]) -> Row:
-    def held(of: Callable[[Record], int]) -> int:
+def _row(keys: tuple[str, ...], members: list[UsageRecord]) -> UsageRow:
+    def held(of: Callable[[UsageRecord], int]) -> int:
         return sum(record.seconds * of(record) for record in members)
 
-    return Row(
+    return UsageRow(
         keys=keys,
         cpu_seconds=held(lambda record: record.cpus),
         gpu_seconds=held(lambda record: record.gpus),

@@ -44,7 +44,7 @@ class ControllerResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class ClusterAccess:
     """The connection over which a running cluster is read. Each request has a time limit."""
 
     stack: str
@@ -63,7 +63,7 @@ class Access:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ReportTable:
     """A table of a report."""
 
     heading: tuple[str, ...]
@@ -79,7 +79,7 @@ class StatusReport:
 
     seen: ClusterObservation
     findings: list[ClusterFinding]
-    tables: Sequence[Table | str]
+    tables: Sequence[ReportTable | str]
     """The tables in their order; a name stands for a table of every platform: nodes, partitions, queue."""
     document: Mapping[str, Any]
     """The report as JSON, with the keys of every platform and its own beside them."""
@@ -108,15 +108,15 @@ class Observer(Protocol):
     advice: ClassVar[Mapping[str, str]]
     """The actions that mend a difference, with STACK for the stack, by the difference's `mends`."""
 
-    def status(self, access: Access) -> StatusReport:
+    def status(self, access: ClusterAccess) -> StatusReport:
         """Return the observation of the cluster and its findings, even if the cluster does not answer."""
         ...
 
-    def health(self, access: Access) -> StatusReport:
+    def health(self, access: ClusterAccess) -> StatusReport:
         """Return the results of the operator's health checks, and the drained nodes with who must act."""
         ...
 
-    def drift(self, access: Access, config: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401
+    def drift(self, access: ClusterAccess, config: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401
         """Return the differences from the last `up`'s configuration, and for what could not be compared the reason.
 
         The configuration is a ClusterConfig, which only `drift` imports: the models take a tenth of a second.
@@ -132,6 +132,6 @@ class Observer(Protocol):
         """A line of a log without what kubectl put in front of it, if it has a time of its own."""
         ...
 
-    def actors(self, access: Access, nodes: Iterable[Node]) -> Mapping[str, str]:
+    def actors(self, access: ClusterAccess, nodes: Iterable[Node]) -> Mapping[str, str]:
         """Return who must act on drained nodes, by their names."""
         ...

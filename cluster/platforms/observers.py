@@ -7,9 +7,9 @@ from cluster.platforms.observer import Observer
 
 
 def _nebius() -> Observer:
-    from cluster.platforms.nebius.observer import Soperator
+    from cluster.platforms.nebius.observer import SoperatorObserver
 
-    return Soperator()
+    return SoperatorObserver()
 
 
 OBSERVERS: Mapping[str, Callable[[], Observer]] = {"nebius": _nebius}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, BinaryIO
 
-from cluster.catalog.mlperf import DIFFUSION_CONFIGS, LOG_STEPS, STABLE_DIFFUSION, TARGETS, Target
+from cluster.catalog.mlperf import DIFFUSION_CONFIGS, LOG_STEPS, STABLE_DIFFUSION, TARGETS, TrainingTarget
 from cluster.findings import suggest
 from cluster.printable import one_line
 from cluster.report.mlperf_log import MlperfRun, read
@@ -20,7 +20,7 @@ class UnknownSetupError(ValueError):
     """There is no target of that name. The message lists the names."""
 
 
-def find_target(setup: str) -> Target:
+def find_target(setup: str) -> TrainingTarget:
     """Return the target of a set-up. Raises UnknownSetupError."""
     target = next((target for target in TARGETS if target.setup.lower() == setup.lower()), None)
     if target is None:
@@ -35,7 +35,7 @@ class RunReport:
     """A run, compared with the published time of its set-up."""
 
     run: MlperfRun
-    target: Target | None
+    target: TrainingTarget | None
     average: float | None
     """Average seconds of an interval; with a target, of LOG_STEPS steps. None without intervals."""
     notes: tuple[str, ...]
@@ -154,7 +154,7 @@ def read_report(log: BinaryIO, setup: str = "") -> MlperfReport:
     return MlperfReport(tuple(_compare(run, given) for run in runs), tuple(notes))
 
 
-def _compare(run: MlperfRun, given: Target | None) -> RunReport:
+def _compare(run: MlperfRun, given: TrainingTarget | None) -> RunReport:
     if not run.intervals:
         return RunReport(run=run, target=None, average=None, notes=tuple(run.notes))
     notes = list(run.notes)
@@ -177,7 +177,7 @@ def _compare(run: MlperfRun, given: Target | None) -> RunReport:
     return RunReport(run=run, target=target, average=average, notes=tuple(notes))
 
 
-def _target(run: MlperfRun, given: Target | None) -> tuple[Target | None, str]:
+def _target(run: MlperfRun, given: TrainingTarget | None) -> tuple[TrainingTarget | None, str]:
     """Return the target of a run, or the reason why there is none."""
     if run.benchmark not in ("", STABLE_DIFFUSION):
         return None, f"no time is published for {run.title}"

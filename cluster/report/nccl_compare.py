@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from cluster.findings import Finding, Level
 from cluster.report.nccl_log import NotALogError, read_file
-from cluster.report.nccl_result import LARGE, NcclResult, Outcome, ReportOptions, Subject, check, describe_run
-from cluster.report.nccl_run import NcclLog, Run, format_size
+from cluster.report.nccl_result import LARGE, NcclResult, ReportOptions, ReportOutcome, Subject, check, describe_run
+from cluster.report.nccl_run import NcclLog, ProgramRun, format_size
 from cluster.report.plot import Curve
 
 _CHANGE = 0.05
@@ -27,7 +27,7 @@ class EarlierRun(NamedTuple):
     """An earlier run, for a comparison."""
 
     name: str
-    run: Run
+    run: ProgramRun
     time: datetime
 
 
@@ -35,7 +35,7 @@ class EarlierRun(NamedTuple):
 class Comparison:
     """A run and earlier runs of the same kind, in order of time."""
 
-    run: Run
+    run: ProgramRun
     earlier: tuple[EarlierRun, ...]
     left_out: int
     """Number of logs of another kind (Subject), or cut short."""
@@ -109,7 +109,7 @@ class Comparison:
 
 
 def compare(
-    run: Run, subject: Subject, logs: Sequence[tuple[NcclLog, datetime]], given: ReportOptions | None = None
+    run: ProgramRun, subject: Subject, logs: Sequence[tuple[NcclLog, datetime]], given: ReportOptions | None = None
 ) -> Comparison:
     """Compare a run with the logs of the same kind. The date of a log is that of its header, else the given one."""
     same: list[EarlierRun] = []
@@ -125,7 +125,7 @@ def compare(
     return Comparison(run, tuple(same), len(logs) - len(same))
 
 
-def mean_busbw(run: Run) -> float:
+def mean_busbw(run: ProgramRun) -> float:
     """Return the average busbw out of place at large sizes, or at all sizes if there is no large one."""
     return _mean_at_large_sizes(run.curve())
 
@@ -207,12 +207,14 @@ class Folder:
                     yield _slow_node(host, kind, runs, fast)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ReportOutcome:
         """FAIL if a log fails or a node is slow, else PASS if a log passes."""
         outcomes = {entry.result.outcome for entry in self.entries}
         if any(finding.level is Level.ERROR for finding in self.findings()):
-            return Outcome.FAIL
-        return next((outcome for outcome in (Outcome.FAIL, Outcome.PASS) if outcome in outcomes), Outcome.NONE)
+            return ReportOutcome.FAIL
+        return next(
+            (outcome for outcome in (ReportOutcome.FAIL, ReportOutcome.PASS) if outcome in outcomes), ReportOutcome.NONE
+        )
 
     def document(self) -> dict[str, Any]:
         logs = [

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cluster.findings import Finding, show
 from cluster.printable import one_line
-from cluster.report.nccl_run import Device, Measure, NcclLog, Quote, Row, Run
+from cluster.report.nccl_run import Device, Measure, NcclLog, ProgramRun, Quote, SizeRow
 
 _FACTS = re.compile(r"# hpc:(.*)")
 _FACT = re.compile(r"([a-z_]+)=(\S+)")
@@ -108,8 +108,8 @@ class _Reader:
     """Reads lines into `runs`. All tasks of a job are read as one: rank 0 prints for all of them."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
-        self.ahead = Run(line=0)
+        self.runs: list[ProgramRun] = []
+        self.ahead = ProgramRun(line=0)
         """Complaints, networks and variables before the first line of a run."""
         self._facts: dict[str, str] = {}
         self._layout = _Layout()
@@ -170,19 +170,19 @@ class _Reader:
         else:
             run.average, run.average_failed = float(found[1]), found[2] == "FAILED"
 
-    def _start(self, number: int, part: str) -> Run:
+    def _start(self, number: int, part: str) -> ProgramRun:
         """Return the run of a header line: the current one, or a new one if the current one has that part or rows."""
         run = self.runs[-1] if self.runs else None
         if run is None or run.complete or run.rows or self._begun or part in self._parts:
             self.end()
             self._parts, self._sizes, self._layout = set(), {}, _Layout()
             run = replace(self.ahead, line=number, facts=self._facts)
-            self.ahead = Run(line=0)
+            self.ahead = ProgramRun(line=0)
             self.runs.append(run)
         self._parts.add(part)
         return run
 
-    def _current(self, number: int) -> Run:
+    def _current(self, number: int) -> ProgramRun:
         return self.runs[-1] if self.runs else self._start(number, "rows")
 
     def _begin(self, number: int, begun: "re.Match[str]") -> None:
@@ -190,7 +190,9 @@ class _Reader:
             self._tear(number, begun[0])
             return
         self._tear_begun()
-        row = Row(int(begun[1]), int(begun[2]), begun[3], (begun[4] or "").strip(), int(begun[5]), None, None, number)
+        row = SizeRow(
+            int(begun[1]), int(begun[2]), begun[3], (begun[4] or "").strip(), int(begun[5]), None, None, number
+        )
         self._begun = _PartialRow(self._layout, row, begun[6].split())
         self._complete()
 
@@ -292,7 +294,7 @@ class _PartialRow:
     """A row whose measures may follow on later lines, as other programs can write between the parts of a line."""
 
     layout: _Layout
-    row: Row
+    row: SizeRow
     tokens: list[str] = field(default_factory=list)
 
     @property
@@ -304,7 +306,7 @@ class _PartialRow:
         """The number of missing measures; negative if there are too many."""
         return 2 * (len(self.layout.half) + self.layout.stamped) - len(self.tokens)
 
-    def finish(self) -> Row:
+    def finish(self) -> SizeRow:
         """Return the row with its complete halves. Raises ValueError, OverflowError: it is none."""
         if self.missing < 0:
             raise ValueError(self.text)

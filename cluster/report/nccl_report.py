@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.findings import Finding, Level
 from cluster.report.nccl_result import NcclResult, ReportOptions, Subject, describe_run
-from cluster.report.nccl_run import Measure, NcclLog, Run, format_size
+from cluster.report.nccl_run import Measure, NcclLog, ProgramRun, format_size
 from cluster.report.plot import Curve
 
 X_LABEL, Y_LABEL = "message size", "bus bandwidth (busbw), GB/s"
@@ -30,7 +30,7 @@ def report_lines(log: NcclLog, result: NcclResult, given: ReportOptions | None =
     return found
 
 
-def table_of(run: Run, subject: Subject) -> list[str]:
+def table_of(run: ProgramRun, subject: Subject) -> list[str]:
     """Return the table of a run: out of place, in place, and the share of the reference if there is one."""
     reference = subject.reference.busbw if subject.reference else {}
     heading = [*_HEADING, *(("reference", "share") if reference else ())]
@@ -81,7 +81,7 @@ def report_document(log: NcclLog, result: NcclResult) -> dict[str, Any]:
     }
 
 
-def _document(run: Run) -> dict[str, Any]:
+def _document(run: ProgramRun) -> dict[str, Any]:
     rows = [
         asdict(row) | {"out_of_place": _half(row.out_of_place), "in_place": _half(row.in_place)} for row in run.rows
     ]
@@ -104,7 +104,7 @@ def _cells(measure: Measure | None) -> tuple[str, ...]:
     return (f"{measure.time_us:.1f}", f"{measure.algbw:.2f}", f"{measure.busbw:.2f}", wrong)
 
 
-def _footer(run: Run) -> str:
+def _footer(run: ProgramRun) -> str:
     if run.average is None:
         return "no footer"
     bounds = "" if run.out_of_bounds is None else f", {run.out_of_bounds} values out of bounds"

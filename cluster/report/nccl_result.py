@@ -11,7 +11,7 @@ from cluster.catalog import MACHINE_TYPES, fabrics
 from cluster.catalog.fabrics import Fabric, LineRate
 from cluster.catalog.nccl import REFERENCES, Minimum, Reference, reference, references_of
 from cluster.findings import Finding, Level
-from cluster.report.nccl_run import NcclLog, Quote, Run, format_size, shows_nics, uses_all_nics
+from cluster.report.nccl_run import NcclLog, ProgramRun, Quote, format_size, shows_nics, uses_all_nics
 
 LARGE = 256 * 2**20
 """Smallest size at which a transfer takes milliseconds, so that bandwidth matters and latency does not."""
@@ -103,7 +103,7 @@ class Subject:
         return ", ".join(filter(None, (self.collective, nodes, self.machine_type or self.gpu, ranks, network)))
 
 
-class Outcome(str, Enum):
+class ReportOutcome(str, Enum):
     """The result of a report."""
 
     PASS = "pass"  # noqa: S105 - no password
@@ -126,14 +126,14 @@ class NcclReason:
 class NcclResult:
     """The result of a log, with reasons and findings."""
 
-    outcome: Outcome
+    outcome: ReportOutcome
     reasons: tuple[NcclReason, ...]
     findings: tuple[Finding, ...]
-    run: Run
+    run: ProgramRun
     subject: Subject
 
 
-def describe_run(run: Run, given: ReportOptions | None = None) -> Subject:
+def describe_run(run: ProgramRun, given: ReportOptions | None = None) -> Subject:
     """Return the circumstances of a run: by options, else by the line `# hpc:`, else by the output of nccl-tests."""
     given = given or ReportOptions()
     collective = given.collective or run.collective
@@ -164,7 +164,7 @@ def check(log: NcclLog, given: ReportOptions | None = None) -> NcclResult:
     findings = tuple(row.finding(where) for row in rows)
     failed = any(finding.level is Level.ERROR for finding in findings) or any(reason.met is False for reason in reasons)
     passed = any(reason.met for reason in reasons)
-    outcome = Outcome.FAIL if failed else Outcome.PASS if passed else Outcome.NONE
+    outcome = ReportOutcome.FAIL if failed else ReportOutcome.PASS if passed else ReportOutcome.NONE
     return NcclResult(outcome, reasons, findings, run, subject)
 
 
@@ -181,7 +181,7 @@ class _Row(NamedTuple):
         return Finding(id=self.id, level=self.level or level, at=where, what=self.what, todo=self.todo or advice)
 
 
-def _reasons(run: Run, subject: Subject) -> Iterator[NcclReason]:
+def _reasons(run: ProgramRun, subject: Subject) -> Iterator[NcclReason]:
     for minimum in subject.reference.minimums if subject.reference else ():
         what, busbw = _sizes_of(minimum), run.mean(minimum.sizes)
         if missing := minimum.sizes - set(run.curve()):
@@ -212,7 +212,7 @@ def _sizes_of(minimum: Minimum) -> str:
     return f"average of {format_size(minimum.low)} to {format_size(minimum.high)}"
 
 
-def _of_log(log: NcclLog, run: Run) -> Iterator[_Row]:
+def _of_log(log: NcclLog, run: ProgramRun) -> Iterator[_Row]:
     """Yield findings about the log: several runs, parts of rows, an end that is missing."""
     if len(log.runs) > 1:
         lines = ", ".join(str(other.line) for other in log.runs)
@@ -243,7 +243,7 @@ def _cited(quotes: list[Quote]) -> str:
     return "; ".join(list(cited)[:_MOST_LINES]) + more
 
 
-def _of_run(run: Run, subject: Subject) -> Iterator[_Row]:
+def _of_run(run: ProgramRun, subject: Subject) -> Iterator[_Row]:
     """Yield findings about results, nodes and ports."""
     if run.out_of_bounds or run.wrong:
         sizes = dict.fromkeys(format_size(row.size) for row in run.rows if any(half.wrong for half in row.measures))
@@ -270,7 +270,7 @@ def _of_run(run: Run, subject: Subject) -> Iterator[_Row]:
         yield _Row("nccl-average-differs", what)
 
 
-def _of_curve(run: Run, subject: Subject) -> Iterator[_Row]:
+def _of_curve(run: ProgramRun, subject: Subject) -> Iterator[_Row]:
     """Yield findings about bandwidth by message size, compared with a reference or the line rate."""
     curve = run.curve()
     if run.complete and curve and (largest := max(curve)) < LARGE:
@@ -298,7 +298,7 @@ def _of_curve(run: Run, subject: Subject) -> Iterator[_Row]:
         yield _Row("nccl-unsteady", f"{what}used the network or a GPU was throttled for a part of the run")
 
 
-def _inactive(run: Run, subject: Subject, curve: dict[int, float]) -> str:
+def _inactive(run: ProgramRun, subject: Subject, curve: dict[int, float]) -> str:
     """Return why the GPUs' network seems not to be in use; empty if there is no sign of that."""
     best, rate, known = _best_large(curve), subject.line_rate, subject.reference
     if rate is None:

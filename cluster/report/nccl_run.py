@@ -37,7 +37,7 @@ class Measure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class SizeRow:
     """A message size of a run."""
 
     size: int
@@ -80,7 +80,7 @@ class Quote(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Run:
+class ProgramRun:
     """The output of one run of a program."""
 
     line: int
@@ -96,7 +96,7 @@ class Run:
     adapters: dict[str, int] = field(default_factory=dict)
     """Number of InfiniBand ports that NCCL found active, by host and by its own messages."""
     devices: list[Device] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SizeRow] = field(default_factory=list)
     out_of_bounds: int | None = None
     """The footer's number of wrong results; None without a footer."""
     average: float | None = None
@@ -176,10 +176,10 @@ class NcclLog:
     """The runs of a log, in the order in which they begin."""
 
     name: str
-    runs: tuple[Run, ...]
+    runs: tuple[ProgramRun, ...]
 
     @property
-    def last(self) -> Run:
+    def last(self) -> ProgramRun:
         """The run that the result is about: the last one with rows, else the last one."""
         return next((run for run in reversed(self.runs) if run.rows), self.runs[-1])
 
@@ -202,7 +202,7 @@ def collective_name(program: str) -> str:
     return PurePath(program).name.partition("_perf")[0]
 
 
-def shows_nics(run: Run, collective: str) -> bool:
+def shows_nics(run: ProgramRun, collective: str) -> bool:
     """Return whether busbw between nodes is what their NICs carry.
 
     With all_reduce it is so in a ring only. NCCL takes trees or NVLSTree by itself, which reduce inside each node

@@ -9,10 +9,10 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.section import slurm_settings
 from cluster.config.users import User
 from cluster.people import accounts, default_account
-from scripts.node.interface import Accounting, Restore
+from scripts.node.interface import AccountingInput, Restore
 
 
-def desired(config: ClusterConfig) -> Accounting:
+def desired(config: ClusterConfig) -> AccountingInput:
     """Return everything that the database must have.
 
     Accounts come after their parents, and QOS after those that they preempt. Limits of a QOS have sacctmgr's option

@@ -9,7 +9,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.roster import controller_name, node_names, nodeset_gpu
 from cluster.slurm import paths
 from cluster.slurm.slurm_conf import render_conf, tokens
-from cluster.slurm.text import Group, document, groups, header, section
+from cluster.slurm.text import SettingGroup, document, groups, header, section
 from scripts.node.slurm import hostlist
 
 _PLAIN = re.compile(r"^[A-Za-z0-9_.!%*+,:;<>?@^~-]+$")
@@ -67,7 +67,7 @@ def render_gres(config: ClusterConfig) -> str:
 def render_cgroup(config: ClusterConfig) -> str:
     """Return the text of cgroup.conf: the limits of a job's processes."""
     confined = platform_interface.get(config.platform).slurm.confine_cores
-    cores = Group(
+    cores = SettingGroup(
         title="Confinement",
         why="A job can't use cores, memory or GPUs that it was not given. Swap is left alone: on cgroup v1 it takes a "
         "kernel booted with swapaccount=1."
@@ -124,8 +124,8 @@ def render_slurmdbd(config: ClusterConfig, password: str) -> str:
     same_machine = "On the same machine: the password never crosses a network."
     archived = "Unpurged tables make every query slower for ever. What is purged is archived first."
     parts = [
-        Group(title="Daemon", settings=daemon),
-        Group(title="Database", why=same_machine, settings=database),
-        Group(title="Purge", why=archived, settings=purge),
+        SettingGroup(title="Daemon", settings=daemon),
+        SettingGroup(title="Database", why=same_machine, settings=database),
+        SettingGroup(title="Purge", why=archived, settings=purge),
     ]
     return document(header(config), groups(parts))

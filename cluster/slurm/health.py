@@ -20,10 +20,10 @@ from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.people import admits_root
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
 from cluster.slurm.power_saving import elastic_nodesets, repaired_nodesets
-from scripts.node.health.check_kinds import Health, HealthNodes, nodeset_key
+from scripts.node.health.check_kinds import HealthNodes, HealthSettings, nodeset_key
 
 
-def health(config: ClusterConfig) -> Health | None:
+def health(config: ClusterConfig) -> HealthSettings | None:
     """Return the settings for scripts/node/health; None for a cluster without health checks."""
     section = config.slurm.health
     if section is None:

@@ -24,7 +24,7 @@ from cluster.roster import (
 )
 from cluster.slurm import paths, power_saving
 from cluster.slurm.script_tree import has_scripts
-from cluster.slurm.text import FIELD, Group, assignments, document, groups, header, overridden, section
+from cluster.slurm.text import FIELD, SettingGroup, assignments, document, groups, header, overridden, section
 from scripts.node.interface import SPOOLS
 from scripts.node.slurm import hostlist
 
@@ -59,7 +59,7 @@ _FIRST = (
 _SCHEDULER = ("batch_sched_delay=1", "bf_continue", "nohold_on_prolog_fail", "salloc_wait_nodes", "sbatch_wait_nodes")
 """Words of SchedulerParameters in each release from 22.05 to 26.05 (src/slurmctld, src/salloc,
 src/plugins/sched/backfill)."""
-_PLACES = Group(
+_PLACES = SettingGroup(
     title="Places",
     why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg sends "
     "what --mail-type asks for, through the controller's own mail system; it takes addresses alone.",
@@ -71,7 +71,7 @@ _PLACES = Group(
         "MailProg": paths.MAIL,
     },
 )
-_LOGS = Group(
+_LOGS = SettingGroup(
     title="Logs",
     settings={
         "SlurmctldDebug": "info",
@@ -80,7 +80,7 @@ _LOGS = Group(
         "SlurmdLogFile": f"{paths.LOGS}/slurmd.log",
     },
 )
-_PRIORITY = Group(
+_PRIORITY = SettingGroup(
     title="Priority",
     why="Fair share between accounts, then QOS, then age; without multifactor (the default only since 23.11) "
     "shares and the priority of a QOS would have no effect. Usage counts half after a week.",
@@ -93,7 +93,7 @@ _PRIORITY = Group(
         "PriorityWeightAge": 1000,
     },
 )
-_LAUNCHING = Group(
+_LAUNCHING = SettingGroup(
     title="Launching",
     why="use_interactive_step: `salloc` opens its shell on the first node of the job, not on the login machine. "
     "Locked memory and open files are limited by the node: RDMA and data loaders need more than a login machine "
@@ -121,7 +121,7 @@ def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> s
     )
 
 
-def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) -> list[Group]:
+def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) -> list[SettingGroup]:
     """Return all one-line settings, in groups.
 
     A parameter that a field sets has the field's value, in the group that has the parameter, or else in a group of its
@@ -159,19 +159,19 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
                 name: from_fields.get(name, value) for name, value in group.settings.items() if name not in extra
             },
         )
-        for group in (*fixed, Group(title="Further settings", settings=others))
+        for group in (*fixed, SettingGroup(title="Further settings", settings=others))
     ]
-    return [*groups_, Group(title="From slurm.extra of the stack's configuration", settings=extra)]
+    return [*groups_, SettingGroup(title="From slurm.extra of the stack's configuration", settings=extra)]
 
 
-def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Group:
+def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> SettingGroup:
     controller = controller_name(config)
     overrides = platform_interface.get(config.platform).slurm.config_overrides
     # Tokens that slurmctld makes have a limited life, because a single one can't be revoked.
     limited_tokens = tokens(config)
     if limited_tokens:
         limited_tokens["AuthAltParameters"] += f",max_token_lifespan={TOKEN_SECONDS}"
-    return Group(
+    return SettingGroup(
         title="Who and where",
         why="enable_configless: nodes and login machines fetch their files from slurmctld, so a change is one file and "
         "one `scontrol reconfigure`."
@@ -200,9 +200,9 @@ def tokens(config: ClusterConfig) -> dict[str, str]:
     return {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={paths.TOKEN_KEY}"}
 
 
-def _confinement(config: ClusterConfig) -> Group:
+def _confinement(config: ClusterConfig) -> SettingGroup:
     bound = platform_interface.get(config.platform).slurm.bind_tasks
-    return Group(
+    return SettingGroup(
         title="Confinement",
         why="Every process of a job is found and ended through its cgroup, and gets only the cores, memory and GPUs "
         "that the job was given. PrologFlags=Contain makes that cgroup when the job starts, before its first step, and "
@@ -216,7 +216,7 @@ def _confinement(config: ClusterConfig) -> Group:
     )
 
 
-def _scheduling(config: ClusterConfig) -> Group:
+def _scheduling(config: ClusterConfig) -> SettingGroup:
     unit = (
         "CR_CPU: two jobs may share a core, one on each of its threads."
         if config.slurm.consumable == "cpu"
@@ -224,7 +224,7 @@ def _scheduling(config: ClusterConfig) -> Group:
     )
     kind = topology(config)
     ranked = " SwitchAsNodeRank: ranks of a job are numbered block by block." if kind == "places" else ""
-    return Group(
+    return SettingGroup(
         title="Scheduling",
         why=f"Memory is given out as cores are, so that one job can't push another out of it. {unit} "
         "CR_CORE_DEFAULT_DIST_BLOCK: a job's cores, and its tasks on them, fill one socket before the next, as GPUs "
@@ -266,10 +266,10 @@ def _is_placed(config: ClusterConfig, nodeset: Nodeset) -> bool:
     return placed or nodeset_type(config, nodeset).family.fabric.nics > 0
 
 
-def _preemption(config: ClusterConfig) -> Group:
+def _preemption(config: ClusterConfig) -> SettingGroup:
     """Return the group of preemption. Without PreemptType, the `preempt` of QOS in the database has no effect."""
     enabled = preempts(config)
-    return Group(
+    return SettingGroup(
         title="Preemption",
         why="By QOS, where Slurm's database says that one preempts another. A batch job that has to give way begins "
         "again later, unless it was submitted with --no-requeue; jobs of srun and salloc end.",
@@ -277,17 +277,17 @@ def _preemption(config: ClusterConfig) -> Group:
     )
 
 
-def _submission(config: ClusterConfig) -> Group:
-    return Group(
+def _submission(config: ClusterConfig) -> SettingGroup:
+    return SettingGroup(
         title="Submission",
         why="job_submit.lua, beside this file, is asked about every job that is submitted or changed.",
         settings={"JobSubmitPlugins": "lua" if config.slurm.job_submit_lua is not None else None},
     )
 
 
-def _scripts(config: ClusterConfig) -> Group:
+def _scripts(config: ClusterConfig) -> SettingGroup:
     exist = has_scripts(config)
-    return Group(
+    return SettingGroup(
         title="Prolog and epilog",
         why="One program for each runs the stack's scripts in order: those for all nodes, for the partition, for the "
         f"nodeset. A node whose prolog or epilog fails is drained; prolog.log or epilog.log in {paths.LOGS} says why.",
@@ -295,9 +295,9 @@ def _scripts(config: ClusterConfig) -> Group:
     )
 
 
-def _health(config: ClusterConfig) -> Group:
+def _health(config: ClusterConfig) -> SettingGroup:
     health = config.slurm.health
-    return Group(
+    return SettingGroup(
         title="Health checks",
         why="The program drains a node that fails a check, and always ends with exit code 0: a slurmd that starts "
         "waits for that. ANY: nodes with jobs too. CYCLE: not on all nodes at the same moment.",
@@ -325,8 +325,8 @@ def private_data(config: ClusterConfig) -> bool:
     return any(name.lower() == "privatedata" and value for name, value in config.slurm.extra.items())
 
 
-def _metrics(config: ClusterConfig) -> Group:
-    return Group(
+def _metrics(config: ClusterConfig) -> SettingGroup:
+    return SettingGroup(
         title="Metrics",
         why="Prometheus on the controller reads them from slurmctld's own port. They name users and accounts to every "
         "machine of the cluster; with PrivateData in slurm.extra they are off.",
@@ -334,13 +334,13 @@ def _metrics(config: ClusterConfig) -> Group:
     )
 
 
-def _timers(config: ClusterConfig) -> Group:
+def _timers(config: ClusterConfig) -> SettingGroup:
     back = {
         0: "a node that was down stays down until somebody resumes it.",
         1: "a node that stopped answering comes back by itself, one that rebooted on its own does not.",
         2: "a node that was cut off, killed or rebooted comes back as soon as it registers; a drained one stays so.",
     }
-    return Group(
+    return SettingGroup(
         title="Timers (seconds) and nodes that come back",
         why="UnkillableStepTimeout: a process with much memory takes long to die, and its node is drained if it takes "
         f"longer than this. ReturnToService={config.slurm.return_to_service}: {back[config.slurm.return_to_service]} "
@@ -355,8 +355,8 @@ def _timers(config: ClusterConfig) -> Group:
     )
 
 
-def _power_saving(config: ClusterConfig) -> Group:
-    return Group(
+def _power_saving(config: ClusterConfig) -> SettingGroup:
+    return SettingGroup(
         title="Power saving",
         why="Elastic nodes (State=CLOUD) have a machine only while jobs need it. The programs write requests for the "
         "controller's reconcile service, which creates and deletes machines. Rates of 0: all nodes of a job are asked "
@@ -368,7 +368,7 @@ def _power_saving(config: ClusterConfig) -> Group:
     )
 
 
-def _accounting(config: ClusterConfig) -> Group:
+def _accounting(config: ClusterConfig) -> SettingGroup:
     gather = config.slurm.job_account_gather or platform_interface.get(config.platform).slurm.account_gather
     kinds = {gpu.type for nodeset in config.nodesets.values() if (gpu := nodeset_gpu(config, nodeset))}
     tres = ",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in sorted(kinds))]) if kinds else None
@@ -377,7 +377,7 @@ def _accounting(config: ClusterConfig) -> Group:
         if gather == "cgroup"
         else "Usage is read from /proc, which works whatever cgroup controllers a machine may use."
     )
-    return Group(
+    return SettingGroup(
         title="Accounting",
         why="Through slurmdbd, which alone has the database's password, so AccountingStorageUser and -Pass are left "
         "out. Its host is the controller's name and not localhost: sacct and sacctmgr on login machines read this file "

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cluster.catalog.slurm_releases import Table
+from cluster.catalog.slurm_releases import ParameterTable
 from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Value
 
@@ -27,7 +27,7 @@ def word(value: str | int | bool) -> str:  # noqa: FBT001 - a value of a file, n
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class SettingGroup:
     """Settings under one title and reason."""
 
     title: str
@@ -41,7 +41,7 @@ def assignments(settings: Mapping[str, Value]) -> list[str]:
     return [f"{name}={word(value)}" for name, value in settings.items() if value is not None and value != ""]
 
 
-def overridden(settings: Mapping[str, Value], by: Mapping[str, Value], table: Table) -> dict[str, Value]:
+def overridden(settings: Mapping[str, Value], by: Mapping[str, Value], table: ParameterTable) -> dict[str, Value]:
     """Return settings with some replaced by others, which have the manual's spelling; new ones follow at the end."""
     return {**settings, **{table.canonical(name) or name: value for name, value in by.items()}}
 
@@ -57,7 +57,7 @@ def section(title: str, why: str, lines: Iterable[str]) -> str:
     return "\n".join([f"# --- {title}", *comment(why), *body]) + "\n" if body else ""
 
 
-def groups(parts: Iterable[Group]) -> list[str]:
+def groups(parts: Iterable[SettingGroup]) -> list[str]:
     return [section(part.title, part.why, assignments(part.settings)) for part in parts]
 
 

@@ -34,7 +34,7 @@ _lock = threading.Lock()
 _tunnels: dict[int, "_Tunnel"] = {}
 
 
-async def open_tunnel(instance: iap.Instance, port: int) -> None:
+async def open_tunnel(instance: iap.InstanceName, port: int) -> None:
     """Run `keep_open` in a thread, and wait until the tunnel is open. Raises RunError."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
@@ -58,7 +58,7 @@ async def open_tunnel(instance: iap.Instance, port: int) -> None:
     await done
 
 
-def keep_open(instance: iap.Instance, port: int, *, seconds: float = BOOT_SECONDS) -> None:
+def keep_open(instance: iap.InstanceName, port: int, *, seconds: float = BOOT_SECONDS) -> None:
     """Open a tunnel from a port of this host to a machine's SSH server, and open it again whenever it ends.
 
     Raises RunError, which the engine shows without a traceback, if there is no tunnel after `seconds`, or sooner if
@@ -84,7 +84,7 @@ def end_all() -> None:
 class _Tunnel:
     """A tunnel: the process of gcloud that holds it, and its output."""
 
-    def __init__(self, instance: iap.Instance, port: int) -> None:
+    def __init__(self, instance: iap.InstanceName, port: int) -> None:
         self.instance, self._port = instance, port
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -169,7 +169,7 @@ class _Tunnel:
                     return
 
 
-def _require_free(port: int, instance: iap.Instance) -> None:
+def _require_free(port: int, instance: iap.InstanceName) -> None:
     """Raise RunError if another program has the port: connections would reach that program."""
     with socket.socket() as probe:
         # As gcloud does: a port that an earlier tunnel left in TIME_WAIT is free.
@@ -259,7 +259,7 @@ class Access:
         port = iap.port(cluster, index)
 
         async def tunnel(_: str) -> str:
-            await open_tunnel(iap.Instance(name=name, project=project, zone=zone), port)
+            await open_tunnel(iap.InstanceName(name=name, project=project, zone=zone), port)
             return _LOOPBACK
 
         # Host and port are the same in every run: another connection would run every command again.

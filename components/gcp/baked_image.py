@@ -11,7 +11,15 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import Action, ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.dynamic import (
+    ActionProvider,
+    ActionResource,
+    DynamicResource,
+    changed,
+    given,
+    report,
+    without_traceback,
+)
 from components.gcp.bake_design import (
     BUILDER_ENDING,
     DIGEST_LABEL,
@@ -119,7 +127,7 @@ class LeftoversProvider(ActionProvider):
                     _compute(_props, image.name).delete_image()
 
 
-class BakeLeftovers(Action, module="gcp", name="BakeLeftovers"):
+class BakeLeftovers(ActionResource, module="gcp", name="BakeLeftovers"):
     """The bake depends on it, so it is deleted after the bake, and before the builder's network. Inputs: `project`,
     `zone`, `cluster`, `endpoint`."""
 

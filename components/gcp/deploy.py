@@ -29,12 +29,11 @@ from components.gcp.bake_design import image_link
 from components.gcp.baked_image import BakedImage, BakeLeftovers
 from components.gcp.boot import STATE_DISK, BootArgs, metadata
 from components.gcp.customize import Customizer
-from components.gcp.filesystems import Storage
+from components.gcp.filesystems import GoogleStorage
 from components.gcp.identity import BUILDER, INSTALL, NO_MEMBERS, SETUP, Identity, roles
-from components.gcp.machines import MachineArgs, endpoint
-from components.gcp.machines import Machines as GoogleMachines
-from components.gcp.network import Network
-from components.machine import Elastic, Machine, Machines
+from components.gcp.machines import GoogleMachines, MachineArgs, endpoint
+from components.gcp.network import GoogleNetwork
+from components.machine import ElasticApi, Machine, Machines
 from components.slurm.cluster import deploy_machines
 from components.slurm.keys import ClusterKeys
 from scripts.node.slurm import hostlist
@@ -67,7 +66,7 @@ class Services(pulumi.ComponentResource):
         )
 
 
-class Image(pulumi.ComponentResource):
+class MachineImage(pulumi.ComponentResource):
     """The image of all machines.
 
     The name of a baked image contains a hash of all its inputs. Another content (recipe, Slurm, own steps, needs of
@@ -86,7 +85,7 @@ class Image(pulumi.ComponentResource):
         self,
         name: str,
         config: ClusterConfig,
-        network: Network,
+        network: GoogleNetwork,
         account: pulumi.Input[str],
         after: Sequence[pulumi.Resource] = (),
         *,
@@ -106,7 +105,7 @@ class Image(pulumi.ComponentResource):
         self.register_outputs({"self_link": self.self_link, "baked": self.baked})
 
     def _bake(
-        self, name: str, config: ClusterConfig, network: Network, account: pulumi.Input[str]
+        self, name: str, config: ClusterConfig, network: GoogleNetwork, account: pulumi.Input[str]
     ) -> pulumi.Output[str]:
         row, hashed, builder = recipe(config), digest(config), config.image.builder
         location = {"project": place(config).project, "zone": place(config).zone, "endpoint": endpoint()}
@@ -189,7 +188,7 @@ class GcpPlatform(pulumi.ComponentResource):
     """The machines in the roster's order."""
     ready: Sequence[pulumi.Resource]
     """Resources that the set-up of machines waits for: file systems whose servers need time after their creation."""
-    elastic: Elastic | None
+    elastic: ElasticApi | None
     """The controller's settings for the creation and repair of nodes' machines; None where it does neither."""
     outputs: Mapping[str, Any]
     """Outputs of the stack."""
@@ -204,13 +203,13 @@ class GcpPlatform(pulumi.ComponentResource):
         self._config, self._keys = config, keys
         child = pulumi.ResourceOptions(parent=self)
         enabled = Services(f"{name}-services", config, opts=child).ready
-        self._network = Network(f"{name}-network", config, enabled, opts=child)
+        self._network = GoogleNetwork(f"{name}-network", config, enabled, opts=child)
         self._identity = Identity(f"{name}-identity", config, keys, enabled, opts=child)
         accounts = {role: self._identity.email(role) for role in roles(config) if role not in NO_MEMBERS}
         baked = self._image(f"{name}-image")
         image = baked.self_link
         # What holds data is protected and costs from its first minute, so a bake that fails comes before it.
-        self._storage = Storage(f"{name}-storage", config, self._network, accounts, baked.ready, opts=child)
+        self._storage = GoogleStorage(f"{name}-storage", config, self._network, accounts, baked.ready, opts=child)
         args = MachineArgs(
             config=config,
             network=self._network,
@@ -241,21 +240,21 @@ class GcpPlatform(pulumi.ComponentResource):
         """Return the shared file systems of a machine: source, target, fs_type, options."""
         return self._storage.mounts(spec)
 
-    def _image(self, name: str) -> Image:
+    def _image(self, name: str) -> MachineImage:
         opts = pulumi.ResourceOptions(parent=self)
         if BUILDER not in roles(self._config):
-            return Image(name, self._config, self._network, "", [self._network.ready], opts=opts)
+            return MachineImage(name, self._config, self._network, "", [self._network.ready], opts=opts)
         after = [self._network.ready, *self._identity.ready(BUILDER)]
-        return Image(name, self._config, self._network, self._identity.email(BUILDER), after, opts=opts)
+        return MachineImage(name, self._config, self._network, self._identity.email(BUILDER), after, opts=opts)
 
-    def _elastic(self, templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]) -> Elastic:
+    def _elastic(self, templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]) -> ElasticApi:
         where = place(self._config)
         # Without the path that the provider's setting has: the client adds it.
         api = urlsplit(endpoint())
         host = f"{api.scheme}://{api.netloc}" if api.netloc else ""
         cloud = {"project": where.project, "zone": where.zone, "region": where.region, "cluster": self._config.name}
         # No token file: root gets the token from Google's metadata server.
-        return Elastic(cloud={**cloud, "endpoint": host, "token_file": ""}, templates=templates)
+        return ElasticApi(cloud={**cloud, "endpoint": host, "token_file": ""}, templates=templates)
 
     def _wait_for_lustre(self, controller: Machine) -> list[pulumi.Resource]:
         """Create the command on the controller that waits for Lustre, before any machine mounts it."""
@@ -367,7 +366,7 @@ def _ssh_command(config: ClusterConfig, name: str, who: str, public: Mapping[str
     else:
         where = place(config)
         proxy = shlex.join(
-            ["gcloud", *iap.Instance(name=name, project=where.project, zone=where.zone).pipe_arguments()]
+            ["gcloud", *iap.InstanceName(name=name, project=where.project, zone=where.zone).pipe_arguments()]
         )
     return f"ssh -o ProxyCommand={shlex.quote(proxy)} {who}{name}"
 

@@ -6,13 +6,13 @@ from itertools import chain
 import pulumi
 from pulumi_gcp import compute, projects, runtimeconfig, serviceaccount
 
-from cluster.platforms.gcp.filesystems.base import Server, TargetDisk
+from cluster.platforms.gcp.filesystems.base import FileServer, TargetDisk
 from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, TARGET_OF, Exascaler, http_tag, startup_script
 from cluster.platforms.gcp.names import account_id, host_project, labels, place
 from components.gcp.barrier import Barrier
 from components.gcp.filesystems import LustreComponent
 from components.gcp.identity import role_id
-from components.gcp.network import LNET_PORT, Network, allow
+from components.gcp.network import LNET_PORT, GoogleNetwork, allow
 
 BOOT_DISK = "pd-standard"
 
@@ -30,11 +30,11 @@ class ExascalerServer(pulumi.ComponentResource):
         self,
         name: str,
         kind: Exascaler,
-        server: Server,
+        server: FileServer,
         *,
         script: str,
         account: pulumi.Input[str],
-        network: Network,
+        network: GoogleNetwork,
         after: Sequence[pulumi.Resource],
         servers: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions,

@@ -15,11 +15,11 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.filesystems import lustre, nfs
 from cluster.platforms.gcp.filesystems.base import FileSystem
-from cluster.platforms.gcp.filesystems.buckets import Buckets as BucketsKind
+from cluster.platforms.gcp.filesystems.buckets import BucketsKind
 from cluster.platforms.gcp.filesystems.registry import file_systems, mounts
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec
-from components.gcp.network import Network
+from components.gcp.network import GoogleNetwork
 
 Kind = TypeVar("Kind", bound=FileSystem)
 Lustre = TypeVar("Lustre", bound=lustre.LustreKind)
@@ -29,7 +29,7 @@ Lustre = TypeVar("Lustre", bound=lustre.LustreKind)
 class FileSystemArgs(Generic[Kind]):
     config: ClusterConfig
     kind: Kind
-    network: Network
+    network: GoogleNetwork
     accounts: Mapping[str, pulumi.Input[str]]
     """Email of the service account of each role: controller, login, node."""
     after: Sequence[pulumi.Resource] = ()
@@ -60,7 +60,7 @@ class FileSystemComponent(pulumi.ComponentResource, ABC, Generic[Kind]):
         """Create the resources, set the attributes above, and register outputs."""
 
 
-class Storage(pulumi.ComponentResource):
+class GoogleStorage(pulumi.ComponentResource):
     """Every kind of file system that the stack file asks for."""
 
     facts: dict[str, Any]
@@ -74,7 +74,7 @@ class Storage(pulumi.ComponentResource):
         self,
         name: str,
         config: ClusterConfig,
-        network: Network,
+        network: GoogleNetwork,
         accounts: Mapping[str, pulumi.Input[str]],
         after: Sequence[pulumi.Resource] = (),
         *,
@@ -135,7 +135,7 @@ class Buckets(FileSystemComponent[BucketsKind]):
         self.register_outputs({"buckets": [bucket.name for bucket in buckets]})
 
 
-class ExistingLustre(FileSystemComponent[lustre.ExistingLustre]):
+class ExistingLustre(FileSystemComponent[lustre.ExistingLustreKind]):
     """A Lustre that machines mount once it answers."""
 
     TYPE = "hpc:gcp:ExistingLustre"
@@ -154,7 +154,7 @@ class ExistingLustre(FileSystemComponent[lustre.ExistingLustre]):
         self.register_outputs({"source": kind.source})
 
 
-class NfsDirectories(FileSystemComponent[nfs.Nfs]):
+class NfsDirectories(FileSystemComponent[nfs.NfsKind]):
     """Directories of NFS servers."""
 
     TYPE = "hpc:gcp:NfsDirectories"
@@ -168,7 +168,7 @@ class NfsDirectories(FileSystemComponent[nfs.Nfs]):
         self.register_outputs({"directories": self.facts})
 
 
-class FilestoreShare(FileSystemComponent[nfs.Filestore]):
+class FilestoreShare(FileSystemComponent[nfs.FilestoreKind]):
     """A Filestore instance with one share."""
 
     TYPE = "hpc:gcp:FilestoreShare"

@@ -19,7 +19,7 @@ from cluster.platforms.gcp.names import elastic_labels, labels, place
 from cluster.roster import MachineSpec, elastic_machine, machines
 from components.gcp.boot import STATE_DEVICE
 from components.gcp.identity import SCOPES, Identity
-from components.gcp.network import Network
+from components.gcp.network import GoogleNetwork
 from components.gcp.nodes import FLEX_NODE, ElasticInstances, flex_nodes
 from components.machine import Machine
 
@@ -32,7 +32,7 @@ class MachineArgs:
     """The inputs that all machines have in common."""
 
     config: ClusterConfig
-    network: Network
+    network: GoogleNetwork
     identity: Identity
     image: pulumi.Input[str]
     """Path of the image that they boot."""
@@ -132,7 +132,7 @@ TIER = "PREMIUM"
 is cheaper for each GB that leaves, but SSH sends little."""
 
 
-class Login(pulumi.ComponentResource):
+class LoginMachines(pulumi.ComponentResource):
     """The login machines. None has a public address unless the stack file asks for it."""
 
     machines: Sequence[Machine]
@@ -169,7 +169,7 @@ def public_address(args: MachineArgs, spec: MachineSpec, *, parent: pulumi.Resou
     ).address
 
 
-class Controller(pulumi.ComponentResource):
+class ControllerMachine(pulumi.ComponentResource):
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
 
     machine: Machine
@@ -216,7 +216,7 @@ class Controller(pulumi.ComponentResource):
         self.register_outputs({"address": self.machine.address, "state_disk": disk.name})
 
 
-class Monitoring(pulumi.ComponentResource):
+class PrometheusMachine(pulumi.ComponentResource):
     """The machine of Prometheus, if the stack has one."""
 
     machine: Machine
@@ -229,7 +229,7 @@ class Monitoring(pulumi.ComponentResource):
         self.register_outputs({"address": self.machine.address})
 
 
-class Machines(pulumi.ComponentResource):
+class GoogleMachines(pulumi.ComponentResource):
     """All machines."""
 
     machines: tuple[Machine, ...]
@@ -237,7 +237,7 @@ class Machines(pulumi.ComponentResource):
     public: dict[str, pulumi.Output[str]]
     """Public addresses, by the name of the machine that has one."""
     templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]
-    """The templates of each elastic nodeset, as Nodeset has them."""
+    """The templates of each elastic nodeset, as NodesetMachines has them."""
 
     def __init__(self, name: str, args: MachineArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:Machines", name, {}, opts)
@@ -245,7 +245,7 @@ class Machines(pulumi.ComponentResource):
         specs = machines(config)
         # Created before the controller, so that the controller is deleted before the instances that it creates.
         nodesets = {
-            nodeset: Nodeset(
+            nodeset: NodesetMachines(
                 f"{config.name}-{nodeset}",
                 args,
                 nodeset,
@@ -257,22 +257,22 @@ class Machines(pulumi.ComponentResource):
         }
         self.templates = {name: nodeset.templates for name, nodeset in nodesets.items() if nodeset.instances}
         elastic = [nodeset.instances for nodeset in nodesets.values() if nodeset.instances]
-        controller = Controller(config.name, args, specs[0], elastic, opts=child)
+        controller = ControllerMachine(config.name, args, specs[0], elastic, opts=child)
         all_machines, self.public = [controller.machine], {}
         if controller.public is not None:
             self.public[specs[0].name] = controller.public
         if logins := [spec for spec in specs if spec.roles == ("login",)]:
-            login = Login(f"{config.name}-login", args, logins, opts=child)
+            login = LoginMachines(f"{config.name}-login", args, logins, opts=child)
             all_machines += login.machines
             self.public |= login.public
         if monitoring := next((spec for spec in specs if spec.roles == ("monitoring",)), None):
-            all_machines.append(Monitoring(config.name, args, monitoring, opts=child).machine)
+            all_machines.append(PrometheusMachine(config.name, args, monitoring, opts=child).machine)
         all_machines += [machine for nodeset in nodesets.values() for machine in nodeset.machines]
         self.machines = tuple(all_machines)
         self.register_outputs({"machines": len(all_machines)})
 
 
-class Nodeset(pulumi.ComponentResource):
+class NodesetMachines(pulumi.ComponentResource):
     """The machines of one nodeset. They configure themselves, and the program logs in to none of them.
 
     Type, disk, image and capacity are in the template: another template recreates all static machines, each after it

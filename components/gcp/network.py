@@ -172,7 +172,7 @@ class Peering(pulumi.ComponentResource):
         self.register_outputs({"range": reserved.name, "connection": self.connection.id})
 
 
-class Network(pulumi.ComponentResource):
+class GoogleNetwork(pulumi.ComponentResource):
     """The networks, and their firewall rules.
 
     The stack file may name an existing network as system network. Then only firewall rules and reserved addresses are

@@ -11,7 +11,15 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import Action, ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.dynamic import (
+    ActionProvider,
+    ActionResource,
+    DynamicResource,
+    changed,
+    given,
+    report,
+    without_traceback,
+)
 from components.gcp.bake_design import GoogleCloudError
 
 
@@ -152,11 +160,11 @@ def flex_nodes(
     return [FlexNode(name, {**where, **own}, after) for name in names]
 
 
-class _FlexRequest(Action, module="gcp", name="FlexRequest"):
+class _FlexRequest(ActionResource, module="gcp", name="FlexRequest"):
     PROVIDER = FlexRequestProvider
 
 
-class _FlexQueue(Action, module="gcp", name="FlexQueue"):
+class _FlexQueue(ActionResource, module="gcp", name="FlexQueue"):
     PROVIDER = FlexQueueProvider
 
 
@@ -176,7 +184,7 @@ class ElasticInstancesProvider(ActionProvider):
             instances_api().delete_instances(_props, report)
 
 
-class ElasticInstances(Action, module="gcp", name="ElasticInstances"):
+class ElasticInstances(ActionResource, module="gcp", name="ElasticInstances"):
     """The instances that the controller creates for a nodeset.
 
     The controller depends on it, and it depends on what the instances are made of. So it is deleted after the

@@ -16,7 +16,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import GoogleCloud
 from components.gcp.bake_design import LOG_IN, GoogleCloudError
 from components.gcp.credentials import credentials
-from components.state_bucket import Backend, Done, Environment, Record, StateBucketError, Step, Version
+from components.state_bucket import Backend, BucketRecord, BucketStep, Done, Environment, StateBucketError, Version
 
 _HOST = "https://storage.googleapis.com"
 _EMULATOR = "STORAGE_EMULATOR_HOST"
@@ -42,7 +42,7 @@ _ADVICE = {
 }
 
 
-class Storage:
+class StorageApi:
     """The calls of one project. All raise StateBucketError where Google refuses or does not answer."""
 
     def __init__(self, project: str) -> None:
@@ -129,7 +129,7 @@ def default_name(project: str) -> str:
 
 def record(
     config: ClusterConfig | None, *, project: str | None, bucket: str | None, location: str | None, keep: int
-) -> Record:
+) -> BucketRecord:
     """Return the record of a bucket, which may not exist yet. Defaults come from the stack.
 
     Raises StateBucketError if no project is known, or if the name is not allowed for a bucket.
@@ -145,7 +145,7 @@ def record(
             "last, no `goog` in front, no `google` anywhere"
         )
     location = location or (place.region if place else "US")
-    return Record(kind="gcs", bucket=name, project=project, settings={"location": location, "keep": str(keep)})
+    return BucketRecord(kind="gcs", bucket=name, project=project, settings={"location": location, "keep": str(keep)})
 
 
 class CloudStorage(Backend):
@@ -154,13 +154,13 @@ class CloudStorage(Backend):
     kind = "gcs"
     title = "Google Cloud Storage"
 
-    def prepare(self, *, dry_run: bool) -> Iterator[Step]:
+    def prepare(self, *, dry_run: bool) -> Iterator[BucketStep]:
         """Find or create the bucket."""
         name, location = self.record.bucket, self.record.settings["location"]
-        storage = Storage(self.record.project)
+        storage = StorageApi(self.record.project)
         existing, done = storage.find(name), Done.FOUND
         if existing is None and dry_run:
-            yield Step(what=f"bucket {name}", done=Done.TO_CREATE, detail=f"in {location}, {self._kept}")
+            yield BucketStep(what=f"bucket {name}", done=Done.TO_CREATE, detail=f"in {location}, {self._kept}")
             return
         if existing is None:
             done = Done.CREATED if storage.create(name, self._body) else Done.FOUND
@@ -175,7 +175,7 @@ class CloudStorage(Backend):
         detail = f"in {existing.get('location', location)}, {kept}"
         if not dry_run:
             self.save(self.record)
-        yield Step(what=f"bucket {name}", done=done, detail=detail)
+        yield BucketStep(what=f"bucket {name}", done=done, detail=detail)
 
     def renew(self) -> str:
         """Do nothing: Google's own libraries renew tokens."""

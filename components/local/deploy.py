@@ -26,11 +26,11 @@ from cluster.slurm import paths
 from cluster.slurm.power_saving import repaired_nodesets
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
-from components.local.host.images import Recipe, recipe
+from components.local.host.images import BaseImageRecipe, recipe
 from components.local.host.owner import state_id
 from components.local.host.paths import HostError, host_root, images_root
-from components.local.resources import Cloud, Image, LocalMachine, Network, SharedFolder
-from components.machine import Boot, BootFile, Elastic, Machine, Machines
+from components.local.resources import HostImage, LocalCloud, LocalMachine, LocalNetwork, SharedFolder
+from components.machine import Boot, BootFile, ElasticApi, Machine, Machines
 from components.slurm.cluster import boot_files, deploy_machines
 from components.slurm.keys import ClusterKeys
 from components.slurm.payload import CLOUD_TOKEN
@@ -73,7 +73,7 @@ def machine_image(config: ClusterConfig) -> str:
         raise pulumi.RunError(str(error)) from None
 
 
-def _recipe(config: ClusterConfig) -> Recipe:
+def _recipe(config: ClusterConfig) -> BaseImageRecipe:
     return recipe(config.image.base, config.packages, config.slurm_version)
 
 
@@ -111,7 +111,7 @@ class LocalPlatform(pulumi.ComponentResource):
 
     machines: tuple[Machine, ...]
     """The machines in the roster's order."""
-    elastic: Elastic | None
+    elastic: ElasticApi | None
     """The API by which the controller creates and repairs machines of nodes; None if it does not."""
     ready: Sequence[pulumi.Resource]
     """The process behind that API, which must run before the controller's first request."""
@@ -143,9 +143,9 @@ class LocalPlatform(pulumi.ComponentResource):
         # These inputs are missing without a value: a new input would be a change of every stack that is up.
         inputs |= {"packages": list(config.packages)} if config.packages else {}
         inputs |= {"slurm": image_recipe.slurm} if image_recipe.slurm else {}
-        image = Image(f"{name}-image", inputs, child)
+        image = HostImage(f"{name}-image", inputs, child)
         elastic = [nodeset for nodeset, section in config.nodesets.items() if section.elastic]
-        network = Network(
+        network = LocalNetwork(
             f"{name}-network",
             {
                 **place,
@@ -200,7 +200,7 @@ class LocalPlatform(pulumi.ComponentResource):
             # After the controller: no node may get a newer slurmd before it has a new slurmctld.
             controller = pulumi.ResourceOptions(depends_on=[self.machines[0].resource])
             opts = pulumi.ResourceOptions.merge(after, controller)
-            self.ready = (Cloud(f"{name}-cloud", _cloud(config, place, token, key), designs, opts),)
+            self.ready = (LocalCloud(f"{name}-cloud", _cloud(config, place, token, key), designs, opts),)
             self.elastic = _elastic(config, token)
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
 
@@ -257,11 +257,11 @@ def _cloud(
     }
 
 
-def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> Elastic:
+def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> ElasticApi:
     """Return the API of that process for the controller, which is the one of Google Cloud."""
     cloud = {"project": _PROJECT, "zone": _ZONE, "region": _ZONE.rpartition("-")[0], "cluster": config.name}
     endpoint = f"http://{plan(config).gateway}:{CLOUD_PORT}"
-    return Elastic(
+    return ElasticApi(
         cloud={**cloud, "endpoint": endpoint, "token_file": CLOUD_TOKEN},
         templates={
             name: [

@@ -14,7 +14,7 @@ from components.dynamic import DynamicResource, changed, given, report
 from components.local.host import cloud, images, machine, network, owner
 from components.local.host.cgroups import allow_watches
 from components.local.host.layer import File
-from components.local.host.machine import Facts, design, design_without_files
+from components.local.host.machine import MachineFacts, design, design_without_files
 from components.local.host.paths import HostError, StackPaths
 from components.local.host.process import require_host
 from components.machine import Boot, BootFile
@@ -62,8 +62,8 @@ class NetworkProvider(ResourceProvider):
             network.remove(old)
 
 
-def _network(props: Mapping[str, Any]) -> network.Network:
-    return network.Network(
+def _network(props: Mapping[str, Any]) -> network.HostNetwork:
+    return network.HostNetwork(
         root=Path(props["root"]),
         stack=props["stack"],
         owner=props["owner"],
@@ -75,7 +75,7 @@ def _network(props: Mapping[str, Any]) -> network.Network:
     )
 
 
-class Network(DynamicResource, module="local", name="Network"):
+class LocalNetwork(DynamicResource, module="local", name="Network"):
     """A stack's network on this host."""
 
     bridge: pulumi.Output[str]
@@ -169,7 +169,7 @@ class ImageProvider(ResourceProvider):
         """Keep the image: stacks share a cache of images, which components.local.host.images prunes."""
 
 
-class Image(DynamicResource, module="local", name="Image"):
+class HostImage(DynamicResource, module="local", name="Image"):
     """A base image on this host."""
 
     def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
@@ -222,7 +222,7 @@ class MachineProvider(ResourceProvider):
         machine.delete(design_without_files(_props))
 
 
-def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+def _outputs(props: Mapping[str, Any], facts: MachineFacts) -> dict[str, Any]:
     """Return the inputs and the host's facts. A hash stands for the files, which would be most of the state."""
     kept = {name: value for name, value in given(props).items() if name != "files"}
     return kept | asdict(facts) | {"files_digest": digest(props)}
@@ -314,7 +314,7 @@ class CloudProvider(ResourceProvider):
         return kept | {"machines_digest": digest(props, "machines")}
 
 
-class Cloud(DynamicResource, module="local", name="Cloud"):
+class LocalCloud(DynamicResource, module="local", name="Cloud"):
     """The process on this host that creates and deletes the machines of elastic nodes, and those machines."""
 
     def __init__(

@@ -5,14 +5,14 @@ from typing import Any
 import pulumi
 import pulumi_random as random
 
-from components.dynamic import Action, ActionProvider, report, without_traceback
+from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.api import objects
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS
 from components.nebius.api.objects import state_of
-from components.nebius.object_storage import Bucket, url_of
+from components.nebius.object_storage import BucketWithKey, url_of
 from components.nebius.poll import PACE
-from components.nebius.resource import Cloud, shortened
+from components.nebius.resource import NebiusPlace, shortened
 
 
 class ContentsProvider(ActionProvider):
@@ -34,7 +34,7 @@ class ContentsProvider(ActionProvider):
             if _props["keep"]:
                 report(f"backups in bucket {message.metadata.name} are not deleted: deletion_protection is on")
                 return
-            Bucket(
+            BucketWithKey(
                 url=url_of(message.status.domain_name),
                 region=message.status.region,
                 name=message.metadata.name,
@@ -44,7 +44,7 @@ class ContentsProvider(ActionProvider):
             ).empty()
 
 
-class Contents(Action, module="nebius", name="BackupContents"):
+class Contents(ActionResource, module="nebius", name="BackupContents"):
     """The backups in a bucket. What may write to the bucket depends on it, and so is deleted before.
 
     Inputs: `bucket_id`; `key_id` and `secret` of an access key; `keep`: whether backups stay; `pace`.
@@ -53,7 +53,7 @@ class Contents(Action, module="nebius", name="BackupContents"):
     PROVIDER = ContentsProvider
 
 
-class Backups(pulumi.ComponentResource):
+class BackupBucket(pulumi.ComponentResource):
     """The bucket of backups, a service account in a group of its own, and its access key."""
 
     bucket: pulumi.Output[str]
@@ -66,7 +66,7 @@ class Backups(pulumi.ComponentResource):
     """The password that encrypts backups."""
     contents: Contents
 
-    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cloud: NebiusPlace, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Backups", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self)
         # Names of buckets are unique among all customers of a region, and a bucket that a destroy keeps must not have

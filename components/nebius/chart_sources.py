@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from cluster.platforms.nebius.releases import Release, unknown_values
-from components.dynamic import Action, ActionProvider, report, without_traceback
+from cluster.platforms.nebius.releases import ChartRelease, unknown_values
+from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.kubectl import Kubectl, KubectlError
 
 _MANIFESTS = ", ".join(
@@ -192,7 +192,7 @@ class ChartVersionsProvider(ActionProvider):
                 raise ChartError("\n".join(errors))
 
 
-class ChartVersions(Action, module="nebius", name="ChartVersions"):
+class ChartVersions(ActionResource, module="nebius", name="ChartVersions"):
     """The check of charts that everything else waits for. Input: `charts`, rows of repo, chart and version; of
     Soperator's charts also `release` and `values`, the keys that the stack file gives; of others with a known archive
     `sha256`, and `for`, a hash of the values that it is checked for."""
@@ -200,7 +200,7 @@ class ChartVersions(Action, module="nebius", name="ChartVersions"):
     PROVIDER = ChartVersionsProvider
 
 
-def charts_of(releases: Iterable[Release], values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+def charts_of(releases: Iterable[ChartRelease], values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """Return the rows of the charts of releases, each once; `values` are those of the stack file by release."""
     rows = {
         (release.repo, release.chart, release.version): {"release": release.name, "values": _keys(given)}
@@ -214,7 +214,7 @@ def charts_of(releases: Iterable[Release], values: Mapping[str, Any] | None = No
     ]
 
 
-def _checked(release: Release) -> dict[str, Any]:
+def _checked(release: ChartRelease) -> dict[str, Any]:
     """Return what the archive of a release's chart is checked by: again where its values change, since Helm then
     downloads it again."""
     if not release.sha256:
@@ -263,7 +263,7 @@ class DefinitionsProvider(ActionProvider):
             kubectl.run("wait", "--for=condition=Established", "--timeout=60s", *names, seconds=90)
 
 
-class Definitions(Action, module="nebius", name="Definitions"):
+class Definitions(ActionResource, module="nebius", name="Definitions"):
     """The definitions of a release's chart, which come before the release. Inputs: `chart` (a row), `access`."""
 
     PROVIDER = DefinitionsProvider

@@ -17,7 +17,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.nebius import monitoring
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import JAIL
-from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
+from cluster.platforms.nebius.releases import BACKUP_SECRET, ChartRelease, CloudFacts, releases
 from cluster.roster import elastic_names, machines
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment, config_text, monitoring_secrets
@@ -90,7 +90,7 @@ class Charts(pulumi.ComponentResource):
             )
         self.register_outputs({})
 
-    def install(self, release: Release, after: Sequence[pulumi.Resource] = ()) -> None:
+    def install(self, release: ChartRelease, after: Sequence[pulumi.Resource] = ()) -> None:
         """Install a release after those that it needs, for which this was called before."""
         remote = release.repo.startswith(("https://", "http://"))
         chart = release.chart if remote else f"{release.repo.rstrip('/')}/{release.chart}"
@@ -129,7 +129,7 @@ OPERATOR, CLUSTER, NODESETS = "soperator", "slurm-cluster", "nodesets"
 """Names of releases."""
 
 
-class Slurm(pulumi.ComponentResource):
+class SlurmInPods(pulumi.ComponentResource):
     """A running Slurm cluster: the SlurmCluster is Available, its NodeSets are full, and Slurm has all nodes."""
 
     login: pulumi.Output[dict[str, Any]]
@@ -242,18 +242,18 @@ class Slurm(pulumi.ComponentResource):
         return secrets
 
 
-def facts(infrastructure: Infrastructure) -> Facts:
+def facts(infrastructure: Infrastructure) -> CloudFacts:
     """Return the facts of the cloud for the charts' values."""
     backups = infrastructure.backups
     stack_key = infrastructure.admin.public_key_openssh.apply(str.strip)
-    return Facts(
+    return CloudFacts(
         root_keys=[stack_key, *infrastructure.cloud.settings.login.root_keys],
         allocation=infrastructure.address.allocation_id,
         backups={"name": backups.bucket, "endpoint": backups.endpoint} if backups else {},
     )
 
 
-def digest(releases: Sequence[Release]) -> pulumi.Output[str]:
+def digest(releases: Sequence[ChartRelease]) -> pulumi.Output[str]:
     """Return a hash of the releases; a change of it starts the waits again."""
     given = [{"name": release.name, "version": release.version, "values": dict(release.values)} for release in releases]
     # Output.json_dumps would create an output for each of some thousand values, of which a few are outputs.
@@ -297,14 +297,14 @@ class NebiusPlatform(pulumi.ComponentResource):
     """A cluster on Nebius: Kubernetes with the resources that it needs, and Slurm in its pods."""
 
     infrastructure: Infrastructure
-    slurm: Slurm
+    slurm: SlurmInPods
 
     def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:NebiusPlatform", name, {}, opts)
         # Existing clusters have both without a parent. With the alias nothing of them is replaced.
         child = pulumi.ResourceOptions(parent=self, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)])
         self.infrastructure = Infrastructure(name, config, opts=child)
-        self.slurm = Slurm(name, self.infrastructure, opts=child)
+        self.slurm = SlurmInPods(name, self.infrastructure, opts=child)
         self.register_outputs({"ready": self.slurm.ready})
 
 

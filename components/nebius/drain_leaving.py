@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.findings import listing
 from cluster.platforms.nebius.names import CONTROLLER_POD
-from components.dynamic import Action, ActionProvider, report, without_traceback
+from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.nebius.poll import Poll
 from components.nebius.waits import LEAVES, RECREATED
@@ -34,7 +34,7 @@ class DrainProvider(ActionProvider):
                 drain(kubectl, reasons, seconds=news["seconds"], pace=news["pace"])
 
 
-class Drain(Action, module="nebius", name="Drain"):
+class Drain(ActionResource, module="nebius", name="Drain"):
     """The drain of nodes before a change of node groups.
 
     Inputs: `access`, `nodesets` (of each its `count`, `shape`, which differs when its nodes are recreated, and
@@ -56,7 +56,7 @@ class PartitionsProvider(ActionProvider):
                 close(kubectl, removed, seconds=news["seconds"], pace=news["pace"])
 
 
-class Partitions(Action, module="nebius", name="Partitions"):
+class Partitions(ActionResource, module="nebius", name="Partitions"):
     """The partitions of a cluster.
 
     Inputs: `access`, `partitions` (names), `seconds` that jobs may take to end, `pace`.

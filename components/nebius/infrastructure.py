@@ -13,18 +13,18 @@ from cluster.platforms.nebius import request
 from cluster.platforms.nebius.kubectl import PORTABLE_COMMAND, kubeconfig, server_url
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import NodeGroup, filesystems, node_groups, shape
-from cluster.platforms.nebius.releases import Facts, releases
+from cluster.platforms.nebius.releases import CloudFacts, releases
 from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up, settings_of
-from components.dynamic import Action, ActionProvider, given, without_traceback
+from components.dynamic import ActionProvider, ActionResource, given, without_traceback
 from components.nebius import waits
 from components.nebius.api import objects
 from components.nebius.api.client import NebiusError
-from components.nebius.backups import Backups
+from components.nebius.backups import BackupBucket
 from components.nebius.chart_sources import ChartVersions, charts_of
 from components.nebius.drain_leaving import Drain, Partitions
 from components.nebius.poll import PACE
 from components.nebius.preflight import Preflight
-from components.nebius.resource import Cloud, NebiusResource, shortened
+from components.nebius.resource import NebiusPlace, NebiusResource, shortened
 from components.nebius.teardown import Leftovers, Teardown
 from components.nebius.waits import Wait
 
@@ -45,18 +45,18 @@ class FirstSubnetProvider(ActionProvider):
         return ReadResult(id_ if exists else "", given(props))
 
 
-class FirstSubnet(Action, module="nebius", name="FirstSubnet"):
+class FirstSubnet(ActionResource, module="nebius", name="FirstSubnet"):
     """The lookup of a subnet, whose id it has. Input: `project`."""
 
     PROVIDER = FirstSubnetProvider
 
 
-class Network(pulumi.ComponentResource):
+class NebiusNetwork(pulumi.ComponentResource):
     """The subnet that everything is created in."""
 
     subnet_id: pulumi.Output[str]
 
-    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cloud: NebiusPlace, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Network", name, {}, opts)
         settings = cloud.settings
         child = pulumi.ResourceOptions(parent=self)
@@ -89,7 +89,7 @@ class LoginAddress(pulumi.ComponentResource):
     address: pulumi.Output[str] | None = None
 
     def __init__(
-        self, name: str, cloud: Cloud, subnet_id: pulumi.Input[str], *, opts: pulumi.ResourceOptions | None = None
+        self, name: str, cloud: NebiusPlace, subnet_id: pulumi.Input[str], *, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("hpc:nebius:LoginAddress", name, {}, opts)
         login = cloud.settings.login
@@ -106,12 +106,12 @@ class LoginAddress(pulumi.ComponentResource):
         self.register_outputs({"address": self.address})
 
 
-class Filesystems(pulumi.ComponentResource):
+class SharedFilesystems(pulumi.ComponentResource):
     """File systems by their mount tag."""
 
     ids: Mapping[str, pulumi.Output[str]]
 
-    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cloud: NebiusPlace, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Filesystems", name, {}, opts)
         self.ids = ids = dict[str, pulumi.Output[str]]()
         for tag, section in filesystems(cloud.settings).items():
@@ -144,7 +144,7 @@ class KubernetesCluster(pulumi.ComponentResource):
     kubeconfig: pulumi.Output[str]
 
     def __init__(
-        self, name: str, cloud: Cloud, subnet_id: pulumi.Input[str], *, opts: pulumi.ResourceOptions | None = None
+        self, name: str, cloud: NebiusPlace, subnet_id: pulumi.Input[str], *, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("hpc:nebius:KubernetesCluster", name, {}, opts)
         settings = cloud.settings
@@ -170,7 +170,7 @@ class KubernetesCluster(pulumi.ComponentResource):
         self.register_outputs({"id": self.resource.id})
 
 
-def access(status: Mapping[str, Any], cloud: Cloud, command: list[str]) -> dict[str, Any]:
+def access(status: Mapping[str, Any], cloud: NebiusPlace, command: list[str]) -> dict[str, Any]:
     """Return the output `access` of a cluster, from the status of its resource."""
     plane = status["control_plane"]
     return {
@@ -190,7 +190,7 @@ class NodeGroups(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        cloud: Cloud,
+        cloud: NebiusPlace,
         groups: Sequence[NodeGroup],
         *,
         cluster_id: pulumi.Input[str],
@@ -285,7 +285,7 @@ class GpuClusters(pulumi.ComponentResource):
     of: Mapping[str, pulumi.Output[str]]
     """Id of the GPU cluster of each nodeset that has one."""
 
-    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cloud: NebiusPlace, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:GpuClusters", name, {}, opts)
         infinibands = {
             nodeset: workers.infiniband
@@ -314,17 +314,17 @@ class GpuClusters(pulumi.ComponentResource):
 class Infrastructure(pulumi.ComponentResource):
     """A Kubernetes cluster in which Soperator can be installed, with the resources that it needs."""
 
-    cloud: Cloud
+    cloud: NebiusPlace
     admin: tls.PrivateKey
     """The operator's key: root on login pods."""
-    filesystems: Filesystems
+    filesystems: SharedFilesystems
     cluster: KubernetesCluster
     groups: Sequence[NodeGroup]
     nodesets: Mapping[str, Mapping[str, object]]
     """`count` of each nodeset, `shape`, a hash that changes when its nodes are recreated, and `static`, if it is
     elastic."""
     address: LoginAddress
-    backups: Backups | None = None
+    backups: BackupBucket | None = None
     api: Wait
     """The wait for the API server."""
     nodes: Wait
@@ -341,7 +341,7 @@ class Infrastructure(pulumi.ComponentResource):
         # The checks come before all other resources, so they see the charts without facts of the cloud, which only
         # change values.
         planned = releases(
-            config, Facts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {})
+            config, CloudFacts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {})
         )
         rows = charts_of(planned, settings.values)
         charts = ChartVersions(f"{name}-chart-versions", charts=rows, opts=child)
@@ -365,9 +365,11 @@ class Infrastructure(pulumi.ComponentResource):
             existing={tag: section.existing for tag, section in filesystems(settings).items() if section.existing},
             opts=child,
         )
-        self.cloud = Cloud(config=config, settings=settings, owner=owner.hex, after=[preflight, charts, leftovers])
-        subnet = Network(f"{name}-network", self.cloud, opts=child).subnet_id
-        self.filesystems = Filesystems(f"{name}-fs", self.cloud, opts=child)
+        self.cloud = NebiusPlace(
+            config=config, settings=settings, owner=owner.hex, after=[preflight, charts, leftovers]
+        )
+        subnet = NebiusNetwork(f"{name}-network", self.cloud, opts=child).subnet_id
+        self.filesystems = SharedFilesystems(f"{name}-fs", self.cloud, opts=child)
         self.address = LoginAddress(f"{name}-login", self.cloud, subnet, opts=child)
         self.cluster = KubernetesCluster(f"{name}-kubernetes", self.cloud, subnet, opts=child)
         self.api = self.wait("api", {}, seconds=waits.API_SECONDS)
@@ -385,7 +387,7 @@ class Infrastructure(pulumi.ComponentResource):
         drain = Drain(f"{name}-drain", nodesets=self.nodesets, **limits, opts=child)
         partitions = Partitions(f"{name}-partitions", partitions=list(config.partitions), **limits, opts=child)
         if backs_up(settings):
-            self.backups = Backups(f"{name}-backups", self.cloud, opts=child)
+            self.backups = BackupBucket(f"{name}-backups", self.cloud, opts=child)
         groups = NodeGroups(
             f"{name}-nodes",
             self.cloud,

@@ -44,7 +44,7 @@ def url_of(domain_name: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bucket:
+class BucketWithKey:
     """A bucket and the access key to it."""
 
     url: str

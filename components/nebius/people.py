@@ -10,7 +10,7 @@ from typing import Any
 from cluster.config import ClusterConfig
 from cluster.jobs.script import render_environment
 from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
-from components.dynamic import Action, ActionProvider, report, without_traceback
+from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.api.specs import with_whole_numbers
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.nebius.poll import Poll
@@ -79,7 +79,7 @@ class PeopleProvider(ActionProvider):
                 raise PeopleError(f"users and accounts: {error}")
 
 
-class People(Action, module="nebius", name="People"):
+class People(ActionResource, module="nebius", name="People"):
     """Users, groups, accounts and QOS of a cluster.
 
     Inputs: `access`, `people` (the program's input), `program` (its hash), `pace`, and `after`, which changes with the

@@ -16,7 +16,7 @@ from typing import Any
 from cluster.catalog.nebius_machine_types import preset_of
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
 from cluster.platforms.nebius.request import AVAILABILITIES, gpu_quota
-from components.dynamic import Action, ActionProvider, report, without_traceback
+from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.api import client, objects
 from components.nebius.api.client import MORE_QUOTA, NebiusError, nebius_error
 
@@ -39,7 +39,7 @@ class PreflightProvider(ActionProvider):
             _check(news, olds["request"] if olds else {})
 
 
-class Preflight(Action, module="nebius", name="Preflight"):
+class Preflight(ActionResource, module="nebius", name="Preflight"):
     """The checks that every other resource waits for.
 
     Inputs: `tenant`, `project`, `region`, `request` (of cluster.platforms.nebius.request), `command` (the credential

@@ -68,7 +68,7 @@ class NebiusProvider(ResourceProvider):
             lifecycle.delete(_id, given(_props))
 
 
-def _outputs(props: Mapping[str, Any], result: lifecycle.Result) -> dict[str, Any]:
+def _outputs(props: Mapping[str, Any], result: lifecycle.ReturnedObject) -> dict[str, Any]:
     secret = {"secret": result.secret} if props["kind"] == "AccessKey" else {}
     return {**given(props), "status": result.status, **secret}
 
@@ -115,7 +115,7 @@ same or more)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cloud:
+class NebiusPlace:
     """The place where the resources of one cluster are created."""
 
     config: ClusterConfig

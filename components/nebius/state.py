@@ -18,10 +18,20 @@ from cluster.findings import RefusedError
 from cluster.platforms.nebius.stack_file_fields import Nebius, ProjectId, TenantId
 from components import state_bucket
 from components.nebius.api.client import NebiusError, nebius_error
-from components.nebius.api.kinds import KINDS, Kind
-from components.nebius.api.lifecycle import Wait
+from components.nebius.api.kinds import KINDS, ResourceKind
+from components.nebius.api.lifecycle import ObjectWait
 from components.nebius.api.objects import Desired, find, get, list_all, start_create, state_of
-from components.state_bucket import Backend, Done, Environment, Key, Record, StateBucketError, Step, Version, now
+from components.state_bucket import (
+    Backend,
+    BucketRecord,
+    BucketStep,
+    Done,
+    Environment,
+    Key,
+    StateBucketError,
+    Version,
+    now,
+)
 
 EDITORS = "editors"
 """The tenant's group whose members may change everything in its projects, buckets among it."""
@@ -56,8 +66,8 @@ def record(
     name: str | None,
     account: str,
     lifetime: timedelta,
-    known: Callable[[str], Record | None],
-) -> Record:
+    known: Callable[[str], BucketRecord | None],
+) -> BucketRecord:
     """Return the record of a bucket that may not exist yet; what is not given is taken from the stack. The key of the
     record that `known` returns for the bucket's name is used again.
 
@@ -77,7 +87,7 @@ def record(
     }
     before = known(name)
     key = before.key if before and (before.kind, before.project) == ("nebius", project) else None
-    return Record(kind="nebius", bucket=name, project=project, settings=settings, key=key)
+    return BucketRecord(kind="nebius", bucket=name, project=project, settings=settings, key=key)
 
 
 def _id(option: str, kind: Any, given: str | None) -> str:  # noqa: ANN401 - a type with its validator
@@ -97,7 +107,7 @@ class ObjectStorage(Backend):
     title = "Nebius Object Storage"
     _has_new_account = False
 
-    def prepare(self, *, dry_run: bool) -> Iterator[Step]:
+    def prepare(self, *, dry_run: bool) -> Iterator[BucketStep]:
         """Find or create the bucket first: if that fails, no account and no key is created."""
         yield self._bucket(dry_run=dry_run)
         account, step = self._account(dry_run=dry_run)
@@ -108,7 +118,9 @@ class ObjectStorage(Backend):
             if not dry_run:
                 self._delete_key(key.metadata.id)
             done = Done.TO_DELETE if dry_run else Done.DELETED
-            yield Step(what=f"access key {key.metadata.name or key.metadata.id}", done=done, detail="it had expired")
+            yield BucketStep(
+                what=f"access key {key.metadata.name or key.metadata.id}", done=done, detail="it had expired"
+            )
         yield self._key(account, keys, dry_run=dry_run)
 
     def renew(self) -> str:
@@ -136,11 +148,11 @@ class ObjectStorage(Backend):
         """Names of the variables of the bucket and of its key."""
         return (*super().names, *state_bucket.VARIABLES, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
-    def _bucket(self, *, dry_run: bool) -> Step:
+    def _bucket(self, *, dry_run: bool) -> BucketStep:
         name, what = self.record.bucket, f"bucket {self.record.bucket}"
         bucket, done = self._found_or_created(_BUCKET, name, {"versioning_policy": "ENABLED"}, dry_run=dry_run)
         if done is Done.TO_CREATE:
-            return Step(what=what, done=done, detail="with versioning")
+            return BucketStep(what=what, done=done, detail="with versioning")
         if bucket is None:
             raise StateBucketError(
                 f"the bucket {name} belongs to another project, or was deleted there and is not purged yet.\n"
@@ -161,9 +173,9 @@ class ObjectStorage(Backend):
             )
         region = (status.region if status else "") or self.record.settings["region"]
         self.record = self.record.with_settings(region=region)  # the region of an existing bucket can't be chosen
-        return Step(what=what, done=done, detail=f"with versioning, in {region}")
+        return BucketStep(what=what, done=done, detail=f"with versioning, in {region}")
 
-    def _account(self, *, dry_run: bool) -> tuple[str, Step]:
+    def _account(self, *, dry_run: bool) -> tuple[str, BucketStep]:
         """Return the service account's id; an empty one in a dry run, if there is no such account yet."""
         name = self.record.settings["account"]
         spec = {"description": "Writes the state of Pulumi stacks"}
@@ -171,9 +183,9 @@ class ObjectStorage(Backend):
         if done is not Done.TO_CREATE and account is None:
             raise StateBucketError(f"the service account {name} was deleted while it was created. Run again.")
         id_ = account.metadata.id if account else ""
-        return id_, Step(what=f"service account {name}", done=done, detail=id_)
+        return id_, BucketStep(what=f"service account {name}", done=done, detail=id_)
 
-    def _membership(self, account: str, *, dry_run: bool) -> Step:
+    def _membership(self, account: str, *, dry_run: bool) -> BucketStep:
         tenant = self.record.settings["tenant"]
         editors = find(self._desired(_GROUP, EDITORS, parent=tenant))
         if editors is None:
@@ -188,7 +200,7 @@ class ObjectStorage(Backend):
         else:
             done = Done.CREATED
             self._create(desired)
-        return Step(what=f"membership in the group {EDITORS}", done=done, detail=group)
+        return BucketStep(what=f"membership in the group {EDITORS}", done=done, detail=group)
 
     def _keys(self, account: str) -> list[Any]:
         """Return the access keys of a service account."""
@@ -199,16 +211,16 @@ class ObjectStorage(Backend):
 
         return [row for row in list_all(_KEY, self.record.project) if is_own(row)]
 
-    def _key(self, account: str, keys: list[Any], *, dry_run: bool) -> Step:
+    def _key(self, account: str, keys: list[Any], *, dry_run: bool) -> BucketStep:
         """Use the kept key if it is valid, else create one, because the API shows the secret of a key only once."""
         kept, active = self.record.key, [key.metadata for key in keys if state_of(key) == "ACTIVE"]
         if kept and kept.id in {key.id for key in active} and kept.usable(now()):
             if not dry_run:
                 self.save(self.record)
-            return Step(what=f"access key {kept.name}", done=Done.FOUND, detail=self._until(kept))
+            return BucketStep(what=f"access key {kept.name}", done=Done.FOUND, detail=self._until(kept))
         if dry_run:
             hours = self.record.settings["lifetime_hours"]
-            return Step(what="access key", done=Done.TO_CREATE, detail=f"valid for {hours} h")
+            return BucketStep(what="access key", done=Done.TO_CREATE, detail=f"valid for {hours} h")
         if kept and not kept.complete and kept.expires > now():
             pending = kept  # a run was killed between the creation of the key and its record
         else:
@@ -232,7 +244,7 @@ class ObjectStorage(Backend):
         status = message.status
         key = replace(pending, id=id_, access_key_id=status.aws_access_key_id, secret=status.secret)
         self._keep(key)
-        return Step(what=f"access key {key.name}", done=Done.CREATED, detail=self._until(key))
+        return BucketStep(what=f"access key {key.name}", done=Done.CREATED, detail=self._until(key))
 
     def _keep(self, key: Key | None) -> None:
         self.record = self.record.with_key(key)
@@ -256,9 +268,11 @@ class ObjectStorage(Backend):
         return created.metadata.id
 
     def _delete_key(self, id_: str) -> None:
-        Wait(f"delete the access key {id_}", _KEY.delete_seconds, _PACE).delete(_KEY, id_)
+        ObjectWait(f"delete the access key {id_}", _KEY.delete_seconds, _PACE).delete(_KEY, id_)
 
-    def _found_or_created(self, kind: Kind, name: str, spec: Mapping[str, Any], *, dry_run: bool) -> tuple[Any, Done]:
+    def _found_or_created(
+        self, kind: ResourceKind, name: str, spec: Mapping[str, Any], *, dry_run: bool
+    ) -> tuple[Any, Done]:
         """Return the object of that name; None if a dry run would create it, or the name is taken elsewhere."""
         desired = self._desired(kind, name, spec)
         if (found := find(desired)) is not None:
@@ -275,7 +289,7 @@ class ObjectStorage(Backend):
         kind, key = desired.kind, key or str(uuid.uuid4())
         # An account that another run creates at the same time is new too.
         self._has_new_account = self._has_new_account or kind is _ACCOUNT
-        wait = Wait(f"create {desired.title}", kind.create_seconds, _PACE)
+        wait = ObjectWait(f"create {desired.title}", kind.create_seconds, _PACE)
         fresh = kind.fresh_seconds if self._has_new_account else 0
         try:
             operation = wait.start(lambda: start_create(desired, key), fresh_seconds=fresh)
@@ -286,6 +300,8 @@ class ObjectStorage(Backend):
         wait.until_ended(kind, operation)
         return wait.until_ready(kind, operation.resource_id)
 
-    def _desired(self, kind: Kind, name: str, spec: Mapping[str, Any] | None = None, *, parent: str = "") -> Desired:
+    def _desired(
+        self, kind: ResourceKind, name: str, spec: Mapping[str, Any] | None = None, *, parent: str = ""
+    ) -> Desired:
         parent = parent or self.record.project
         return Desired(kind=kind, parent_id=parent, name=name, spec=spec or {})

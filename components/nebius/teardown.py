@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, OPERATOR_NAMESPACE
-from components.dynamic import Action, ActionProvider, report, without_traceback
+from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.api import lifecycle, objects
 from components.nebius.api.client import NebiusError
-from components.nebius.api.kinds import KINDS, Kind
+from components.nebius.api.kinds import KINDS, ResourceKind
 from components.nebius.api.objects import list_all, owner_of, state_of
 from components.nebius.api.specs import Message
 from components.nebius.kubectl import Kubectl, KubectlError
@@ -45,7 +45,7 @@ class TeardownProvider(ActionProvider):
                 TeardownSteps(kubectl=kubectl, pace=_props["pace"]).run(_props["stage"])
 
 
-class Teardown(Action, module="nebius", name="Teardown"):
+class Teardown(ActionResource, module="nebius", name="Teardown"):
     """The removal of what Kubernetes created in the cloud; it depends on the resources that are deleted after it.
 
     Inputs: `stage` (`charts` is deleted before the charts are, `volumes` after them and before the nodes), `access`,
@@ -133,7 +133,7 @@ class TeardownSteps:
             self._run("wait", "--for=delete", *volumes, seconds=VOLUME_SECONDS)
 
 
-class LeftoversProvider(ActionProvider):
+class NebiusLeftoversProvider(ActionProvider):
     """Creates nothing; its deletion removes what killed runs and Kubernetes have left."""
 
     ID = "{project}/{cluster}"
@@ -150,14 +150,14 @@ class LeftoversProvider(ActionProvider):
                 report(line)
 
 
-class Leftovers(Action, module="nebius", name="Leftovers"):
+class Leftovers(ActionResource, module="nebius", name="Leftovers"):
     """The leftovers of a cluster; registered before, and so deleted after, all its other resources.
 
     Inputs: `tenant`, `project`, `cluster`, `owner`, `namespaces`; `keep`: whether file systems and buckets
     stay; `existing`: ids by field of file systems of the user's own.
     """
 
-    PROVIDER = LeftoversProvider
+    PROVIDER = NebiusLeftoversProvider
 
 
 def _delete_owned(props: Mapping[str, Any]) -> None:
@@ -168,7 +168,7 @@ def _delete_owned(props: Mapping[str, Any]) -> None:
             _delete(kind.name, row, props)
 
 
-def _owned(kind: Kind, props: Mapping[str, Any]) -> Iterator[Message]:
+def _owned(kind: ResourceKind, props: Mapping[str, Any]) -> Iterator[Message]:
     """Yield this state's objects of a kind in the project, the tenant, or its own clusters and groups."""
     parents = {"Project": [props["project"]], "Tenant": [props["tenant"]]}.get(kind.parent)
     if parents is None:

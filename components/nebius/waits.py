@@ -23,7 +23,7 @@ from cluster.platforms.nebius.names import (
     populate_job,
 )
 from cluster.platforms.nebius.observation import conditions, pods
-from components.dynamic import Action, ActionProvider, report, without_traceback
+from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError, pod_of
 from components.nebius.poll import Poll
 from scripts.node.slurm.nodes import COMMAND, Node, parse
@@ -62,7 +62,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Goal:
+class WaitGoal:
     """The object that a wait is for, and the parts of its error."""
 
     what: str
@@ -76,7 +76,7 @@ class Goal:
     """The longest time to wait, in seconds."""
 
 
-def wait_for(goal: Goal, seconds: float, pace: float) -> dict[str, Any]:
+def wait_for(goal: WaitGoal, seconds: float, pace: float) -> dict[str, Any]:
     """Check every `pace` seconds until the goal is reached, and return its facts.
 
     An error of kubectl counts as not yet reached, unless a program or a credential is missing.
@@ -120,7 +120,7 @@ def _indented(lines: Iterable[str]) -> str:
     return "\n".join(f"  {line}" for line in lines)
 
 
-def api_server(kubectl: Kubectl, _spec: Spec) -> Goal:
+def api_server(kubectl: Kubectl, _spec: Spec) -> WaitGoal:
     """Return the goal that the API server allows this account to create everything of NEEDED."""
 
     def check() -> Progress:
@@ -136,10 +136,10 @@ def api_server(kubectl: Kubectl, _spec: Spec) -> Goal:
         return Progress(done=True)
 
     todo = "check that the account may edit the project, then run `up` again"
-    return Goal("Kubernetes' API server", check, todo, limit="")
+    return WaitGoal("Kubernetes' API server", check, todo, limit="")
 
 
-def kubernetes_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
+def kubernetes_nodes(kubectl: Kubectl, spec: Spec) -> WaitGoal:
     """Return the goal that nodes are Ready. `groups` are rows of name, id, count (nodes at least), gpus (of each)."""
     groups = spec["groups"]
 
@@ -148,7 +148,7 @@ def kubernetes_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
         missing = [text for group in groups for text in _missing(group, nodes)]
         return Progress(_listed(missing), done=not missing)
 
-    return Goal(
+    return WaitGoal(
         f"{sum(int(group['count']) for group in groups)} Kubernetes nodes",
         check,
         "see the node group's events and quotas in Nebius's console, then run `up` again",
@@ -181,7 +181,7 @@ def _why_not_ready(node: Mapping[str, Any]) -> str:
     return "" if ready.status == "True" else f"{ready.reason}: {ready.message}"
 
 
-def populated_jail(kubectl: Kubectl, spec: Spec) -> Goal:
+def populated_jail(kubectl: Kubectl, spec: Spec) -> WaitGoal:
     """Return the goal that the Job which populates the jail of `cluster` is complete; an error has its log's end."""
     name = populate_job(spec["cluster"])
 
@@ -199,7 +199,7 @@ def populated_jail(kubectl: Kubectl, spec: Spec) -> Goal:
         pods_of_job = f"{status.get('active', 0)} of its pods run, {status.get('failed', 0)} failed"
         return Progress(pods_of_job, done="Complete" in ended)
 
-    return Goal(
+    return WaitGoal(
         f"Job {name}",
         check,
         f"delete the Job, which Soperator then creates again (kubectl delete job {name}), and run `up` again",
@@ -207,7 +207,7 @@ def populated_jail(kubectl: Kubectl, spec: Spec) -> Goal:
     )
 
 
-def available_cluster(kubectl: Kubectl, spec: Spec) -> Goal:
+def available_cluster(kubectl: Kubectl, spec: Spec) -> WaitGoal:
     """Return the goal that the SlurmCluster `cluster` is Available; an error has its conditions and pods."""
     name = spec["cluster"]
 
@@ -230,14 +230,14 @@ def available_cluster(kubectl: Kubectl, spec: Spec) -> Goal:
         return text + _indented(kubectl.events("SlurmCluster", name))
 
     todo = f"kubectl describe slurmcluster {name} --namespace={name} shows what it waits for; then run `up` again"
-    return Goal(f"SlurmCluster {name}", check, todo, explain)
+    return WaitGoal(f"SlurmCluster {name}", check, todo, explain)
 
 
 def _phase(slurm: Mapping[str, Any]) -> str:
     return str(slurm.get("status", {}).get("phase") or "")
 
 
-def powered_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
+def powered_nodes(kubectl: Kubectl, spec: Spec) -> WaitGoal:
     """Return the goal that elastic NodeSets have their static nodes powered up, and no node that they have no more.
     `powered` has the number of static and of all nodes of each."""
     powered = spec.get("powered", {})
@@ -256,7 +256,7 @@ def powered_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
         # Soperator creates the state once it has seen the NodeSet.
         return Progress(_listed([f"{name} has none yet" for name in missing]), done=not missing)
 
-    return Goal(
+    return WaitGoal(
         "power states of elastic NodeSets",
         check,
         "the log of Soperator's manager shows why (namespace soperator-system); then run `up` again",
@@ -289,7 +289,7 @@ def _log(kubectl: Kubectl, of: str, *arguments: str) -> str:
     return _indented(text.rstrip().splitlines())
 
 
-def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
+def slurm_nodes(kubectl: Kubectl, spec: Spec) -> WaitGoal:
     """Return the goal that `nodes` (GPUs of each, by name) take jobs; nodes that left `nodesets` are deleted in Slurm,
     once they have no pod. An error has the pods that are not ready.
 
@@ -322,7 +322,7 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
         return Progress(progress.text, done=progress.done)
 
     todo = "`scontrol show node NAME` and the log of its pod (container slurmd) show why; then run `up` again"
-    return Goal(f"{len(expected)} Slurm nodes", check, todo, lambda: _indented(_unready_pods(kubectl)))
+    return WaitGoal(f"{len(expected)} Slurm nodes", check, todo, lambda: _indented(_unready_pods(kubectl)))
 
 
 def slurm_progress(expected: Mapping[str, int], nodes: Mapping[str, Node]) -> Progress:
@@ -351,7 +351,7 @@ def _is_of(node: str, nodesets: Sequence[str]) -> bool:
     return nodeset in nodesets and index.isdigit()
 
 
-def jail_gpus(kubectl: Kubectl, spec: Spec) -> Goal:
+def jail_gpus(kubectl: Kubectl, spec: Spec) -> WaitGoal:
     """Return the goal that the GPUs of `nodes` are in their jails; it finds truncated libraries."""
     expected = {name: int(gpus) for name, gpus in spec["nodes"].items() if gpus}
 
@@ -368,7 +368,7 @@ def jail_gpus(kubectl: Kubectl, spec: Spec) -> Goal:
             wrong = [text for text in pool.map(count, expected) if text]
         return Progress(_listed(wrong), done=not wrong)
 
-    return Goal(
+    return WaitGoal(
         "GPUs in the jail",
         check,
         "delete the worker pods that are named (kubectl delete pod), which Soperator creates again; if libnvidia-ml.so "
@@ -378,7 +378,7 @@ def jail_gpus(kubectl: Kubectl, spec: Spec) -> Goal:
     )
 
 
-def login_service_address(kubectl: Kubectl, spec: Spec) -> Goal:
+def login_service_address(kubectl: Kubectl, spec: Spec) -> WaitGoal:
     """Return the goal that the login Service of `cluster` has an address: facts `address` and `port`."""
     name = login_service(spec["cluster"])
 
@@ -392,7 +392,7 @@ def login_service_address(kubectl: Kubectl, spec: Spec) -> Goal:
             return Progress(done=True, facts={"address": address[0], "port": address[1]})
         return Progress(why_no_login_address(service, kubectl.items("events", selector("Service", name))))
 
-    return Goal(
+    return WaitGoal(
         f"the address of Service {name}",
         check,
         "in a project without public addresses set nebius.login.exposure: internal; otherwise check the quotas of "
@@ -401,7 +401,7 @@ def login_service_address(kubectl: Kubectl, spec: Spec) -> Goal:
     )
 
 
-KINDS: Mapping[str, Sequence[Callable[[Kubectl, Spec], Goal]]] = {
+KINDS: Mapping[str, Sequence[Callable[[Kubectl, Spec], WaitGoal]]] = {
     "api": [api_server],
     "nodes": [kubernetes_nodes],
     "populated": [populated_jail],
@@ -432,7 +432,7 @@ class WaitProvider(ActionProvider):
             return {"facts": wait(kubectl, news["kind"], news["spec"], news["seconds"], news["pace"])}
 
 
-class Wait(Action, module="nebius", name="Wait"):
+class Wait(ActionResource, module="nebius", name="Wait"):
     """A wait for a part of a cluster.
 
     Inputs: `kind` is one of KINDS, `spec` its specification, `seconds` the deadline, `pace` the seconds between two

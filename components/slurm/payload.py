@@ -34,15 +34,15 @@ from scripts.node.interface import (
     NodeBoot,
     Probe,
     Prologs,
-    Reconcile,
     ReconcileCloud,
+    ReconcileInput,
     ReconcileNodeset,
     Rights,
     Role,
-    Rxdm,
+    RxdmInput,
     Spares,
-    StateDisk,
-    User,
+    StateDiskInput,
+    UnixUser,
 )
 from scripts.node.slurm import hostlist
 
@@ -143,7 +143,7 @@ def as_lines(value: object) -> str:
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
-def users(config: ClusterConfig) -> list[User]:
+def users(config: ClusterConfig) -> list[UnixUser]:
     """Return the users for `configure`. A right that the stack file does not mention has no key: it is not changed."""
     return [
         {
@@ -215,7 +215,7 @@ def configure(
         payload["environment"] = render_environment(config).splitlines()
         _add_topology(payload, config)
         if state:
-            payload["state"] = cast("StateDisk", dict(state))
+            payload["state"] = cast("StateDiskInput", dict(state))
         if exports:
             payload["exports"] = cast("Exports", dict(exports))
         if elastic or any(section.spare for section in config.nodesets.values()):
@@ -246,7 +246,7 @@ _NO_CLOUD: ReconcileCloud = {
 }  # fmt: skip
 
 
-def reconcile(config: ClusterConfig, elastic: Mapping[str, Any] | None) -> Reconcile:
+def reconcile(config: ClusterConfig, elastic: Mapping[str, Any] | None) -> ReconcileInput:
     """Return the settings of the reconcile loop. `elastic` has the platform's part: `cloud`, and `templates` of each
     nodeset; None if no node is elastic."""
     settings = config.slurm.reconcile
@@ -340,14 +340,14 @@ def prologs_input(
         "setup": setup_version(),
     }
     if state:
-        payload["state"] = cast("StateDisk", dict(state))
+        payload["state"] = cast("StateDiskInput", dict(state))
     return as_lines(payload)
 
 
 def rxdm_input(tree: Tree) -> str:
     """Return the standard input of `rxdm`: the original's hash, the nodesets' links, and the known versions."""
     sha256 = tree.rxdm["sha256"] if tree.rxdm else ""
-    return as_lines(Rxdm(sha256=sha256, links=dict(tree.rxdm_links), known=ACTIONS, setup=setup_version()))
+    return as_lines(RxdmInput(sha256=sha256, links=dict(tree.rxdm_links), known=ACTIONS, setup=setup_version()))
 
 
 def scripts_digest(tree: Tree) -> str:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from engine import values
 from engine.core.scope import Scope
 from engine.errors import EngineError, NotRunnableError, RunInterruptedError
-from engine.events import Change, Event, Kind, Log, Planned, Result, StepDone, StepFailed, StepStarted
+from engine.events import Change, Event, Kind, LogLine, Planned, Result, StepDone, StepFailed, StepStarted
 from engine.project import Project, StackConfig
 from engine.providers import Providers
 from engine.providers.base import Context, Provider
@@ -73,7 +73,7 @@ class Run:
             self.on_event(event)
 
     def log(self, severity: str, message: str, urn: str | None = None, *, ephemeral: bool = False) -> None:
-        self.emit(Log(severity, message, urn, ephemeral))
+        self.emit(LogLine(severity, message, urn, ephemeral))
 
     def plan(self, resource: Resource, op: str, changes: tuple[Change, ...] = (), reason: str = "") -> None:
         """Emit the plan for a resource."""

@@ -57,7 +57,7 @@ class _Command(Provider):
             return {**props, **kept}
         return {**props, **process.results(self._run(ctx, command, props, old_outputs), command)}
 
-    def _run(self, ctx: Context, command: str, props: Props, old_outputs: Props) -> process.Outcome:
+    def _run(self, ctx: Context, command: str, props: Props, old_outputs: Props) -> process.ProcessOutcome:
         raise NotImplementedError
 
 
@@ -80,7 +80,7 @@ class LocalCommand(_Command):
         ctx = Context("", "command:local:run", "run", log)
         return self._step(ctx, args.get("command"), args, {})
 
-    def _run(self, ctx: Context, command: str, props: Props, old_outputs: Props) -> process.Outcome:
+    def _run(self, ctx: Context, command: str, props: Props, old_outputs: Props) -> process.ProcessOutcome:
         return process.run(
             [*(props.get("interpreter") or ["/bin/sh", "-c"]), command],
             stdin=props.get("stdin") or "",
@@ -109,7 +109,7 @@ class _Remote(Provider):
 class RemoteCommand(_Remote, _Command):
     """Runs commands over SSH."""
 
-    def _run(self, ctx: Context, command: str, props: Props, old_outputs: Props) -> process.Outcome:
+    def _run(self, ctx: Context, command: str, props: Props, old_outputs: Props) -> process.ProcessOutcome:
         return self._sessions.run(
             ctx,
             props["connection"],

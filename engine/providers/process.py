@@ -18,7 +18,7 @@ _running: set[subprocess.Popen[bytes]] = set()
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProcessOutcome:
     """The exit status and the output of a process."""
 
     status: int
@@ -34,7 +34,7 @@ def run(
     cwd: Path | None = None,
     timeout: float | None = None,
     on_line: Callable[[str, str], None] = lambda _stream, _line: None,
-) -> Outcome:
+) -> ProcessOutcome:
     """Run a process to its end, and call `on_line("stdout" or "stderr", line)` for each line that it
     writes. Raises EngineError after `timeout` seconds, or if it does not start."""
     try:
@@ -77,7 +77,7 @@ def run(
     for thread in threads:
         # A background child of the command may keep its output open.
         thread.join(2)
-    return Outcome(status, "".join(texts["stdout"]), "".join(texts["stderr"]))
+    return ProcessOutcome(status, "".join(texts["stdout"]), "".join(texts["stderr"]))
 
 
 def kill_all() -> None:
@@ -107,7 +107,7 @@ def previous_output(props: Props, outputs: Props) -> dict[str, str]:
     return {name: outputs[key] for name, key in names.items() if outputs.get(key)}
 
 
-def results(outcome: Outcome, command: str) -> Props:
+def results(outcome: ProcessOutcome, command: str) -> Props:
     """Return the outputs of a command that succeeded. Raises EngineError with all that it printed if it failed."""
     if outcome.status:
         shortened = command if len(command) <= 200 else command[:200] + "..."

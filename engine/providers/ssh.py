@@ -76,7 +76,7 @@ class Sessions:
         environment: dict[str, str] | None = None,
         optional_environment: dict[str, str] | None = None,
         on_line: Callable[[str, str], None] = lambda _stream, _line: None,
-    ) -> process.Outcome:
+    ) -> process.ProcessOutcome:
         """Run a command on the machine. Its sshd must accept `environment` (AcceptEnv), and may drop the optional one.
         Raises EngineError if the machine can't be reached in the attempts that the connection allows."""
         required, optional = environment or {}, optional_environment or {}

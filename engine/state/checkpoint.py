@@ -159,7 +159,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Journal:
+class StateJournal:
     """The changes of a state since its file was written, so that a step does not write the whole file of thousands of
     resources.
 

@@ -15,7 +15,7 @@ from threading import Lock, RLock
 
 from engine.errors import DamagedStateError, EngineError, PassphraseError, StateWriteError
 from engine.state import checkpoint
-from engine.state.checkpoint import PRIVATE, Journal
+from engine.state.checkpoint import PRIVATE, StateJournal
 from engine.state.crypter import Crypter, Passphrase, seal, unseal
 from engine.state.resource import Resource, now
 from engine.values import Value
@@ -55,7 +55,7 @@ class State:
         self._name = f"organization/{project}/{stack}"
         self._stamp = checkpoint.stamp(file)
         self._text, self._row = checkpoint.text_and_deployment(file)
-        self._journal = Journal(file)
+        self._journal = StateJournal(file)
         self._folded = checkpoint.entries(file) == []
         self._rewrite = True  # the next write is of the whole file
         # The changes since the last write, and the numbers by which they refer to resources.

@@ -56,7 +56,7 @@ def publish(text: str) -> None:
         answer(METADATA + "guest-attributes/hpc/boot", FLAVOR, seconds=2, method="PUT", data=text[:1000].encode())
 
 
-class Cloud:
+class GoogleApis:
     """Google's APIs, used with the machine's service account."""
 
     def __init__(self, endpoints: dict[str, str]) -> None:

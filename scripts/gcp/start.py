@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from google_apis import BootError, Cloud, metadata, publish
+from google_apis import BootError, GoogleApis, metadata, publish
 from system.locks import LOCKS, LONGEST_SECONDS, describe_holders, open_lock, take_lock
 
 SHIELD = ""  # scripts/gcp/shield.sh, which components/gcp/boot.py inserts
@@ -87,7 +87,7 @@ WantedBy=multi-user.target
 """
 
 
-class Machine:
+class BootingMachine:
     """This machine, and the changes that this run made on it."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ def _has_content(path: Path, data: bytes) -> bool:
     return path.is_file() and not path.is_symlink() and path.read_bytes() == data
 
 
-def configure(machine: Machine, *, once: bool) -> None:
+def configure(machine: BootingMachine, *, once: bool) -> None:
     """Configure the machine. Root's login comes first, so that an administrator can correct what fails later."""
     protect_metadata_server(machine, again=not once)
     try:
@@ -132,7 +132,7 @@ def configure(machine: Machine, *, once: bool) -> None:
         raise BootError(f"the machine's metadata attribute hpc-boot is no JSON ({error}): run `up`") from None
     configure_resolver(machine)
     machine.write(LIB / "refresh", script, 0o755)
-    cloud = Cloud(boot.get("endpoints") or {})
+    cloud = GoogleApis(boot.get("endpoints") or {})
     to_install = bool(boot["install"]) and not installed()
     if to_install and not once and not BEGUN.exists():
         machine.write(INSTALL, "running boot\n")  # before the first login, which would find the machine ready otherwise
@@ -148,7 +148,7 @@ def configure(machine: Machine, *, once: bool) -> None:
         install_setup(machine, cloud, boot["setup"])
 
 
-def write_place(machine: Machine) -> None:
+def write_place(machine: BootingMachine) -> None:
     """Write Google's name of this machine's host, /CLUSTER/BLOCK/HOST, for topology.conf. A stop changes the host.
 
     Only machines with a placement policy or in a dense reservation have such a name.
@@ -161,7 +161,7 @@ def write_place(machine: Machine) -> None:
         machine.write(PLACE, place + "\n")
 
 
-def protect_metadata_server(machine: Machine, *, again: bool) -> None:
+def protect_metadata_server(machine: BootingMachine, *, again: bool) -> None:
     """Let only root connect to the metadata server: now, and at the next boots before users can log in."""
     before = len(machine.changed)
     machine.write(LIB / "shield", SHIELD, 0o755)
@@ -173,7 +173,7 @@ def protect_metadata_server(machine: Machine, *, again: bool) -> None:
             print_line(result.stderr.strip())
 
 
-def configure_resolver(machine: Machine) -> None:
+def configure_resolver(machine: BootingMachine) -> None:
     """Make systemd-resolved, if it is installed, cache no missing names."""
     before = len(machine.changed)
     if RESOLVER.exists():
@@ -182,7 +182,7 @@ def configure_resolver(machine: Machine) -> None:
         call("systemctl", "try-restart", "systemd-resolved")
 
 
-def configure_sshd(machine: Machine) -> None:
+def configure_sshd(machine: BootingMachine) -> None:
     """Let root log in with the stack's key, and use the stack's host key if the machine has one."""
     key = HOST_KEY.read_bytes() if HOST_KEY.exists() else b""
     text = SSHD_TEXT + (f"HostKey {HOST_KEY}\n" if key else "")
@@ -196,7 +196,7 @@ def configure_sshd(machine: Machine) -> None:
         mark.write_text(loaded)
 
 
-def write_secrets(machine: Machine, cloud: Cloud, versions: dict[str, str]) -> None:
+def write_secrets(machine: BootingMachine, cloud: GoogleApis, versions: dict[str, str]) -> None:
     """Write each secret to its file, 0600. A file that has the version already is kept, so that a reboot needs no
     request."""
     record = KEPT / "secrets.json"
@@ -218,7 +218,7 @@ def installed() -> bool:
     return INSTALL.exists() and INSTALL.read_text().strip() == "done"
 
 
-def install(machine: Machine, cloud: Cloud, program: dict[str, str]) -> None:
+def install(machine: BootingMachine, cloud: GoogleApis, program: dict[str, str]) -> None:
     """Start the installation once in each boot, and wait until it is done. Print its progress."""
     if not BEGUN.exists():
         machine.write(LIB / "install", cloud.fetch("the installation", program), 0o700)
@@ -242,7 +242,7 @@ def install(machine: Machine, cloud: Cloud, program: dict[str, str]) -> None:
             print_line(f"installing: {state}")
 
 
-def install_setup(machine: Machine, cloud: Cloud, stored: dict[str, str]) -> None:
+def install_setup(machine: BootingMachine, cloud: GoogleApis, stored: dict[str, str]) -> None:
     """Write the files of the set-up, {path: [lines]}, delete other files, and enable the units that run it."""
     folder, known = LIB / "node", KEPT / "setup"
     if not (folder.is_dir() and _has_content(known, stored["sha256"].encode())):
@@ -264,7 +264,7 @@ def install_setup(machine: Machine, cloud: Cloud, stored: dict[str, str]) -> Non
     machine.enable(EVENTS)
 
 
-def start_units(machine: Machine, *, once: bool) -> None:
+def start_units(machine: BootingMachine, *, once: bool) -> None:
     """Start the units of the set-up, or restart them after a change. The caller of `refresh` does that itself."""
     if machine.changed or not once:
         call("systemctl", "daemon-reload")
@@ -291,13 +291,13 @@ def print_line(text: str) -> None:
 
 def report_state(text: str) -> None:
     """Write the state to a file on this machine, and to a guest attribute, which can be read from outside."""
-    machine = Machine()
+    machine = BootingMachine()
     machine.write(KEPT / "state", text + "\n")
     if machine.changed:
         publish(text)
 
 
-def attempt(machine: Machine, *, once: bool) -> None:
+def attempt(machine: BootingMachine, *, once: bool) -> None:
     """Try once. Raises BootError with the reason, also for unexpected errors."""
     try:
         configure(machine, once=once)
@@ -306,7 +306,7 @@ def attempt(machine: Machine, *, once: bool) -> None:
         raise BootError(f"{type(error).__name__}: {error}") from None
 
 
-def retry_until_done(machine: Machine) -> None:
+def retry_until_done(machine: BootingMachine) -> None:
     """Try until all is done, with growing pauses. Print the error when it changes, and once a minute."""
     pause, shown = PAUSE, ""
     while True:
@@ -324,7 +324,7 @@ def retry_until_done(machine: Machine) -> None:
 def main() -> int:
     """Run as start-up script until the machine is configured, or as `refresh` once."""
     once = Path(sys.argv[0]).name == "refresh"
-    machine = Machine()
+    machine = BootingMachine()
     with open_lock(RUN / "start.lock") as lock:
         if not take_lock(lock, seconds=0 if once else LONGEST_SECONDS):
             if once:

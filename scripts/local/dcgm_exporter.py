@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
     given = dict(re.findall(r"--(address|collectors|hpc-job-mapping-dir) (\S+)", " ".join(arguments)))
     fields = Path(given["collectors"]).read_text()
 
-    class Page(BaseHTTPRequestHandler):
+    class MetricsPage(BaseHTTPRequestHandler):
         """The page of metrics, whatever the path."""
 
         def do_GET(self) -> None:
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
             """Write nothing: every scrape would be a line of the journal."""
 
     host, _, port = given["address"].rpartition(":")
-    HTTPServer((host, int(port)), Page).serve_forever()
+    HTTPServer((host, int(port)), MetricsPage).serve_forever()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parents[1] / "node"))
 
 from accounting import accounts
-from interface import User
+from interface import UnixUser
 from jobs import drain_leaving, prologs
 from system import containers, homes, users
 from system.host import SetupError, describe_os_error, has_group, has_user, log, read_json, write
@@ -75,7 +75,7 @@ def create_user_of_checks(name: str) -> None:
         log(f"{name}: not made, Soperator's own check does so: {done.stderr.strip()[-400:]}")
 
 
-def create_key_pairs(new: Iterable[User]) -> None:
+def create_key_pairs(new: Iterable[UnixUser]) -> None:
     """Create a key pair for each of these users, in a process of the user."""
     text = Path(__file__).with_name("key_pair.py").read_text()
     for user in new:
@@ -89,7 +89,7 @@ def create_key_pairs(new: Iterable[User]) -> None:
             log(f"{user['name']}: no key pair for logins between pods: {output.strip()}")
 
 
-def _with_groups(user: User) -> User:
+def _with_groups(user: UnixUser) -> UnixUser:
     """Return the user in the groups of its rights, which on machines are files of their own."""
     result: dict[str, Any] = {**user}
     more = [group for right, group in GROUPS.items() if result.pop(right, True) and has_group(group)]

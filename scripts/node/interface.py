@@ -23,7 +23,7 @@ class Mount(TypedDict):
     options: str
 
 
-class StateDisk(TypedDict):
+class StateDiskInput(TypedDict):
     """The file system with the controller's state, as in fstab, and the folders on it."""
 
     source: str
@@ -53,7 +53,7 @@ class Rights(TypedDict, total=False):
     containers: bool  # whether the user has a range of subordinate uids; without it, the range is not changed
 
 
-class User(Rights):
+class UnixUser(Rights):
     """A Unix user; `groups` are supplementary groups, `keys` lines of authorized_keys."""
 
     name: str
@@ -71,7 +71,7 @@ class NodeBoot(TypedDict):
     mounts: list[Mount]
 
 
-class Release(TypedDict):
+class ReleaseInput(TypedDict):
     """The stack's release of Slurm: the releases that it can replace, and the oldest that can read its files."""
 
     takes_over: list[str]
@@ -79,7 +79,7 @@ class Release(TypedDict):
 
 
 class _Controller(TypedDict, total=False):
-    release: Release
+    release: ReleaseInput
     drain_seconds: int
     max_unavailable: float  # share of a partition's nodes whose machines are recreated at a time
     qos: list[str]  # those in slurm.conf
@@ -89,7 +89,7 @@ class _Controller(TypedDict, total=False):
     measure: dict[str, Any]  # settings of health/measure.py
     files: dict[str, list[str]]  # Slurm's files as lines; only slurm.conf on a login machine
     environment: list[str]  # env.sh of jobs, as lines
-    state: StateDisk
+    state: StateDiskInput
     exports: Exports
 
 
@@ -135,7 +135,7 @@ class Spares(TypedDict):
     count: int
 
 
-class Reconcile(TypedDict):
+class ReconcileInput(TypedDict):
     """/etc/hpc/reconcile.json: settings of the controller's reconcile service. `nodesets` and `cloud` are empty if no
     node is elastic or can be repaired."""
 
@@ -156,7 +156,7 @@ class OpsAgent(TypedDict):
     lines: list[str]
 
 
-class Web(TypedDict):
+class WebInput(TypedDict):
     """Prometheus' listener for other machines: the user, and the files of the password and of the certificate with its
     key."""
 
@@ -171,7 +171,7 @@ class _Metrics(TypedDict):
     idle: str
 
 
-class Monitoring(_Metrics, total=False):
+class MonitoringInput(_Metrics, total=False):
     """Settings of monitoring, on the controller and on Prometheus' own machine. `leave_out`: beginnings of names of
     metrics that the set-up's exporter does not write. `idle`: the query of idle GPUs by job, empty without GPUs.
     `prometheus_on`: Prometheus' own machine; absent without one. Only the machine with Prometheus has the rest: the
@@ -182,7 +182,7 @@ class Monitoring(_Metrics, total=False):
     prometheus: str
     alertmanager: str
     ops_agent: OpsAgent  # absent where its configuration is the image's
-    web: Web  # absent where Prometheus listens on the loopback address alone
+    web: WebInput  # absent where Prometheus listens on the loopback address alone
     secrets: dict[str, str]
     files: dict[str, list[str]]
 
@@ -194,7 +194,7 @@ class GpuExporter(TypedDict):
     fields: list[str]
 
 
-class Topology(TypedDict):
+class TopologyInput(TypedDict):
     """The nodes of each nodeset as host lists, and whether topology.conf has a switch per reported place."""
 
     nodesets: dict[str, str]
@@ -203,9 +203,9 @@ class Topology(TypedDict):
 
 class _Containers(_Controller, total=False):
     containers: str  # `containers.data` of the stack, if that is not the default
-    reconcile: Reconcile  # absent if no node is elastic or spare
-    topology: Topology  # absent without topology.conf
-    monitoring: Monitoring  # on the controller and on Prometheus' own machine; absent without metrics
+    reconcile: ReconcileInput  # absent if no node is elastic or spare
+    topology: TopologyInput  # absent without topology.conf
+    monitoring: MonitoringInput  # on the controller and on Prometheus' own machine; absent without metrics
     node_exporter: str  # arguments of node_exporter; absent without metrics
     gpu_exporter: GpuExporter  # absent without metrics or GPUs
 
@@ -218,13 +218,13 @@ class Configure(_Containers):
     roles: list[str]
     conf_server: str
     mounts: list[Mount]
-    users: list[User]
+    users: list[UnixUser]
     groups: list[Group]
     setup: str
 
 
 class _Stored(TypedDict, total=False):
-    state: StateDisk
+    state: StateDiskInput
 
 
 class Prologs(_Stored):
@@ -239,7 +239,7 @@ class Prologs(_Stored):
     setup: str
 
 
-class Rxdm(TypedDict):
+class RxdmInput(TypedDict):
     """Input of phase `rxdm`: the hash of the original, the links that start it, and texts on known versions by hash."""
 
     sha256: str
@@ -248,7 +248,7 @@ class Rxdm(TypedDict):
     setup: str
 
 
-class Accounting(TypedDict):
+class AccountingInput(TypedDict):
     """Input of phase `accounting`: accounts with parents first, users and QOS, with the names of sacctmgr's options."""
 
     cluster: str
@@ -262,10 +262,10 @@ class Restore(TypedDict):
 
     file: str
     sha256: str
-    desired: Accounting
+    desired: AccountingInput
 
 
-class Node(TypedDict):
+class AwaitedNode(TypedDict):
     """A node to wait for; `host_key` is its public SSH host key, empty if only the node itself has it."""
 
     name: str
@@ -292,11 +292,11 @@ class _Config(TypedDict, total=False):
     gpu_exporter: GpuExporter
 
 
-class ClusterConfig(_Config):
+class ClusterDocument(_Config):
     """/opt/apps/adm/hpc/cluster.json: the config version that nodes follow. `digest` is over all other keys."""
 
     cluster: str
-    users: list[User]
+    users: list[UnixUser]
     groups: list[Group]
     setup: str
     munge: str  # fingerprint of the key that the controller runs with
@@ -304,7 +304,7 @@ class ClusterConfig(_Config):
     digest: str
 
 
-class Report(TypedDict, total=False):
+class MachineReport(TypedDict, total=False):
     """/opt/apps/adm/hpc/nodes/NAME.json: the last report of a machine; `state` is configured or failed."""
 
     state: str
@@ -331,7 +331,7 @@ class Unit(_Unit):
     started: float
 
 
-class Disk(TypedDict, total=False):
+class FileSystemReport(TypedDict, total=False):
     """A file system: bytes and inodes. Only shared ones have `mounted` and `shared`."""
 
     mounted: bool
@@ -372,11 +372,11 @@ class StateFolder(TypedDict):
     """The cluster state on a machine: the newest config version, the machine's report, and what is damaged."""
 
     newest: dict[str, str]
-    report: Report
+    report: MachineReport
     damaged: str
 
 
-class Files(TypedDict, total=False):
+class SlurmFiles(TypedDict, total=False):
     """Hashes of Slurm's files in /etc/slurm, in slurmd's cache, and of those that slurmctld runs with; their texts."""
 
     etc: dict[str, str]
@@ -425,11 +425,11 @@ class Observation(TypedDict, total=False):
     image: dict[str, Any]  # recipe, snapshot, made, baked
     munge: Munge
     daemons: dict[str, Unit]
-    files: Files
+    files: SlurmFiles
     unix: Accounts
     keys: dict[str, str]
     guarded: Protected
-    disks: dict[str, Disk]
+    disks: dict[str, FileSystemReport]
     controller: Reached
     scripts: dict[str, str]
     reconcile: dict[str, Any]  # on the controller: mode, why, brakes, cooling, alerts, jobs, actions; empty without it

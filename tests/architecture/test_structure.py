@@ -116,6 +116,16 @@ def test_no_import_is_hidden_from_the_interpreter() -> None:
     assert hidden == set()
 
 
+def test_a_public_class_name_means_one_thing() -> None:
+    files: dict[str, list[str]] = {}
+    for file, tree in _trees().items():
+        for node in tree:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                files.setdefault(node.name, []).append(file)
+    assert len(files) > 500
+    assert {name: where for name, where in files.items() if len(where) > 1} == {}
+
+
 def test_no_platform_is_asked_for_by_name_outside_its_folders() -> None:
     found = {file: _comparisons(tree) for file, tree in _trees().items() if not _of_a_platform(file)}
     assert {file: count for file, count in found.items() if count} == {}

@@ -31,7 +31,7 @@ def make(root: Path, stack: str, cidr: str, key: Path, wanted: list[str]) -> Non
     addresses = {name: str(block[2 + number]) for number, name in enumerate(gpus)}
     ensure_image(BASE, images_root(), say)
     allow_watches(say)
-    own = network.Network(
+    own = network.HostNetwork(
         root=root, stack=stack, owner="tests/bench/by-hand", cidr=cidr, gateway=str(block[1]), hosts=addresses
     )
     network.ensure(own)

@@ -1,6 +1,6 @@
 """Events of runs, as the engine reports them."""
 
-from engine.events import Change, Event, Finished, Log, Planned, Result, Started, StepDone, StepFailed, StepStarted
+from engine.events import Change, Event, Finished, LogLine, Planned, Result, Started, StepDone, StepFailed, StepStarted
 
 STACK = Planned("urn:pulumi:dev::hpc::pulumi:pulumi:Stack::hpc-dev", "pulumi:pulumi:Stack", "hpc-dev", "", "same")
 
@@ -49,10 +49,10 @@ def up() -> list[Event]:
         NEW,
         StepStarted(CONF.urn, "update"),
         StepStarted(NEW.urn, "create"),
-        Log("info", "copying\nrestarting", CONF.urn),
-        Log("info", "17 %", NEW.urn, ephemeral=True),
-        Log("debug", "a detail"),
-        Log("warning", "little memory"),
+        LogLine("info", "copying\nrestarting", CONF.urn),
+        LogLine("info", "17 %", NEW.urn, ephemeral=True),
+        LogLine("debug", "a detail"),
+        LogLine("warning", "little memory"),
         StepDone(CONF.urn, "update", 0.84),
         StepDone(NEW.urn, "create", 61.7),
         Finished(Result("up", True, counts, (CONF, NEW), (), outputs, 62.0)),
@@ -67,7 +67,7 @@ def failed() -> list[Event]:
         NEW,
         LOGIN,
         StepStarted(NEW.urn, "create"),
-        Log("info", "waiting for SSH", NEW.urn, ephemeral=True),
+        LogLine("info", "waiting for SSH", NEW.urn, ephemeral=True),
         failure,
         StepFailed(LOGIN.urn, "skip", "dev-cpu-2 failed"),
         Finished(Result("up", False, {"create": 1, "same": 4}, (NEW,), (failure,), {}, 3.0)),

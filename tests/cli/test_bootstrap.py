@@ -232,7 +232,7 @@ class TestPlots:
 
     def test_an_environment_of_somebody_else_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "prefix", "/usr")
-        with pytest.raises(bootstrap.SetupError, match=r"has no matplotlib\. Install it there, or run \./hpc"):
+        with pytest.raises(bootstrap.BootstrapError, match=r"has no matplotlib\. Install it there, or run \./hpc"):
             bootstrap.add("matplotlib", "0.1 GB")
 
 
@@ -345,13 +345,13 @@ def test_an_invalid_pip_configuration_is_named(empty_home: Path, monkeypatch: py
     file = empty_home / "pip.conf"
     file.write_text("index-url = https://mirror.example/simple\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
-    with pytest.raises(bootstrap.SetupError, match=f"^{file}: not a pip configuration"):
+    with pytest.raises(bootstrap.BootstrapError, match=f"^{file}: not a pip configuration"):
         bootstrap.uv_environment()
 
 
 def test_without_pip_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(bootstrap.SetupError, match=r"apt-get install python3\.\d+-venv\)"):
+    with pytest.raises(bootstrap.BootstrapError, match=r"apt-get install python3\.\d+-venv\)"):
         bootstrap.install_venv_module()
 
 

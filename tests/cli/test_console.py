@@ -9,7 +9,7 @@ import pytest
 
 from cli import console
 from cli.display.views import LiveView
-from engine.events import Log
+from engine.events import LogLine
 
 ROOT = Path(__file__).parents[2]
 EVIL = "a\x1b[2J\x1b]0;title\x07\x9b1mb\r\u2028\u202ec"
@@ -66,7 +66,7 @@ def test_a_cell_of_a_table_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_control_sequences_in_lines_of_the_live_view_are_escaped() -> None:
     view = LiveView()
-    view.event_lines(Log(severity="info", message=f"one\n{EVIL}", urn="urn:pulumi:s::p::t::n"))
+    view.event_lines(LogLine(severity="info", message=f"one\n{EVIL}", urn="urn:pulumi:s::p::t::n"))
     (row,) = view.rows.values()
     assert next(iter(row.log)) == "one"
     assert not set("".join(row.log)) & set("\x1b\x07\x9b\r\u2028\u202e")

@@ -13,8 +13,8 @@ import pulumi
 from cluster.config import ClusterConfig
 from cluster.roster import MachineSpec
 from components.gcp.identity import Identity
-from components.gcp.machines import MachineArgs, Machines
-from components.gcp.network import Network
+from components.gcp.machines import GoogleMachines, MachineArgs
+from components.gcp.network import GoogleNetwork
 from components.slurm.keys import ClusterKeys
 from tests.harness import Recording, Registered
 
@@ -28,13 +28,13 @@ def google_machines(
     config: ClusterConfig,
     metadata: Callable[[MachineSpec, Identity], Mapping[str, pulumi.Input[str]]],
     image: str = IMAGE,
-) -> Machines:
+) -> GoogleMachines:
     """Register the machines of the cluster `cloud` with their networks and accounts."""
-    network, identity = Network("cloud-network", config), Identity("cloud-identity", config, ClusterKeys("cloud"))
+    network, identity = GoogleNetwork("cloud-network", config), Identity("cloud-identity", config, ClusterKeys("cloud"))
     args = MachineArgs(
         config=config, network=network, identity=identity, image=image, metadata=lambda spec: metadata(spec, identity)
     )
-    return Machines("cloud-machines", args)
+    return GoogleMachines("cloud-machines", args)
 
 
 def graph(recording: Recording, only: Callable[[Registered], bool] = lambda _: True) -> str:

@@ -7,8 +7,8 @@ import pytest
 
 from cluster.config import ClusterConfig
 from components.gcp.baked_image import BakeProvider
-from components.gcp.deploy import Image
-from components.gcp.network import Network
+from components.gcp.deploy import MachineImage
+from components.gcp.network import GoogleNetwork
 from tests.clouds import A3, EXASCALER, google
 from tests.gcp.baking import LONG_LIMITS
 from tests.harness import Recording, deploy
@@ -21,8 +21,8 @@ JAMMY = {"base": "ubuntu-2204"}
 
 def made(config: ClusterConfig, **options: Any) -> Recording:
     def program() -> None:
-        network = Network("cloud-network", config)
-        image = Image("cloud-image", config, network, EMAIL, [network.ready])
+        network = GoogleNetwork("cloud-network", config)
+        image = MachineImage("cloud-image", config, network, EMAIL, [network.ready])
         pulumi.export("image", image.self_link)
         pulumi.export("baked", image.baked)
 
@@ -114,8 +114,8 @@ class TestBake:
 
         def program() -> None:
             pulumi.runtime.set_all_config({"gcp:computeCustomEndpoint": "https://compute.example.com/compute/v1/"})
-            network = Network("cloud-network", config)
-            Image("cloud-image", config, network, EMAIL)
+            network = GoogleNetwork("cloud-network", config)
+            MachineImage("cloud-image", config, network, EMAIL)
 
         (one,) = deploy(program).all(BAKED)
         assert one.inputs["endpoint"] == "https://compute.example.com/compute/v1/"

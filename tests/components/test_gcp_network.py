@@ -6,7 +6,7 @@ import pulumi
 import pytest
 
 from components.gcp.deploy import Services
-from components.gcp.network import Network
+from components.gcp.network import GoogleNetwork
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.components.graphs import graph
 from tests.harness import Recording, deploy
@@ -28,7 +28,7 @@ def made(unknown: bool = False, **changes: Any) -> Recording:
     config = google(**changes)
 
     def program() -> None:
-        network = Network("cloud-network", config)
+        network = GoogleNetwork("cloud-network", config)
         pulumi.export("system", network.system)
         pulumi.export("system_network", network.system_network)
         pulumi.export("addresses", dict(network.addresses))

@@ -10,12 +10,12 @@ import pytest
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler, loci_version, startup_script
-from cluster.platforms.gcp.filesystems.lustre import ExistingLustre
+from cluster.platforms.gcp.filesystems.lustre import ExistingLustreKind
 from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.permissions import services
 from cluster.roster import machines
-from components.gcp.filesystems import Storage, share_name
-from components.gcp.network import Network
+from components.gcp.filesystems import GoogleStorage, share_name
+from components.gcp.network import GoogleNetwork
 from tests import programs
 from tests.clouds import EXASCALER, MANAGED, google
 from tests.cluster.shell import shellcheck
@@ -51,8 +51,8 @@ STORAGES: dict[str, dict[str, Any]] = {
 
 
 def make(config: ClusterConfig) -> None:
-    network = Network("cloud-network", config)
-    storage = Storage("cloud-storage", config, network, ACCOUNTS)
+    network = GoogleNetwork("cloud-network", config)
+    storage = GoogleStorage("cloud-storage", config, network, ACCOUNTS)
     pulumi.export("facts", storage.facts)
     pulumi.export("mounts", {spec.name: storage.mounts(spec) for spec in machines(config)})
 
@@ -92,7 +92,7 @@ class TestExisting:
 
     def test_machines_wait_for_an_existing_lustre_and_have_its_client(self):
         assert lustre_client(self.CONFIG) == "managed"
-        assert "10.128.0.3 300" in ExistingLustre(self.CONFIG).probe("10.128.0.3")
+        assert "10.128.0.3 300" in ExistingLustreKind(self.CONFIG).probe("10.128.0.3")
         assert not {"lustre.googleapis.com", "file.googleapis.com"} & set(services(self.CONFIG))
 
 

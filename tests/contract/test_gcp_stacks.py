@@ -12,7 +12,7 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp import iap
 from cluster.platforms.gcp.filesystems import registry
-from cluster.platforms.gcp.filesystems.base import Need
+from cluster.platforms.gcp.filesystems.base import ServiceNeed
 from cluster.platforms.gcp.image import bakes as bakes_image
 from cluster.platforms.gcp.permissions import (
     CUSTOM_ROLES,
@@ -33,18 +33,18 @@ from tests.contract.recorded import MACHINES, StackRun, modes, record, texts
 from tests.harness import FAKE_SECRETS, Recording, Registered, deploy
 
 COMPUTE = "roles/compute.admin"
-_COMPUTE = Need(services=("compute",), roles=(COMPUTE,))
-_MACHINE = Need(services=("compute", "iam"), roles=(COMPUTE, "roles/iam.serviceAccountUser"))
-_SECRETS = Need(services=("secretmanager",), roles=("roles/secretmanager.admin",))
-_STORAGE = Need(services=("storage",), roles=("roles/storage.admin",))
+_COMPUTE = ServiceNeed(services=("compute",), roles=(COMPUTE,))
+_MACHINE = ServiceNeed(services=("compute", "iam"), roles=(COMPUTE, "roles/iam.serviceAccountUser"))
+_SECRETS = ServiceNeed(services=("secretmanager",), roles=("roles/secretmanager.admin",))
+_STORAGE = ServiceNeed(services=("storage",), roles=("roles/storage.admin",))
 
 NEEDS = {
-    "gcp:projects/service:": Need(services=(), roles=("roles/serviceusage.serviceUsageAdmin",)),
-    "gcp:projects/iAMMember:": Need(
+    "gcp:projects/service:": ServiceNeed(services=(), roles=("roles/serviceusage.serviceUsageAdmin",)),
+    "gcp:projects/iAMMember:": ServiceNeed(
         services=("cloudresourcemanager", "iam"), roles=("roles/resourcemanager.projectIamAdmin",)
     ),
-    "gcp:projects/iAMCustomRole:": Need(services=("iam",), roles=(CUSTOM_ROLES,)),
-    "gcp:serviceaccount/": Need(services=("iam",), roles=("roles/iam.serviceAccountAdmin",)),
+    "gcp:projects/iAMCustomRole:": ServiceNeed(services=("iam",), roles=(CUSTOM_ROLES,)),
+    "gcp:serviceaccount/": ServiceNeed(services=("iam",), roles=("roles/iam.serviceAccountAdmin",)),
     # A machine acts as an account; who makes it must be allowed to.
     "gcp:compute/instance:": _MACHINE,
     "gcp:compute/instanceTemplate:": _MACHINE,
@@ -54,14 +54,14 @@ NEEDS = {
     "pulumi-python:dynamic/gcp:BakeLeftovers": _COMPUTE,
     "pulumi-python:dynamic/gcp:Flex": _MACHINE,
     "pulumi-python:dynamic/gcp:ElasticInstances": _COMPUTE,
-    "gcp:servicenetworking/": Need(services=("compute", "servicenetworking"), roles=(NETWORKS,)),
+    "gcp:servicenetworking/": ServiceNeed(services=("compute", "servicenetworking"), roles=(NETWORKS,)),
     "gcp:secretmanager/": _SECRETS,
     "gcp:storage/": _STORAGE,
 }
 """By the beginning of a resource's type; the longest that fits. Kinds of file systems add their own."""
 
 
-def need_of(type_: str) -> Need | None:
+def need_of(type_: str) -> ServiceNeed | None:
     """Return what a resource of this type needs; None if it is not on Google Cloud, or in no table."""
     needs = {**NEEDS, **{prefix: need for kind in registry.KINDS for prefix, need in kind.needs.items()}}
     found = [prefix for prefix in needs if type_.startswith(prefix)]

@@ -59,7 +59,7 @@ class Bench:
 
     def _take(self, event):
         self.events.append(event)
-        if isinstance(event, events.Log) and event.message.startswith("Stopping"):
+        if isinstance(event, events.LogLine) and event.message.startswith("Stopping"):
             (self.root.parent / "stopping").touch()
 
     def up(self, *nodes, **options):

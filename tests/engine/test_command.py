@@ -116,7 +116,7 @@ class TestLocal:
         given = {"stdin": "typed", "environment": {"A": "b c"}, "dir": "sub", "logging": "stderr"}
         bench.program(local("cat; echo; pwd; echo $A; echo seen >&2", **given))
         assert bench.up().outputs["out"].splitlines() == ["typed", str(bench.root / "sub"), "b c"]
-        assert [log.message for log in bench.events_of(events.Log)] == ["seen"]
+        assert [log.message for log in bench.events_of(events.LogLine)] == ["seen"]
         bench.program(local("print(6 * 7)", interpreter=["python3", "-c"]))
         assert bench.up().outputs["out"] == "42"
 
@@ -135,7 +135,7 @@ class TestLocal:
         )
         result = bench.up()
         assert "it is [secret]" in result.failures[0].message
-        assert [log.message for log in bench.events_of(events.Log)] == ["it is [secret]"]
+        assert [log.message for log in bench.events_of(events.LogLine)] == ["it is [secret]"]
         assert "hush-hush" not in repr(bench.events)
 
     def test_custom_timeouts_end_a_command(self, bench):
@@ -162,7 +162,7 @@ class TestRemote:
         words = {"update": "echo was $PULUMI_COMMAND_STDOUT", "delete": "true"}
         bench.program(remote(machine, "echo made; echo aside >&2", **words))
         assert bench.up().outputs == {"out": ["made", "aside"]}
-        assert {(log.severity, log.message) for log in bench.events_of(events.Log)} == {
+        assert {(log.severity, log.message) for log in bench.events_of(events.LogLine)} == {
             ("info", "made"),
             ("info", "aside"),
         }
@@ -192,7 +192,7 @@ class TestRemote:
         bench.program(remote(machine, "touch been-here", connection=bad))
         result = bench.up()
         assert "hostKey" in result.failures[0].message
-        assert not [log for log in bench.events_of(events.Log) if log.message.startswith("Dial")]
+        assert not [log for log in bench.events_of(events.LogLine) if log.message.startswith("Dial")]
 
     def test_an_unreachable_machine_is_an_error_after_the_allowed_attempts(self, bench, machine):
         with socket.socket() as probe:
@@ -201,7 +201,7 @@ class TestRemote:
         bench.program(remote(machine, "true", connection=dead))
         result = bench.up()
         assert "after 3 attempts" in result.failures[0].message
-        dials = [log for log in bench.events_of(events.Log) if log.message.startswith("Dial")]
+        dials = [log for log in bench.events_of(events.LogLine) if log.message.startswith("Dial")]
         assert [log.ephemeral for log in dials] == [True, True]
 
     def test_a_machine_that_never_answers_is_waited_for_once(self, bench, machine):

@@ -227,5 +227,5 @@ def test_a_history_that_cannot_be_written_is_a_warning(bench, monkeypatch):
 
     monkeypatch.setattr(state.State, "archive", full)
     assert bench.up("a").ok
-    assert [e.message for e in bench.events_of(events.Log)][-1].endswith("history: No space left on device")
+    assert [e.message for e in bench.events_of(events.LogLine)][-1].endswith("history: No space left on device")
     assert not bench.stack()._locks().holders()

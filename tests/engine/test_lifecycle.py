@@ -189,5 +189,5 @@ def test_components_and_log_lines_are_recorded(bench):
     assert state["g"]["outputs"] == {"inner": "inner.0"}
     assert state["after"]["dependencies"] == [state["inner"]["urn"]]
     assert bench.take_steps() == ["create inner.0", "create after.0"]
-    log = next(e for e in bench.events_of(events.Log) if e.severity == "warning")
+    log = next(e for e in bench.events_of(events.LogLine) if e.severity == "warning")
     assert (log.message, log.urn) == ("mind the gap", state["inner"]["urn"])

@@ -70,7 +70,7 @@ def test_a_pending_creation_does_not_delete_an_object_of_another_resource(bench)
     assert bench.up().ok
     assert not [step for step in bench.take_steps() if step.startswith("delete")]
     assert set(bench.objects()) == {"a.0"}
-    assert any("belongs to another" in e.message for e in bench.events_of(events.Log))
+    assert any("belongs to another" in e.message for e in bench.events_of(events.LogLine))
 
 
 def test_a_resumed_creation_is_no_deletion_in_a_preview(bench):

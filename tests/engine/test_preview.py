@@ -76,7 +76,7 @@ def test_unknown_providers_are_previewed_with_unknown_outputs(bench):
     assert result.foreign == ("cloud:net:Network", "cloud:net:Subnet", "cloud:net:getZones")
     assert result.counts == {"create": 4}
     assert result.outputs == {"zones": "[unknown]"}
-    assert any("getZones" in log.message for log in bench.events_of(events.Log))
+    assert any("getZones" in log.message for log in bench.events_of(events.LogLine))
 
 
 def test_up_with_unknown_providers_stops_before_the_first_step(bench):

@@ -20,7 +20,7 @@ from tests.contract.recorded import record
 from tests.harness import Recording, deploy
 from tests.lab.google.gcloud import WORDS
 
-INSTANCE = iap.Instance(name="gone", project="my-project", zone="us-central1-a")
+INSTANCE = iap.InstanceName(name="gone", project="my-project", zone="us-central1-a")
 
 
 def config(name: str = "small", **sections: Any) -> ClusterConfig:

@@ -27,7 +27,7 @@ from tests import programs
 from tests.gcp.servers import Cloud, SshServer, answers, free_port
 from tests.waiting import PATIENCE, wait_for
 
-INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-central1-a")
+INSTANCE = iap.InstanceName(name="small-controller", project="my-project", zone="us-central1-a")
 pytestmark = pytest.mark.e2e
 
 
@@ -221,7 +221,7 @@ def written(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     """Writes the ssh_config with the admin key; in a folder whose path is short enough for a shared connection."""
     with tempfile.TemporaryDirectory(prefix="hpc-test-", dir="/tmp") as home:
         monkeypatch.setenv("HPC_HOME", home)
-        files = user_config.Files("small")
+        files = user_config.StackFiles("small")
 
         def write(of: Cluster = cluster) -> Path:
             text, left_out = user_config.render(of, files, user="root", admin=True, nodes=False)

@@ -65,7 +65,7 @@ class TestLife:
         assert fake.calls == []
 
     def test_up_bakes_and_the_next_up_makes_no_request(self, fake: FakeCompute, run: Run) -> None:
-        message = [event.message for event in run("up") if isinstance(event, events.Log)]
+        message = [event.message for event in run("up") if isinstance(event, events.LogLine)]
         assert "a3mega-0123456789ab: step 1 of 2: packages" in message
         assert_image_ready(fake)
         assert_no_machines(fake)

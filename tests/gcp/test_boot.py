@@ -8,7 +8,7 @@ from pathlib import Path
 import pulumi
 import pytest
 import start
-from google_apis import BootError, Cloud
+from google_apis import BootError, GoogleApis
 
 from cluster.config import ClusterConfig
 from cluster.load import parse
@@ -133,7 +133,7 @@ class TestText:
         defined: dict[str, object] = {"__name__": "not main"}
         exec(compile(startup_script(), "startup-script", "exec"), defined)  # noqa: S102
         assert defined["SHIELD"] == SHIELD.read_text()
-        assert {"Cloud", "metadata", "main", "Machine"} <= set(defined)
+        assert {"GoogleApis", "metadata", "main", "BootingMachine"} <= set(defined)
 
     def test_the_script_fits_into_metadata(self):
         # 256 KB a value (cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations).
@@ -145,7 +145,7 @@ class TestText:
 
 class TestWrite:
     def test_a_file_is_written_once(self, tmp_path):
-        machine = start.Machine()
+        machine = start.BootingMachine()
         for _ in range(2):
             machine.write(tmp_path / "a" / "key", b"x", 0o600)
         assert machine.changed == [f"wrote {tmp_path}/a/key"]
@@ -154,7 +154,7 @@ class TestWrite:
     def test_a_wrong_mode_is_corrected(self, tmp_path):
         (tmp_path / "key").write_bytes(b"x")
         (tmp_path / "key").chmod(0o644)
-        machine = start.Machine()
+        machine = start.BootingMachine()
         machine.write(tmp_path / "key", b"x", 0o600)
         assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
 
@@ -174,14 +174,14 @@ class TestPlace:
         changed = []
         for place in ("/c/b/h", "/c/b/h", "/c/b2/h"):
             attributes["attributes/physical_host"] = place
-            machine = start.Machine()
+            machine = start.BootingMachine()
             start.write_place(machine)
             changed.append(len(machine.changed))
             assert start.PLACE.read_text() == f"{place}\n"
         assert changed == [1, 0, 1]
 
     def test_a_machine_without_a_host_name_writes_an_empty_line_at_most(self, attributes):
-        machine = start.Machine()
+        machine = start.BootingMachine()
         start.write_place(machine)
         attributes.clear()
         start.write_place(machine)
@@ -197,11 +197,11 @@ class TestNames:
         monkeypatch.setattr(start, "RESOLVER", tmp_path / "resolvectl")
         monkeypatch.setattr(start, "RESOLVED", tmp_path / "resolved.conf.d" / "hpc.conf")
         monkeypatch.setattr(start, "call", lambda *command: called.append(command))
-        start.configure_resolver(start.Machine())
+        start.configure_resolver(start.BootingMachine())
         assert (called, start.RESOLVED.exists()) == ([], False)
         start.RESOLVER.touch()
         for _ in range(2):
-            start.configure_resolver(start.Machine())
+            start.configure_resolver(start.BootingMachine())
         assert called == [("systemctl", "try-restart", "systemd-resolved")]
         assert "[Resolve]\nCache=no-negative\n" in start.RESOLVED.read_text()
 
@@ -214,30 +214,30 @@ class TestSecrets:
         monkeypatch.setattr(start, "KEPT", tmp_path / "kept")
         monkeypatch.setattr(start, "HOST_KEY", tmp_path / "host")
         monkeypatch.setattr(start, "configure_sshd", lambda _: asked.append("admitted"))
-        monkeypatch.setattr(Cloud, "secret", lambda _, version: asked.append(version) or f"{version}\n".encode())
+        monkeypatch.setattr(GoogleApis, "secret", lambda _, version: asked.append(version) or f"{version}\n".encode())
         return asked
 
     def test_the_host_key_and_sshd_come_first(self, asked, tmp_path):
         wanted = {str(tmp_path / "a-key"): "a/1", str(tmp_path / "host"): "host/1"}
-        start.write_secrets(start.Machine(), Cloud({}), wanted)
+        start.write_secrets(start.BootingMachine(), GoogleApis({}), wanted)
         assert asked == ["host/1", "admitted", "a/1"]
 
     def test_a_secret_is_fetched_once_for_each_version(self, asked, tmp_path):
         key = tmp_path / "key"
         for version in ("a/1", "a/1", "a/2"):
-            start.write_secrets(start.Machine(), Cloud({}), {str(key): version})
+            start.write_secrets(start.BootingMachine(), GoogleApis({}), {str(key): version})
         assert asked == ["a/1", "a/2"]
         assert key.read_text() == "a/2\n"
 
     def test_a_changed_file_is_fetched_again(self, asked, tmp_path):
         key = tmp_path / "key"
-        start.write_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
+        start.write_secrets(start.BootingMachine(), GoogleApis({}), {str(key): "a/1"})
         key.write_text("other\n")
-        start.write_secrets(start.Machine(), Cloud({}), {str(key): "a/1"})
+        start.write_secrets(start.BootingMachine(), GoogleApis({}), {str(key): "a/1"})
         assert (asked, key.read_text()) == (["a/1", "a/1"], "a/1\n")
 
     def test_the_record_contains_no_secret(self, asked, tmp_path):
-        start.write_secrets(start.Machine(), Cloud({}), {str(tmp_path / "key"): "a/1"})
+        start.write_secrets(start.BootingMachine(), GoogleApis({}), {str(tmp_path / "key"): "a/1"})
         record = tmp_path / "kept/secrets.json"
         assert json.loads(record.read_text())[str(tmp_path / "key")][0] == "a/1"
         assert record.stat().st_mode & 0o777 == 0o600
@@ -256,7 +256,7 @@ class TestTrying:
                 raise error
 
         monkeypatch.setattr(start, "attempt", attempt)
-        start.retry_until_done(start.Machine())
+        start.retry_until_done(start.BootingMachine())
         assert pauses == [1, 2, 4, 8, 16, 32, 60]
         lines = capsys.readouterr().out.splitlines()
         assert [line.partition(": ")[2] for line in lines] == [
@@ -271,7 +271,7 @@ class TestTrying:
 
         monkeypatch.setattr(start, "configure", full)
         with pytest.raises(BootError, match="No space left on device"):
-            start.attempt(start.Machine(), once=False)
+            start.attempt(start.BootingMachine(), once=False)
 
 
 class TestShield:

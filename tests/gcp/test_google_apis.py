@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import google_apis
 import pytest
-from google_apis import BootError, Cloud, metadata, publish
+from google_apis import BootError, GoogleApis, metadata, publish
 
 from tests.lab.google.metadata import FakeGoogle
 
@@ -69,10 +69,10 @@ class TestPublish:
 class TestSecret:
     def test_a_secret_ends_with_one_line_end(self, google):
         google.secrets[VERSION] = b"key"
-        assert Cloud({}).secret(VERSION) == b"key\n"
+        assert GoogleApis({}).secret(VERSION) == b"key\n"
 
     def test_one_token_is_used_for_all_requests(self, google):
-        cloud = Cloud({})
+        cloud = GoogleApis({})
         cloud.secret(VERSION)
         cloud.secret(VERSION)
         assert sum(path.endswith("/token") for path in google.asked) == 1
@@ -80,7 +80,7 @@ class TestSecret:
     def test_refused_names_account_role_and_secret(self, google):
         google.refused = {VERSION}
         with pytest.raises(BootError) as raised:
-            Cloud({}).secret(VERSION)
+            GoogleApis({}).secret(VERSION)
         for word in (google.account, "roles/secretmanager.secretAccessor", "projects/p/secrets/munge", "PERMISSION_"):
             assert word in str(raised.value)
 
@@ -95,13 +95,13 @@ class TestSecret:
     def test_a_secret_that_can_not_be_read_is_an_error(self, google, fault, message):
         vars(google).update(fault)
         with pytest.raises(BootError, match=message):
-            Cloud({}).secret(VERSION)
+            GoogleApis({}).secret(VERSION)
 
     def test_an_answer_of_another_shape_is_not_shown(self, google, monkeypatch):
         google.objects["b/x"] = b"the secret itself"
-        monkeypatch.setattr(Cloud, "_ask", lambda *_: b"the secret itself")
+        monkeypatch.setattr(GoogleApis, "_ask", lambda *_: b"the secret itself")
         with pytest.raises(BootError) as raised:
-            Cloud({}).secret(VERSION)
+            GoogleApis({}).secret(VERSION)
         assert "itself" not in str(raised.value)
 
 
@@ -112,7 +112,7 @@ class TestObject:
     }
 
     def test_an_object_is_checked_by_its_hash(self, google):
-        assert Cloud({}).fetch("the set-up", self.WANTED) == b"text"
+        assert GoogleApis({}).fetch("the set-up", self.WANTED) == b"text"
 
     @pytest.mark.parametrize(
         ("objects", "message"),
@@ -127,4 +127,4 @@ class TestObject:
     def test_another_or_missing_object_is_refused(self, google, objects, message):
         google.objects = objects
         with pytest.raises(BootError, match=message):
-            Cloud({}).fetch("the set-up", self.WANTED)
+            GoogleApis({}).fetch("the set-up", self.WANTED)

@@ -56,8 +56,8 @@ def test_the_stacks_bridge_and_the_default_route_are_no_conflict() -> None:
 class TestOtherStacks:
     """Their bridges may be gone (the host was restarted); their record still holds their addresses."""
 
-    def _network(self, root: Path, **changes: Any) -> network.Network:
-        made = network.Network(
+    def _network(self, root: Path, **changes: Any) -> network.HostNetwork:
+        made = network.HostNetwork(
             root=root, hosts={}, stack="mine", owner="hpc/mine", cidr="10.80.0.0/20", gateway="10.80.0.1"
         )
         return replace(made, **changes)

@@ -20,7 +20,7 @@ from components.local.host.images import (
     KEPT_SECONDS,
     ROOTFS,
     TRIM,
-    Recipe,
+    BaseImageRecipe,
     host_sources,
     note_root,
     one_liners,
@@ -47,7 +47,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Build:
     builds: list[int] = []
 
     def use(script: str) -> list[int]:
-        def command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
+        def command(wanted: BaseImageRecipe, work: Path, *, memory: bool = True) -> list[str]:
             builds.append(1)
             return ["sh", "-c", script, "sh", str(work), "memory" if memory else "disk"]
 
@@ -193,9 +193,9 @@ class TestDigest:
     def test_the_digest_depends_on_every_file_and_field(self) -> None:
         base = recipe("debian-12")
         others = {
-            Recipe("debian-12", "trixie", base.packages).digest,
-            Recipe("debian-12", "bookworm", base.packages[1:]).digest,
-            Recipe("other", "bookworm", base.packages).digest,
+            BaseImageRecipe("debian-12", "trixie", base.packages).digest,
+            BaseImageRecipe("debian-12", "bookworm", base.packages[1:]).digest,
+            BaseImageRecipe("other", "bookworm", base.packages).digest,
         }
         assert len(others | {DIGEST}) == 4
 

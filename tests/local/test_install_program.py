@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.platforms.gcp.image import LOG, ROOT, Step, program, step_of_text
+from cluster.platforms.gcp.image import LOG, ROOT, ImageStep, program, step_of_text
 from tests.local.real import RealStack
 from tests.waiting import PATIENCE
 
@@ -80,12 +80,12 @@ def machine(stack: RealStack) -> RealStack:
     return stack
 
 
-def step(name: str, body: str, parameters: Mapping[str, str] | None = None) -> Step:
+def step(name: str, body: str, parameters: Mapping[str, str] | None = None) -> ImageStep:
     """A step that notes that it ran, then does `body`."""
     return step_of_text(name, f'#!/bin/bash\n. "$HPC_LIBRARY"\necho {name} >>/root/ran\n{body}\n', parameters or {})
 
 
-def give(stack: RealStack, *steps: Step, parameters: Mapping[str, str] | None = None) -> None:
+def give(stack: RealStack, *steps: ImageStep, parameters: Mapping[str, str] | None = None) -> None:
     """Put the program on the machine."""
     text = program("test", list(steps), parameters or {})
     stack.ssh("m0", f"echo {base64.b64encode(text.encode()).decode()} | base64 -d >/root/install")

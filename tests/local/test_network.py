@@ -43,8 +43,8 @@ def bridges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def of(root: Path, key: str) -> network.Network:
-    return network.Network(
+def of(root: Path, key: str) -> network.HostNetwork:
+    return network.HostNetwork(
         root=root,
         hosts={},
         state=owner.state_id(key),

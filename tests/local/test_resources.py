@@ -63,7 +63,7 @@ class TestMachine:
     def test_the_set_up_comes_from_this_checkout(self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         wanted = {**props, "setup": payload.setup_version()}
         seen: list[machine.Design] = []
-        facts = machine.Facts(instance_id="i", boot_id="b", host_key="k")
+        facts = machine.MachineFacts(instance_id="i", boot_id="b", host_key="k")
         monkeypatch.setattr(resources.machine, "update", lambda design: seen.append(design) or facts)
         monkeypatch.setattr(resources, "require_host", lambda: None)
         outputs = MachineProvider().update("id", made(props), wanted).outs

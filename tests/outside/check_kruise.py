@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from cluster.load import parse
-from cluster.platforms.nebius.releases import Facts, releases
+from cluster.platforms.nebius.releases import CloudFacts, releases
 from tests import programs
 from tests.harness import ROOT
 from tests.outside.kubernetes import binaries
@@ -15,7 +15,7 @@ from tests.outside.recorder import Recorder
 
 def test_webhooks_see_the_slurm_namespace_alone(artifact: Path, outside: Recorder) -> None:
     config = parse(yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text(encoding="utf-8"))["config"])
-    kruise = next(release for release in releases(config, Facts(root_keys=[])) if release.name == "kruise")
+    kruise = next(release for release in releases(config, CloudFacts(root_keys=[])) if release.name == "kruise")
     chart = artifact / "versions" / "kruise" / kruise.version
     done = programs.run(
         [binaries.ensure().helm, "template", "kruise", chart, "--values=-", "--post-renderer", kruise.post_renderer],

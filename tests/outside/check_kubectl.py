@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.access.kubectl import KubeApi, Kubernetes
+from cli.access.kubectl import KubeApi, KubernetesOutput
 from cluster.platforms.nebius.kubectl import OWN_COMMAND, PORTABLE_COMMAND, kubeconfig
 from cluster.platforms.nebius.observer import REQUESTS, _is_absent, read_objects
 from components.nebius.chart_sources import DefinitionsProvider
@@ -68,7 +68,7 @@ def token_of(access: dict[str, Any]) -> str:
 @pytest.fixture
 def api(access: dict[str, Any]) -> Iterator[KubeApi]:
     with ExitStack() as stack:
-        yield KubeApi(stack, Kubernetes.of(access))
+        yield KubeApi(stack, KubernetesOutput.of(access))
 
 
 def test_kubectl_and_helm_take_the_kubeconfig_and_its_credential_command(
@@ -147,7 +147,7 @@ def test_questions_are_answered_and_missing_kinds_are_no_errors(
     assert alerts.code
     assert _is_absent(alerts.err), alerts.err
     with ExitStack() as stack:
-        wrong = KubeApi(stack, Kubernetes.of({**access, "command": credential("expired")})).ask("get", "pods")
+        wrong = KubeApi(stack, KubernetesOutput.of({**access, "command": credential("expired")})).ask("get", "pods")
     assert wrong.why.endswith("is refused: it may have expired")
     outside.did("questions of status: answered, refused, and of kinds that are not there")
 

@@ -11,7 +11,7 @@ import yaml
 
 from cluster.load import parse
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE, VMSINGLE
-from cluster.platforms.nebius.releases import Facts, Release, releases
+from cluster.platforms.nebius.releases import ChartRelease, CloudFacts, releases
 from tests.harness import ROOT
 from tests.outside.check_soperator import MIB, Cluster, changed, rendered, template, unlisted
 from tests.outside.kubernetes import apiserver, binaries
@@ -24,10 +24,10 @@ RECEIVERS = {
 }  # fmt: skip
 
 
-def charts(folder: Path) -> list[Release]:
+def charts(folder: Path) -> list[ChartRelease]:
     given = yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text(encoding="utf-8"))["config"]
     given["hpc:cluster"]["monitoring"] = {"receivers": RECEIVERS}
-    every = releases(parse(given), Facts(root_keys=[]))
+    every = releases(parse(given), CloudFacts(root_keys=[]))
     found = [
         release for release in every if release.namespace == MONITORING_NAMESPACE and (folder / release.chart).is_dir()
     ]

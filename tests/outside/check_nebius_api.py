@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.nebius.api.kinds import KINDS, Kind
+from components.nebius.api.kinds import KINDS, ResourceKind
 from tests.harness import ROOT, deploy
 from tests.nebius.deploy import test_components
 from tests.outside.recorder import Recorder
@@ -82,7 +82,7 @@ def package(folder: Path, module: str) -> tuple[dict[str, Message], dict[str, se
     return messages, services
 
 
-def spec_of(folder: Path, kind: Kind) -> Message:
+def spec_of(folder: Path, kind: ResourceKind) -> Message:
     return package(folder, kind.module)[0][f"{kind.name}Spec"]
 
 
@@ -115,7 +115,7 @@ def paths(
                 yield from paths(folder, module, [*above, kind], value, path)
 
 
-def sent() -> Iterator[tuple[Kind, Mapping[str, Any]]]:
+def sent() -> Iterator[tuple[ResourceKind, Mapping[str, Any]]]:
     """Specs of every resource of the shipped stack, and of other ways of having one."""
     shipped = yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text())["config"]["hpc:cluster"]
     worker = shipped["nodesets"]["worker"]
@@ -197,7 +197,7 @@ def test_fields_that_replace(artifact: Path, outside: Recorder, name: str) -> No
     outside.holds("nebius-kinds")
 
 
-def _every(folder: Path, kind: Kind, above: list[Message], at: str = "") -> Iterator[tuple[str, str]]:
+def _every(folder: Path, kind: ResourceKind, above: list[Message], at: str = "") -> Iterator[tuple[str, str]]:
     for name, (type_, options) in above[-1].fields.items():
         path = f"{at}.{name}" if at else name
         yield path, options

@@ -17,7 +17,7 @@ import yaml
 from cluster.findings import ConfigError
 from cluster.load import parse
 from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
+from cluster.platforms.nebius.releases import BACKUP_SECRET, ChartRelease, CloudFacts, releases
 from components.nebius.chart_sources import definitions
 from tests import programs
 from tests.outside.kubernetes import apiserver, binaries
@@ -25,7 +25,7 @@ from tests.outside.recorder import Recorder
 
 STACK = Path(__file__).parents[2] / "Pulumi.nebius.yaml"
 BACKUPS = {"name": "backups", "endpoint": "https://storage.example.com:443"}
-FACTS = Facts(root_keys=["ssh-ed25519 AAAA"], allocation="vpcallocation-e00one", backups=BACKUPS)
+FACTS = CloudFacts(root_keys=["ssh-ed25519 AAAA"], allocation="vpcallocation-e00one", backups=BACKUPS)
 KUBERNETES = "1.35.0"
 """Of the API server, as `helm template` is told, which asks nobody."""
 MIB = 1 << 20
@@ -86,7 +86,7 @@ class Cluster:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def helm(self, *arguments: str, release: Release) -> subprocess.CompletedProcess[str]:
+    def helm(self, *arguments: str, release: ChartRelease) -> subprocess.CompletedProcess[str]:
         place = [f"--namespace={release.namespace}"]
         return self.run(self.paths.helm, *arguments, *place, stdin=json.dumps(dict(release.values)))
 
@@ -314,7 +314,7 @@ def changed(given: Any, path: tuple[str | int, ...]) -> Iterator[Any]:
         yield {**given, step: other}
 
 
-def template(release: Release, charts: Path, values: dict[str, Any]) -> str:
+def template(release: ChartRelease, charts: Path, values: dict[str, Any]) -> str:
     """All objects of a chart with these values, or why it can't be rendered with them."""
     command = [binaries.ensure().helm, "template", release.name, str(charts / release.chart), "--values=-"]
     options = [f"--namespace={release.namespace}", f"--kube-version={KUBERNETES}"]
@@ -335,7 +335,7 @@ def _charts(checkout: Path, commit: str, folder: Path) -> Path:
     return folder
 
 
-def rendered(cluster: Cluster, release: Release, charts: Path) -> list[dict[str, Any]]:
+def rendered(cluster: Cluster, release: ChartRelease, charts: Path) -> list[dict[str, Any]]:
     """All objects of a release, those of hooks too."""
     options = ["--values=-", f"--kube-version={KUBERNETES}"]
     done = cluster.helm("template", release.name, str(charts / release.chart), *options, release=release)
@@ -343,7 +343,7 @@ def rendered(cluster: Cluster, release: Release, charts: Path) -> list[dict[str,
     return [document for document in yaml.load_all(done.stdout, Loader=_Loader) if isinstance(document, dict)]
 
 
-def _install(cluster: Cluster, release: Release, charts: Path, outside: Recorder, version: str) -> None:
+def _install(cluster: Cluster, release: ChartRelease, charts: Path, outside: Recorder, version: str) -> None:
     """Install, without hooks and webhooks: there is nothing here that would run their Jobs, or answer."""
     cluster.kubectl("delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
     chart = str(charts / release.chart)
@@ -370,7 +370,7 @@ def _crds_alone(cluster: Cluster, charts: Path, outside: Recorder, version: str)
     outside.did(f"{version}: helm-soperator-crds is refused: {done.stderr.strip().splitlines()[-1][-160:]}")
 
 
-def _key(document: dict[str, Any], release: Release) -> tuple[str, str, str]:
+def _key(document: dict[str, Any], release: ChartRelease) -> tuple[str, str, str]:
     metadata = document["metadata"]
     return document["kind"], metadata.get("namespace") or release.namespace, metadata["name"]
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from cli.cluster.dashboard import PATHS, Response, Server
+from cli.cluster.dashboard import PATHS, DashboardServer, Response
 from cli.errors import CliError
 from cluster.monitoring.dashboards import DASHBOARDS, Panel
 from cluster.monitoring.dashboards import page as render
@@ -117,9 +117,9 @@ def prometheus() -> Synthetic:
 
 
 @pytest.fixture
-def served(prometheus: Synthetic) -> Iterator[Server]:
+def served(prometheus: Synthetic) -> Iterator[DashboardServer]:
     """The server, on a free port."""
-    with Server(0, render("big", "prod", 15), prometheus, find) as server:  # pyrefly: ignore[bad-argument-type]
+    with DashboardServer(0, render("big", "prod", 15), prometheus, find) as server:  # pyrefly: ignore[bad-argument-type]
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         yield server
@@ -132,7 +132,9 @@ def wait_until_read(page: Page) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_dashboard_is_accessible_with_keyboard_and_screen_reader(browser: Browser, served: Server, dark: bool):
+def test_the_dashboard_is_accessible_with_keyboard_and_screen_reader(
+    browser: Browser, served: DashboardServer, dark: bool
+):
     with browser.page(served.url, dark=dark) as page:
         wait_until_read(page)
         assert page.violations() == []
@@ -157,7 +159,7 @@ def test_the_dashboard_is_accessible_with_keyboard_and_screen_reader(browser: Br
 
 
 def test_every_dashboard_is_drawn_within_its_axes_and_escapes_names(
-    browser: Browser, served: Server, prometheus: Synthetic
+    browser: Browser, served: DashboardServer, prometheus: Synthetic
 ):
     prometheus.nodes = 24
     outside = """[...document.querySelectorAll('.panel > svg')].filter(svg => [...svg.querySelectorAll('path, circle')]
@@ -188,7 +190,9 @@ def test_every_dashboard_is_drawn_within_its_axes_and_escapes_names(
     } == set()
 
 
-def test_the_page_of_a_job_shows_its_nodes_during_its_run(browser: Browser, served: Server, prometheus: Synthetic):
+def test_the_page_of_a_job_shows_its_nodes_during_its_run(
+    browser: Browser, served: DashboardServer, prometheus: Synthetic
+):
     with browser.page(f"{served.url}#job=7") as page:
         wait_until_read(page)
         said = page.evaluate("document.querySelector('#status').textContent")
@@ -205,7 +209,7 @@ def test_the_page_of_a_job_shows_its_nodes_during_its_run(browser: Browser, serv
         page.errors.clear()  # the browser prints each answer that is a refusal
 
 
-def test_machines_are_chosen_by_name(browser: Browser, served: Server, prometheus: Synthetic):
+def test_machines_are_chosen_by_name(browser: Browser, served: DashboardServer, prometheus: Synthetic):
     with browser.page(f"{served.url}#nodes") as page:
         wait_until_read(page)
         prometheus.asked.clear()
@@ -216,7 +220,7 @@ def test_machines_are_chosen_by_name(browser: Browser, served: Server, prometheu
 
 
 def test_an_unreachable_prometheus_is_reported_and_other_panels_work(
-    browser: Browser, served: Server, prometheus: Synthetic
+    browser: Browser, served: DashboardServer, prometheus: Synthetic
 ):
     with browser.page(served.url) as page:
         wait_until_read(page)
@@ -233,7 +237,9 @@ def test_an_unreachable_prometheus_is_reported_and_other_panels_work(
         page.wait("!document.querySelector('#status.bad')")
 
 
-def request(server: Server, path: str, *, method: str = "GET", host: str = "") -> tuple[int, dict[str, str], bytes]:
+def request(
+    server: DashboardServer, path: str, *, method: str = "GET", host: str = ""
+) -> tuple[int, dict[str, str], bytes]:
     """The server's answer to a request that no browser would send."""
     connection = HTTPConnection("127.0.0.1", server.server_port, timeout=300)
     connection.request(method, path, headers={"Host": host} if host else {})
@@ -243,7 +249,7 @@ def request(server: Server, path: str, *, method: str = "GET", host: str = "") -
     return found
 
 
-def test_only_requests_with_the_token_and_for_known_paths_are_answered(served: Server, prometheus: Synthetic):
+def test_only_requests_with_the_token_and_for_known_paths_are_answered(served: DashboardServer, prometheus: Synthetic):
     own = f"/{served.token}/"
     query = "api/v1/query?query=max(slurm_jobs_running)&time=1&timeout=9d"
     assert served.server_address[0] == "127.0.0.1"

@@ -85,12 +85,12 @@ def test_a_limit_on_memory_is_the_one_that_was_asked_for(limit: int | None, resu
     assert node.check_memory(512, limit) == result
 
 
-def found(count: int, used: int, source: str = "device files", **more: Any) -> node.Gpus:
+def found(count: int, used: int, source: str = "device files", **more: Any) -> node.JobGpus:
     usable = {"can be opened": used, "in CUDA_VISIBLE_DEVICES": used}
-    return node.Gpus(count=count, source=source, usable={**usable, **more.pop("usable", {})}, **more)
+    return node.JobGpus(count=count, source=source, usable={**usable, **more.pop("usable", {})}, **more)
 
 
-GPUS: dict[str, tuple[str, node.Gpus]] = {
+GPUS: dict[str, tuple[str, node.JobGpus]] = {
     "one of two": ("node", found(2, 1)),
     "all of two": ("gpus", found(2, 2)),
     "not confined": ("node", found(2, 2)),
@@ -263,7 +263,7 @@ class Cluster:
         monkeypatch.setattr(driver, "ask", self.ask)
 
     def run(self, **spec: Any) -> list[dict[str, Any]]:
-        runner = driver.Driver({**SPEC, "seconds": 0, **spec})
+        runner = driver.CheckRun({**SPEC, "seconds": 0, **spec})
         runner.execute = self.execute  # type: ignore[method-assign]
         runner.work()
         return self.rows
@@ -313,14 +313,14 @@ def test_the_driver_removes_leftovers_of_killed_runs(tmp_path: Path, monkeypatch
         (tmp_path / name / "login").touch()
         if name != ".hpc-check-new":
             os.utime(tmp_path / name, (0, 0))
-    driver.Driver(SPEC).remove_leftovers()
+    driver.CheckRun(SPEC).remove_leftovers()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hpc-check-new", "kept"]
 
 
 def line(
     key: str = "node", nodes: tuple[str, ...] = ("c-0",), gpus: int = 0, seconds: int = 60, **spec: Any
 ) -> list[str]:
-    return driver.Driver({**SPEC, **spec}).line(key, list(nodes), GROUP, gpus=gpus, seconds=seconds)
+    return driver.CheckRun({**SPEC, **spec}).line(key, list(nodes), GROUP, gpus=gpus, seconds=seconds)
 
 
 def test_options_of_srun():
@@ -347,7 +347,7 @@ def test_no_job_asks_for_longer_than_its_partition_allows():
 def test_jobs_over_all_nodes_keep_to_the_partitions_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     names = [f"c-{n}" for n in range(5)]
     cluster = Cluster(monkeypatch, tmp_path, GOOD)
-    runner = driver.Driver({**SPEC, "partitions": {"p": {**PARTITION, "together": ",".join(names)}}})
+    runner = driver.CheckRun({**SPEC, "partitions": {"p": {**PARTITION, "together": ",".join(names)}}})
     runner.good = dict.fromkeys(["c-0", "c-1", "c-3", "c-4"], GROUP)
     asked: list[list[str]] = []
     monkeypatch.setattr(runner, "srun", lambda _, nodes, *__, **___: asked.append(nodes) or LOST)
@@ -362,30 +362,32 @@ class TestImage:
     """The download of the image on the login machine, with a stand-in for enroot."""
 
     @pytest.fixture
-    def runner(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> driver.Driver:
+    def runner(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> driver.CheckRun:
         Cluster(monkeypatch, tmp_path, GOOD)
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         (tmp_path / ".hpc-check-ab12").mkdir()
-        return driver.Driver(SPEC)
+        return driver.CheckRun(SPEC)
 
-    def test_it_is_downloaded_to_the_home(self, runner: driver.Driver):
+    def test_it_is_downloaded_to_the_home(self, runner: driver.CheckRun):
         programs.write(runner.home / "enroot", 'echo "$4" >"$3"')
         place = runner.downloaded("nvcr.io#a/b")
         assert place == f"{runner.folder}/image.enroot"
         assert Path(place).read_text() == "docker://nvcr.io#a/b\n"
 
-    def test_apptainer_has_no_hash_behind_the_registry(self, runner: driver.Driver):
+    def test_apptainer_has_no_hash_behind_the_registry(self, runner: driver.CheckRun):
         programs.write(runner.home / "apptainer", 'echo "$3" >"$2"')
         assert Path(runner.downloaded("nvcr.io#a/b")).read_text() == "docker://nvcr.io/a/b\n"
 
-    def test_after_a_failed_download_nodes_pull_the_image(self, runner: driver.Driver, monkeypatch: pytest.MonkeyPatch):
+    def test_after_a_failed_download_nodes_pull_the_image(
+        self, runner: driver.CheckRun, monkeypatch: pytest.MonkeyPatch
+    ):
         programs.write(runner.home / "enroot", "exit 3")
         assert runner.downloaded("nvcr.io#a/b") == "nvcr.io#a/b"
         programs.write(runner.home / "enroot", "sleep 60")
         monkeypatch.setattr(driver, "IMAGE_SECONDS", 0.2)
         assert runner.downloaded("nvcr.io#a/b") == "nvcr.io#a/b"
 
-    def test_the_download_ends_with_the_run(self, runner: driver.Driver):
+    def test_the_download_ends_with_the_run(self, runner: driver.CheckRun):
         """All of it: enroot is a script, and what it has started goes on without it."""
         programs.write(runner.home / "enroot", f"sleep 600 & echo $! >{runner.home}/pid; wait")
         thread = threading.Thread(target=runner.downloaded, args=["a"], daemon=True)
@@ -400,7 +402,7 @@ class TestImage:
 
 def test_a_program_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     Cluster(monkeypatch, tmp_path, GOOD)
-    runner = driver.Driver(SPEC)
+    runner = driver.CheckRun(SPEC)
     assert runner.execute(["sh", "-c", "echo out; exit 3"], 60) == ended("out\n", code=3)
     late = runner.execute(["sleep", "600"], 1)
     assert (late.code, late.how) == (124, "no end within 1 s")

@@ -52,7 +52,7 @@ def save_plot(curves: Sequence[Curve], png: Path, **axes: Any) -> None:  # noqa:
         except ModuleNotFoundError:
             bootstrap.add("matplotlib", "0.1 GB")
             save_png(curves, png, **axes)
-    except bootstrap.SetupError as error:
+    except bootstrap.BootstrapError as error:
         raise CliError(str(error)) from None
     except OSError as error:
         raise CliError(f"can't write {png}: {error.strerror or error}.") from None

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster.jobs import Jobs, JobState, Progress, retry_while_unreachable
+from cli.cluster.jobs import JobProgress, Jobs, JobState, retry_while_unreachable
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import nccl_report
 from cli.commands.jobs.job_cluster import As, DryRun, connect_user, print_scripts, read_config
@@ -26,7 +26,7 @@ from cluster.jobs.nccl import LOGS, NcclRun, Pair, PairResult, PairSearch, Trans
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.report.nccl_compare import mean_busbw
 from cluster.report.nccl_log import NotALogError, read_text
-from cluster.report.nccl_result import NcclResult, Outcome, check
+from cluster.report.nccl_result import NcclResult, ReportOutcome, check
 from scripts.node.slurm.hostlist import compress, expand
 
 _Partition = Annotated[
@@ -68,7 +68,7 @@ def build(stack: options.Stack, *, partition: _Partition = None, user: As = None
     number = earlier[0] if earlier else jobs.submit(nccl.build_script(config, facts).text())
     log = f"{LOGS}/{number}-build.log"
     command = f"./hpc nccl build {stack} --as {jobs.user}"
-    state = Progress(jobs, number, log, _STEPS, command, lambda line: line.removeprefix("==> ")).wait()
+    state = JobProgress(jobs, number, log, _STEPS, command, lambda line: line.removeprefix("==> ")).wait()
     if not state.completed:
         end = jobs.run(f"tail -n {_LAST_LINES} {shlex.quote(log)} 2>/dev/null || true").rstrip()
         raise CliError(
@@ -315,7 +315,7 @@ def _measure(jobs: Jobs, request: NcclRun, output: Path | None) -> tuple[Path, s
         f"partition {request.partition.name}"
     )
     report_command = f"./hpc nccl report {number} --stack {jobs.stack}"
-    state = Progress(jobs, number, f"{LOGS}/{number}.log", _STEPS_AND_ROWS, report_command, _progress).wait()
+    state = JobProgress(jobs, number, f"{LOGS}/{number}.log", _STEPS_AND_ROWS, report_command, _progress).wait()
     text = read_log(jobs, number, 20_000_000)
     file = output or Path(f"nccl-{jobs.stack}-{request.collective}-{number}.log")
     if text:
@@ -417,7 +417,7 @@ class Measured:
     @property
     def compared(self) -> bool:
         """True if it met a reference or the line rate."""
-        return self.result is not None and self.result.outcome is Outcome.PASS
+        return self.result is not None and self.result.outcome is ReportOutcome.PASS
 
     @property
     def failure(self) -> str:
@@ -483,7 +483,7 @@ def _cancel(jobs: Jobs, submitted: Iterable[str], error: BaseException) -> None:
 def _failure(result: NcclResult | None) -> str:
     if result is None or not result.run.rows:
         return "its log has no measurement"
-    if result.outcome is not Outcome.FAIL:
+    if result.outcome is not ReportOutcome.FAIL:
         return ""
     missed = [reason.text for reason in result.reasons if reason.met is False]
     return [*missed, *(finding.id for finding in result.findings if finding.level is Level.ERROR)][0]

@@ -22,7 +22,7 @@ from cluster.report.nccl_report import (
     report_document,
     report_lines,
 )
-from cluster.report.nccl_result import NcclResult, Outcome, ReportOptions, check
+from cluster.report.nccl_result import NcclResult, ReportOptions, ReportOutcome, check
 from cluster.report.nccl_run import COLLECTIVES, NcclLog, collective_name
 
 _LOG_BYTES = 100_000_000
@@ -89,7 +89,7 @@ def report(
             _print(read, result, given, earlier)
         if png:
             _save_plot(result, earlier, png)
-    if outcome is not Outcome.PASS:
+    if outcome is not ReportOutcome.PASS:
         raise Exit(1)
 
 
@@ -142,7 +142,7 @@ def _save_plot(result: NcclResult, earlier: Comparison | None, png: Path) -> Non
         console.note("There is nothing to plot: the log has no rows.")
 
 
-def _report_folder(path: Path, given: ReportOptions, *, json: bool) -> Outcome:
+def _report_folder(path: Path, given: ReportOptions, *, json: bool) -> ReportOutcome:
     """Print a line for each log of a folder, and return the outcome of all."""
     paths = log_files(path)
     if not paths:

@@ -27,7 +27,7 @@ _NOT_FOUND = re.compile(r"was not found|notFound")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Instance:
+class InstanceName:
     """An instance of Compute Engine, by its names."""
 
     name: str
@@ -75,7 +75,7 @@ def missing() -> str:
     )
 
 
-def explain(output: str, instance: Instance) -> str:
+def explain(output: str, instance: InstanceName) -> str:
     """Return the reason why gcloud opened no tunnel, and what to do, on one line."""
     reason = last_error(output)
     if _NOT_LOGGED_IN.search(output):

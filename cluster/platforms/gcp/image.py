@@ -12,7 +12,7 @@ from pathlib import Path
 from cluster.catalog.base_system import MONITORING
 from cluster.catalog.fabrics import FABRICS, TCPXO
 from cluster.catalog.machine_families import ACCELERATORS
-from cluster.catalog.recipes import RECIPES, Download, Driver, Recipe, Source
+from cluster.catalog.recipes import RECIPES, Download, GpuDriver, Recipe, Source
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ConfigError, Finding
 from cluster.platform_interface import packaged
@@ -31,7 +31,7 @@ LOG = "/var/log/hpc-install.log"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class ImageStep:
     """A step of the program."""
 
     name: str
@@ -41,13 +41,13 @@ class Step:
     """A hash of the text, the library, and the parameters that either uses: if it changes, the step runs again."""
 
 
-def step(name: str, parameters: Mapping[str, str]) -> Step:
+def step(name: str, parameters: Mapping[str, str]) -> ImageStep:
     """Return the step of that name in scripts/image."""
     text = _read(_files()[name])
     return step_of_text(name, text, parameters, hashed=without_comments(text))
 
 
-def step_of_text(name: str, text: str, parameters: Mapping[str, str], *, hashed: str | None = None) -> Step:
+def step_of_text(name: str, text: str, parameters: Mapping[str, str], *, hashed: str | None = None) -> ImageStep:
     """Return a step with this text, which begins with #!. By default all of it is hashed: its language is unknown."""
     whole = hashlib.sha256()
     library = _read("library.sh")
@@ -55,7 +55,7 @@ def step_of_text(name: str, text: str, parameters: Mapping[str, str], *, hashed:
         whole.update(part.encode() + b"\0")
     for key in sorted((_words(text) | _words(library)) & set(parameters)):
         whole.update(f"{key}={parameters[key]}\0".encode())
-    return Step(name=name, text=text, hash=whole.hexdigest()[:16])
+    return ImageStep(name=name, text=text, hash=whole.hexdigest()[:16])
 
 
 @cache
@@ -74,13 +74,13 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\b[A-Z][A-Z0-9_]+\b", text))
 
 
-def own_steps(config: ClusterConfig, parameters: Mapping[str, str]) -> list[Step]:
+def own_steps(config: ClusterConfig, parameters: Mapping[str, str]) -> list[ImageStep]:
     """Return the stack's own steps, `image.provision`; files are read from the project's folder.
 
     Raises ConfigError with every file that is missing or is no script.
     """
     findings: list[Finding] = []
-    steps: list[Step] = []
+    steps: list[ImageStep] = []
     for index, provision in enumerate(config.image.provision):
         if provision.url:
             text = _download_script(provision.url, provision.sha256 or "")
@@ -94,7 +94,7 @@ def own_steps(config: ClusterConfig, parameters: Mapping[str, str]) -> list[Step
     return steps
 
 
-def program(cluster: str, steps: list[Step], parameters: Mapping[str, str], root: str = ROOT) -> str:
+def program(cluster: str, steps: list[ImageStep], parameters: Mapping[str, str], root: str = ROOT) -> str:
     """Return the whole program: parameters, steps, and the code that runs them. It records finished steps in `root`."""
     lines = [
         "#!/bin/bash",
@@ -243,7 +243,7 @@ def recipe(config: ClusterConfig) -> Recipe:
     return row
 
 
-def driver(config: ClusterConfig) -> Driver:
+def driver(config: ClusterConfig) -> GpuDriver:
     """Return NVIDIA's driver of the image: the one for rxdm where nodes are A3 Mega."""
     row = recipe(config)
     return row.rxdm_driver if row.rxdm_driver and TCPXO in fabrics(config) else row.driver
@@ -254,7 +254,7 @@ def snapshot(config: ClusterConfig) -> str:
     return config.image.snapshot or recipe(config).snapshot
 
 
-def steps(config: ClusterConfig) -> list[Step]:
+def steps(config: ClusterConfig) -> list[ImageStep]:
     """Return the steps of the program in their order."""
     row, types = recipe(config), gpu_types(config)
     gpus, baked = bool(types), bakes(config)
@@ -297,7 +297,7 @@ def steps(config: ClusterConfig) -> list[Step]:
         "95-clean-up": baked,
     }
     values = parameters(config)
-    rows: list[Step] = []
+    rows: list[ImageStep] = []
     for name, is_needed in chosen.items():
         if name == "70-own":
             rows += own_steps(config, values)

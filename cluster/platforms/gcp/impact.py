@@ -11,7 +11,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.impact_annotations import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.config.nodesets import Nodeset
 from cluster.config.storage import AT_BOOT, DELETES_DISKS, Targets
-from cluster.edits import Edit, Rule, rule
+from cluster.edits import Edit, ImpactRule, rule
 from cluster.findings import ConfigError
 from cluster.impact import rules
 from cluster.impact.rules import (
@@ -340,7 +340,7 @@ def image_snapshot(edit: Edit) -> Impact:
     return _recreate_all(edit, f"the image gets the packages of another day: {ALL_RECREATED}")
 
 
-def or_image(otherwise: Rule) -> Rule:
+def or_image(otherwise: ImpactRule) -> ImpactRule:
     """Return a rule for fields that may change the software in the image that the stack bakes; else `otherwise`."""
 
     def find(edit: Edit) -> Impact | None:
@@ -353,7 +353,7 @@ def or_image(otherwise: Rule) -> Rule:
             return otherwise(edit)
         return _recreate_all(edit, f"the image gets other software ({', '.join(sorted(changes))}), and {ALL_RECREATED}")
 
-    return Rule(find, tuple(dict.fromkeys((*otherwise.possible, Effect.REPLACE))))
+    return ImpactRule(find, tuple(dict.fromkeys((*otherwise.possible, Effect.REPLACE))))
 
 
 _TITLES = {
@@ -376,7 +376,7 @@ bucket = or_image(bucket_mount)
 
 _TARGETS = ("mgs.mgt", "mgs.mnt", "mds.mdt", "oss.ost")
 """Disks of EXAScaler's servers."""
-TABLE: Mapping[str, Impact | Rule] = {
+TABLE: Mapping[str, Impact | ImpactRule] = {
     "gcp": Refuse("everything that the stack created is there, with its data"),
     "gcp.zone": zone,
     "image": image_system,

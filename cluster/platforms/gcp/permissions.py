@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.gcp.filesystems.base import Need
+from cluster.platforms.gcp.filesystems.base import ServiceNeed
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 from cluster.platforms.gcp.image import secure_boot
 from cluster.roster import elastic_machines, host_name, machines
@@ -57,7 +57,7 @@ def services(config: ClusterConfig) -> tuple[str, ...]:
     return tuple(f"{name}.googleapis.com" for name in sorted(used))
 
 
-def _needs(config: ClusterConfig) -> list[Need]:
+def _needs(config: ClusterConfig) -> list[ServiceNeed]:
     return [need for file_system in file_systems(config) for need in file_system.needs.values()]
 
 

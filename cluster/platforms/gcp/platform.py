@@ -18,7 +18,7 @@ from cluster.config.partitions import Partition
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
-from cluster.edits import Rule
+from cluster.edits import ImpactRule
 from cluster.findings import Finding
 from cluster.platform_interface import ON_MACHINES, MachineLimit, Platform, ProviderLogin, SlurmDifferences
 from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
@@ -98,7 +98,7 @@ class GoogleCloudPlatform(Platform):
 
         return checks.find_warnings(config)
 
-    def impacts(self) -> Mapping[str, Impact | Rule]:
+    def impacts(self) -> Mapping[str, Impact | ImpactRule]:
         from cluster.platforms.gcp.impact import TABLE
 
         return TABLE

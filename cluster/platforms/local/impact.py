@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from cluster import roster
 from cluster.config.impact_annotations import Effect, Impact, NoEffect, Refuse
-from cluster.edits import Edit, Rule, rule
+from cluster.edits import Edit, ImpactRule, rule
 from cluster.impact import rules
 from cluster.impact.rules import ALL_RECREATED, release
 from cluster.platforms.local.address_plan import blocks
@@ -99,7 +99,7 @@ def _presents_as(edit: Edit) -> Impact:
     return _recreate_all(edit, f"{ALL_RECREATED} as the other system")
 
 
-TABLE: Mapping[str, Impact | Rule] = {
+TABLE: Mapping[str, Impact | ImpactRule] = {
     "image.base": release(_recreate_all),
     "image.packages": _packages,
     "monitoring": _monitoring,

@@ -15,7 +15,7 @@ from cluster.config.partitions import Partition
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
-from cluster.edits import Rule
+from cluster.edits import ImpactRule
 from cluster.findings import Finding
 from cluster.platform_interface import ON_MACHINES, MachineLimit, Platform, SlurmDifferences
 
@@ -63,7 +63,7 @@ class RehearsalPlatform(Platform):
 
         return address_plan.keep(before, config)
 
-    def impacts(self) -> Mapping[str, Impact | Rule]:
+    def impacts(self) -> Mapping[str, Impact | ImpactRule]:
         from cluster.platforms.local.impact import TABLE
 
         return TABLE

@@ -10,7 +10,7 @@ from typing import Any
 from cluster.catalog import IMAGES, SYSTEMS
 from cluster.catalog.base_system import LOGIN_SHELLS, missing_interpreter
 from cluster.catalog.fabrics import ROCE
-from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
+from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, ParameterTable
 from cluster.config.cluster import ClusterConfig
 from cluster.config.nodesets import Nodeset
 from cluster.placed_scripts import placed_scripts
@@ -41,7 +41,7 @@ _ASSIGNMENT = re.compile(r'([^\s=]+)=("[^"]*"|\S*)')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class SettingDifference:
     """A setting that differs from production."""
 
     file: str
@@ -65,7 +65,7 @@ class Difference:
 
 def differences(
     production: ClusterConfig, local: ClusterConfig, *, addresses: Mapping[str, str] | None = None
-) -> list[Difference]:
+) -> list[SettingDifference]:
     """Return every setting that differs, in the files' order. `addresses` are production's, if its slurm.conf has any.
 
     An elastic nodeset that is static in the rehearsal is compared as a static one (see `stood_in`). There are no files
@@ -111,14 +111,14 @@ def lines(text: str) -> dict[str, dict[str, str]]:
 
 def _file_differences(
     file: str, there: Mapping[str, Mapping[str, str]], here: Mapping[str, Mapping[str, str]], local: ClusterConfig
-) -> Iterator[Difference]:
+) -> Iterator[SettingDifference]:
     for key in dict.fromkeys([*there, *here]):
         ours, theirs = here.get(key, {}), there.get(key, {})
         first = next(iter(ours or theirs))
         line = f"{first}={(ours or theirs)[first]}" if key != first else first
         for name in dict.fromkeys([*theirs, *ours]):
             if ours.get(name) != theirs.get(name):
-                yield Difference(
+                yield SettingDifference(
                     file=file,
                     key=key,
                     line=line,
@@ -415,7 +415,7 @@ def _with_short_times(given: Section) -> Section:
     return {**given, **health, "extra": {**(given.get("extra") or {}), "ResumeTimeout": FAULTS_RESUME_SECONDS}}
 
 
-def _supported(section: Section, key: str, table: Table) -> Section:
+def _supported(section: Section, key: str, table: ParameterTable) -> Section:
     """Return the section without parameters that the local release of Slurm lacks."""
     if not section.get(key):
         return dict(section)

@@ -14,7 +14,7 @@ from cluster.findings import Finding, Level, Location, listing, nearest, show, s
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.names import CIDR
 from cluster.platforms.nebius.node_groups import DISK_GIB, LOGIN_DISK_GIB, smallest_node_disk
-from cluster.platforms.nebius.releases import FIXED, NODESETS, Facts, releases_without_overrides
+from cluster.platforms.nebius.releases import FIXED, NODESETS, CloudFacts, releases_without_overrides
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
 from cluster.platforms.nebius.stack_file_fields import AUTO_LIMIT_GIB, Nebius, settings_of
 from cluster.roster import nodeset_type
@@ -515,7 +515,7 @@ def _unused_error(at: Location, given: str, why: str) -> Finding:
 def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     if not settings.values:
         return
-    facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
+    facts = CloudFacts(root_keys=(), backups={"name": "", "endpoint": ""})
     try:
         releases = [release.name for release in releases_without_overrides(config, settings, facts)]
     except KeyError:

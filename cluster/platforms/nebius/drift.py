@@ -16,7 +16,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.observe.observation import NOTHING, ClusterObservation, Difference, Mends
 from cluster.platforms.nebius.names import GROUP, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.observation import View
-from cluster.platforms.nebius.releases import Facts, Release, releases
+from cluster.platforms.nebius.releases import ChartRelease, CloudFacts, releases
 from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up
 from cluster.roster import node_names
 from cluster.slurm.accounting import desired
@@ -94,7 +94,7 @@ class Live:
     """Kubernetes nodes."""
 
 
-def differences(config: ClusterConfig, expected: Sequence[Release], live: Live) -> list[Difference]:
+def differences(config: ClusterConfig, expected: Sequence[ChartRelease], live: Live) -> list[Difference]:
     """Return the differences from the stack, whose releases are `expected`."""
     return [
         *_releases(expected, live),
@@ -107,11 +107,11 @@ def differences(config: ClusterConfig, expected: Sequence[Release], live: Live) 
     ]
 
 
-def expected_releases(config: ClusterConfig, settings: Nebius) -> tuple[Release, ...]:
+def expected_releases(config: ClusterConfig, settings: Nebius) -> tuple[ChartRelease, ...]:
     """Return the releases of a stack, with UNKNOWN for facts of the cloud."""
     backups = {"name": UNKNOWN, "endpoint": UNKNOWN} if backs_up(settings) else {}
     keys = [UNKNOWN, *settings.login.root_keys]
-    return releases(config, Facts(root_keys=keys, allocation=UNKNOWN, backups=backups))
+    return releases(config, CloudFacts(root_keys=keys, allocation=UNKNOWN, backups=backups))
 
 
 def key(item: Object, namespace: str = "") -> tuple[str, str, str]:
@@ -124,7 +124,7 @@ def _difference(id_: str, where: str, what: str, stack: object, actual: object, 
     return Difference(id=id_, where=(where,), what=what, stack=_text(stack), there=_text(actual), mends=mends)
 
 
-def _releases(expected: Sequence[Release], live: Live) -> Iterator[Difference]:
+def _releases(expected: Sequence[ChartRelease], live: Live) -> Iterator[Difference]:
     if live.releases is None:
         return
     for release in expected:

@@ -96,7 +96,7 @@ OPERATOR_SECONDS = 2 * 3600
 
 
 @dataclass(frozen=True)
-class Action:
+class DrainAdvice:
     """The advice on a drained node: who has to act, and how."""
 
     actor: Actor
@@ -112,40 +112,40 @@ class Action:
 
 
 # The first match holds, so a longer prefix stands before its own prefix.
-REASONS: Mapping[str, Action] = {
-    "Kill task failed": Action(
+REASONS: Mapping[str, DrainAdvice] = {
+    "Kill task failed": DrainAdvice(
         Actor.OPERATOR,
         "processes of a job did not end when it was killed",
         "it reboots the node and resumes it",
     ),
-    "[compute_maintenance] node replacement process": Action(
+    "[compute_maintenance] node replacement process": DrainAdvice(
         Actor.OPERATOR,
         "Nebius has scheduled maintenance of its host, and the node is being replaced",
         "it waits for the jobs, has the instance recreated and resumes the node",
     ),
-    "[compute_maintenance] node reboot process": Action(
+    "[compute_maintenance] node reboot process": DrainAdvice(
         Actor.OPERATOR,
         "the node is being rebooted",
         "it waits for the jobs, reboots the node and resumes it",
     ),
-    "[compute_maintenance]": Action(
+    "[compute_maintenance]": DrainAdvice(
         Actor.OPERATOR,
         "Nebius has scheduled maintenance of its host",
         "it resumes the node after the maintenance",
     ),
-    "[hardware_problem]": Action(
+    "[hardware_problem]": DrainAdvice(
         Actor.OPERATOR,
         "the extensive check found broken hardware",
         "it has the instance recreated once the node is idle, and resumes the node",
         replaces=True,
     ),
-    "[node_problem]": Action(
+    "[node_problem]": DrainAdvice(
         Actor.OPERATOR,
         "a health check of the node failed",
         "it checks the node again, or has its instance recreated, and resumes the node",
         replaces=True,
     ),
-    "[user_problem]": Action(
+    "[user_problem]": DrainAdvice(
         Actor.USER,
         "users' processes, files or containers hold what jobs need",
         "remove what the reason names; the next health check, within minutes, resumes the node",
@@ -154,14 +154,14 @@ REASONS: Mapping[str, Action] = {
 """Actions by the prefix of a reason, without quotes."""
 
 
-def action(reason: str, seconds: float | None, *, replacement: bool) -> Action:
+def action(reason: str, seconds: float | None, *, replacement: bool) -> DrainAdvice:
     """Return the action for a node that is drained with this reason for so many seconds (None: unknown). `replacement`:
     whether the operator may replace nodes."""
     text = reason.strip().strip("\"'")
     known = next((action for prefix, action in REASONS.items() if text.startswith(prefix)), None)
     if known is None:
         what = "somebody has drained it" if text else "it is drained, and no reason is given"
-        return Action(Actor.ADMIN, what, "resume it once the reason is gone", known=False)
+        return DrainAdvice(Actor.ADMIN, what, "resume it once the reason is gone", known=False)
     if known.actor is Actor.OPERATOR and known.replaces and not replacement:
         todo = "the operator program may not replace nodes here: ask for another host, or resume it once it is well"
         return replace(known, actor=Actor.SUPPORT, todo=todo)
@@ -399,14 +399,14 @@ def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
             )
 
 
-def action_on(node: Node, replacement: bool, *, now: float) -> Action:  # noqa: FBT001
+def action_on(node: Node, replacement: bool, *, now: float) -> DrainAdvice:  # noqa: FBT001
     """Return the action for a drained node. `replacement`: whether the operator may replace nodes."""
     # While jobs run there, everybody waits for them.
     since = None if node.word.startswith("draining") else node.since_utc
     return action(node.reason, None if since is None else now - since, replacement=replacement)
 
 
-def drained_nodes(seen: ClusterObservation, view: View, *, now: float) -> list[tuple[Node, Action]]:
+def drained_nodes(seen: ClusterObservation, view: View, *, now: float) -> list[tuple[Node, DrainAdvice]]:
     """Return the drained nodes with the action for each."""
     drained = (node for node in (seen.slurm_nodes or {}).values() if node.drained)
     return [(node, action_on(node, view.replacement, now=now)) for node in drained]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cluster.config.impact_annotations import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
-from cluster.edits import Edit, Rule, rule
+from cluster.edits import Edit, ImpactRule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.node_groups import service_groups, shape, split_nodes
@@ -265,7 +265,7 @@ def mount(edit: Edit) -> Impact:
 
 
 _FILESYSTEMS = ("jail", "controller_spool", "accounting", "submounts.*")
-TABLE: Mapping[str, Impact | Rule] = {
+TABLE: Mapping[str, Impact | ImpactRule] = {
     "nebius": Refuse("everything that the stack created is there, with its data"),
     "controller.machine_type": controller,
     "controller.disk": controller,

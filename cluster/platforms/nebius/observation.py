@@ -28,7 +28,7 @@ class Condition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pod:
+class PodState:
     """A pod that has not succeeded."""
 
     namespace: str
@@ -92,7 +92,7 @@ class View:
     conditions: tuple[Condition, ...] = ()
     nodesets: tuple[NodeSet, ...] = ()
     checks: tuple[Check, ...] = ()
-    pods: tuple[Pod, ...] = ()
+    pods: tuple[PodState, ...] = ()
     hosts: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
     """The conditions of Kubernetes nodes that show a problem, by the node's name."""
     replacement: bool = False
@@ -151,19 +151,19 @@ def conditions(item: Object) -> tuple[Condition, ...]:
     )
 
 
-def pods(items: Iterable[Object], events: Sequence[Object]) -> tuple[Pod, ...]:
+def pods(items: Iterable[Object], events: Sequence[Object]) -> tuple[PodState, ...]:
     """Return the pods that have not succeeded, each with its last events."""
     return tuple(_pod(item, events) for item in items if (item.get("status") or {}).get("phase") != "Succeeded")
 
 
-def _pod(item: Object, events: Sequence[Object]) -> Pod:
+def _pod(item: Object, events: Sequence[Object]) -> PodState:
     meta, status = item["metadata"], item.get("status") or {}
     by_type = {condition.type: condition for condition in conditions(item)}
     ready = by_type.get("Ready")
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     stopped = next((row for row in containers if _is_stopped(row)), None)
     labels = meta.get("labels") or {}
-    return Pod(
+    return PodState(
         namespace=meta["namespace"],
         name=meta["name"],
         ready=bool(ready and ready.status == "True"),

@@ -26,9 +26,16 @@ from cluster.platforms.nebius.names import (
     POWER_STATES,
     SLURM_CLUSTERS,
 )
-from cluster.platforms.nebius.observation import Pod, View
+from cluster.platforms.nebius.observation import PodState, View
 from cluster.platforms.nebius.stack_file_fields import settings_of
-from cluster.platforms.observer import Access, ControllerResult, KubectlResult, LogRequest, StatusReport, Table
+from cluster.platforms.observer import (
+    ClusterAccess,
+    ControllerResult,
+    KubectlResult,
+    LogRequest,
+    ReportTable,
+    StatusReport,
+)
 from scripts.node.slurm.nodes import Node
 
 _CRASHES = 6
@@ -68,7 +75,7 @@ LOGS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
-class Source:
+class LogSource:
     """A container's log."""
 
     namespace: str
@@ -85,7 +92,7 @@ class Source:
         return [*words, "--follow"] if asked.follow else words
 
 
-class Soperator:
+class SoperatorObserver:
     """Reads clusters over Kubernetes' API, and slurmctld in its pod."""
 
     operator: ClassVar[str] = "Soperator"
@@ -95,14 +102,14 @@ class Soperator:
     }
 
     @staticmethod
-    def status(access: Access) -> StatusReport:
+    def status(access: ClusterAccess) -> StatusReport:
         """Return the SlurmCluster with its nodesets, pods and checks, and Slurm's nodes, partitions and jobs."""
         seen, view, _ = _read(access)
         shown = ["cluster", "nodesets", "nodes", "drained", "alerts", "partitions", "queue", "checks", "pods"]
         return _report(seen, view, health.findings(seen, view, now=time.time()), shown)
 
     @staticmethod
-    def health(access: Access) -> StatusReport:
+    def health(access: ClusterAccess) -> StatusReport:
         """Return drained nodes, and the last results of Soperator's checks."""
         seen, view, _ = _read(access)
         report = _report(
@@ -113,7 +120,7 @@ class Soperator:
         return replace(report, document=document)
 
     @staticmethod
-    def drift(access: Access, config: ClusterConfig) -> tuple[list[Difference], list[str]]:
+    def drift(access: ClusterAccess, config: ClusterConfig) -> tuple[list[Difference], list[str]]:
         """Compare charts and their objects, NodeSets, Slurm's own view and its database."""
         settings = settings_of(config)
         seen, view, answers = _read(access, observation.ACCOUNTING)
@@ -159,7 +166,7 @@ class Soperator:
         return text if re.match(r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]", text) else line
 
     @staticmethod
-    def actors(access: Access, nodes: Iterable[Node]) -> dict[str, str]:
+    def actors(access: ClusterAccess, nodes: Iterable[Node]) -> dict[str, str]:
         """Return who must act on drained nodes. If the cluster does not answer, the operator counts as not allowed to
         replace nodes."""
         drained = [node for node in nodes if node.drained]
@@ -171,7 +178,7 @@ class Soperator:
 
 
 def _read(
-    access: Access, more: Mapping[str, str] | None = None
+    access: ClusterAccess, more: Mapping[str, str] | None = None
 ) -> tuple[ClusterObservation, View, Mapping[str, KubectlResult]]:
     """Read a cluster; return its observation, the view of Kubernetes, and the answers of kubectl to REQUESTS. `more`
     are further commands of Slurm, by the name of their part."""
@@ -185,7 +192,7 @@ def _read(
     return _observation(access, view, facts, mark, observation.alerts(answers["alerts"].out)), view, answers
 
 
-def _view(access: Access, answers: Mapping[str, KubectlResult]) -> View:
+def _view(access: ClusterAccess, answers: Mapping[str, KubectlResult]) -> View:
     items = answers["pods"].items
     pods = observation.pods([item for item in items if item["kind"] == "Pod"], answers["events"].items)
     clusters = answers["SlurmCluster"].items
@@ -210,10 +217,10 @@ def _is_absent(error: str) -> bool:
     return NO_KIND in error or ("(NotFound)" in error and ALERTMANAGER in error)
 
 
-def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
+def _crash_logs(access: ClusterAccess, pods: Sequence[PodState]) -> dict[str, str]:
     """Return the last lines of each pod's container, of its previous run and of this one."""
 
-    def text(pod: Pod) -> str:
+    def text(pod: PodState) -> str:
         words = ("logs", pod.name, "--namespace", pod.namespace, "--container", pod.container, "--tail=60")
         return "\n".join(access.kubectl(*words, *run).out for run in (("--previous",), ()))
 
@@ -222,7 +229,7 @@ def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
 
 
 def _observation(
-    access: Access, view: View, done: ControllerResult, mark: str, alerts: Sequence[dict[str, str]]
+    access: ClusterAccess, view: View, done: ControllerResult, mark: str, alerts: Sequence[dict[str, str]]
 ) -> ClusterObservation:
     """Return the observation of the targets, which are reached if their pod is ready; the controller's has slurmctld's
     view."""
@@ -245,9 +252,9 @@ def _observation(
     return ClusterObservation(stack=access.stack, machines=tuple(machines))
 
 
-def sources_of_log(log: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
+def sources_of_log(log: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[LogSource]:
     """Return the containers that write a log."""
-    own_namespace, sources = OPERATOR_NAMESPACE if log == "operator" else namespace, list[Source]()
+    own_namespace, sources = OPERATOR_NAMESPACE if log == "operator" else namespace, list[LogSource]()
     for pod in pods:
         metadata, spec = pod["metadata"], pod.get("spec") or {}
         # Placeholders only keep the controller's image on other Kubernetes nodes (internal/consts/label.go).
@@ -255,11 +262,11 @@ def sources_of_log(log: str, pods: Iterable[Mapping[str, Any]], namespace: str) 
         if metadata["namespace"] == own_namespace and not is_placeholder:
             names = {row["name"] for row in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))}
             for container in names & {*LOGS[log]}:
-                sources.append(Source(namespace=own_namespace, pod=metadata["name"], container=container))
+                sources.append(LogSource(namespace=own_namespace, pod=metadata["name"], container=container))
     return sorted(sources)
 
 
-def sources_of_pod(name: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
+def sources_of_pod(name: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[LogSource]:
     """Return the pods of a name: that of a pod, with or without `NAMESPACE/`, or of a check or job."""
     where, _, pod = name.rpartition("/")
     candidates = [row["metadata"] for row in pods if row["metadata"]["namespace"] == (where or namespace)]
@@ -272,10 +279,10 @@ def sources_of_pod(name: str, pods: Iterable[Mapping[str, Any]], namespace: str)
         if any(row.get("kind") == "Job" for row in metadata.get("ownerReferences") or ())
         and pattern.fullmatch(metadata["name"])
     ]
-    return sorted(Source(namespace=where or namespace, pod=name, container="") for name in names)
+    return sorted(LogSource(namespace=where or namespace, pod=name, container="") for name in names)
 
 
-def select_sources(what: str, on: Sequence[str], pods: Sequence[Mapping[str, Any]], namespace: str) -> list[Source]:
+def select_sources(what: str, on: Sequence[str], pods: Sequence[Mapping[str, Any]], namespace: str) -> list[LogSource]:
     """Return the containers of a log, or of a pod, check or job. Raises LookupError: there are none."""
     kinds = ", ".join(LOGS)
     if what not in LOGS:
@@ -355,7 +362,7 @@ def _report(seen: ClusterObservation, view: View, findings: list[ClusterFinding]
     )
 
 
-def _tables(view: View, drained: Sequence[tuple[Node, health.Action]]) -> dict[str, Table]:
+def _tables(view: View, drained: Sequence[tuple[Node, health.DrainAdvice]]) -> dict[str, ReportTable]:
     cluster = [
         (row.type, row.status, row.since, ": ".join(filter(None, (row.reason, row.message)))) for row in view.conditions
     ]
@@ -375,9 +382,9 @@ def _tables(view: View, drained: Sequence[tuple[Node, health.Action]]) -> dict[s
     nodes = [(node.name, node.since_utc, action.actor.value, node.reason or "-") for node, action in drained]
     first = ("SlurmCluster", view.phase or "not there", None, "")
     return {
-        "cluster": Table(heading=("CLUSTER", "STATE", "FOR", "WHY"), rows=[first, *cluster]),
-        "nodesets": Table(heading=("NODESET", "WANTED", "READY", "PHASE"), rows=nodesets),
-        "drained": Table(heading=("DRAINED", "FOR", "WHO MUST ACT", "REASON"), rows=nodes, widest=60),
-        "checks": Table(heading=("CHECK", "LAST RESULT", "AGO", "SCHEDULE"), rows=checks),
-        "pods": Table(heading=("POD NOT READY", "PHASE", "RESTARTS", "FOR", "WHY"), rows=pods),
+        "cluster": ReportTable(heading=("CLUSTER", "STATE", "FOR", "WHY"), rows=[first, *cluster]),
+        "nodesets": ReportTable(heading=("NODESET", "WANTED", "READY", "PHASE"), rows=nodesets),
+        "drained": ReportTable(heading=("DRAINED", "FOR", "WHO MUST ACT", "REASON"), rows=nodes, widest=60),
+        "checks": ReportTable(heading=("CHECK", "LAST RESULT", "AGO", "SCHEDULE"), rows=checks),
+        "pods": ReportTable(heading=("POD NOT READY", "PHASE", "RESTARTS", "FOR", "WHY"), rows=pods),
     }

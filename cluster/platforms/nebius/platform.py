@@ -12,7 +12,7 @@ from cluster.config.impact_annotations import Impact
 from cluster.config.nodesets import Nodeset
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
-from cluster.edits import Rule
+from cluster.edits import ImpactRule
 from cluster.findings import Finding
 from cluster.platform_interface import ClusterPlaces, MachineLimit, Platform, ProviderLogin
 from cluster.platforms.nebius.names import CIDR, CREDENTIALS_VARIABLE, TOKEN_VARIABLE
@@ -98,7 +98,7 @@ class SoperatorPlatform(Platform):
 
         return checks.find_warnings(config)
 
-    def impacts(self) -> Mapping[str, Impact | Rule]:
+    def impacts(self) -> Mapping[str, Impact | ImpactRule]:
         from cluster.platforms.nebius.impact import TABLE
 
         return TABLE

@@ -33,7 +33,7 @@ BACKUP_SECRET = "jail-backup"  # noqa: S105 - the name of a Secret
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class ChartRelease:
     """A Helm release."""
 
     name: str
@@ -61,7 +61,7 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class CloudFacts:
     """Facts for values that are known only once the cloud has created them. Each may be an output of Pulumi's."""
 
     root_keys: Sequence[Any]
@@ -72,7 +72,7 @@ class Facts:
     """The backup bucket: name, endpoint; empty without backups."""
 
 
-def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
+def releases(config: ClusterConfig, facts: CloudFacts) -> tuple[ChartRelease, ...]:
     """Return the releases of a cluster, each after those that it needs. `nebius.values` is merged into the values that
     follow from the rest of the configuration."""
     settings = settings_of(config)
@@ -82,7 +82,7 @@ def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
     )
 
 
-def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[Release, ...]:
+def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: CloudFacts) -> tuple[ChartRelease, ...]:
     """Return the releases without values of the stack file."""
     given = chart_values(config, settings, facts)
     version, charts = settings.soperator.version, settings.soperator.charts
@@ -92,17 +92,17 @@ def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: F
     def values(name: str) -> dict[str, Any]:
         return fill_template(template(name), given) if (FOLDER / f"{name}.yaml").exists() else {}
 
-    def soperator(name: str, namespace: str = config.name, **more: Any) -> Release:  # noqa: ANN401 - fields of Release
+    def soperator(name: str, namespace: str = config.name, **more: Any) -> ChartRelease:  # noqa: ANN401 - fields of Release
         """Return a release of Soperator's own chart."""
         chart = {"chart": f"helm-{name}", "repo": charts, "version": version}
-        return Release(name=name, namespace=namespace, values=values(name), **chart, **more)
+        return ChartRelease(name=name, namespace=namespace, values=values(name), **chart, **more)
 
-    def other(name: str, **more: Any) -> Release:  # noqa: ANN401 - fields of Release
+    def other(name: str, **more: Any) -> ChartRelease:  # noqa: ANN401 - fields of Release
         """Return a release of a chart of others."""
         number, namespace, repo = others[name]
         chart = {"chart": name, "repo": repo if remote else charts, "version": number}
         sha256 = _SHA256.get((name, number), "") if remote else ""
-        return Release(name=name, namespace=namespace, values=values(name), sha256=sha256, **chart, **more)
+        return ChartRelease(name=name, namespace=namespace, values=values(name), sha256=sha256, **chart, **more)
 
     mariadb = ("25.10.2", "mariadb-operator-system", "https://helm.mariadb.com/mariadb-operator")
     others = {
@@ -308,7 +308,7 @@ def _unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> I
             yield from _unknown(below, known[key], f"{path}.{key}")
 
 
-def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str, Any]:
+def chart_values(config: ClusterConfig, settings: Nebius, facts: CloudFacts) -> dict[str, Any]:
     """Return the values of all placeholders in templates of releases."""
     version, registry = settings.soperator.version, _registry(settings)
     moved = registry != _DEFAULT_REGISTRY
@@ -374,7 +374,7 @@ def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[
     return {**given, NODESETS: rows}
 
 
-def _service(settings: Nebius, facts: Facts) -> dict[str, Any]:
+def _service(settings: Nebius, facts: CloudFacts) -> dict[str, Any]:
     if settings.login.service == "NodePort":
         return {"node_port": LOGIN_NODE_PORT, "service_annotations": _OMIT}
     annotations = {} if facts.allocation is None else {"nebius.com/load-balancer-allocation-id": facts.allocation}

@@ -220,7 +220,7 @@ class Workers(Section):
     """A disk of each node for container images, in place of the boot disk."""
 
 
-class Health(Section):
+class SoperatorHealth(Section):
     """Health checks that Soperator runs by itself."""
 
     scope: Literal["skip_all", "testing", "essential", "prod_quick", "prod_acceptance"] = "prod_quick"
@@ -314,7 +314,7 @@ class LoginService(Section):
     """SSH public keys that may log in as root, besides the stack's own."""
 
 
-class Gpu(Section):
+class GpuSettings(Section):
     """NVIDIA's driver on nodes with GPUs: the same on all, because they share one jail."""
 
     drivers_preset: str = Field(default=versions.DRIVERS_PRESET, min_length=1, max_length=40)
@@ -375,9 +375,11 @@ class Nebius(Section):
     """Settings that nodesets have on Nebius besides count, machine type and disk, by the nodeset's name."""
     login: LoginService = Field(default_factory=LoginService)
     """The way in which users reach the login pods."""
-    gpu: Gpu = Field(default_factory=Gpu)
+    gpu: GpuSettings = Field(default_factory=GpuSettings)
     """NVIDIA's driver."""
-    health: Annotated[Health, NoEffect("checks run so from then on; jobs run on")] = Field(default_factory=Health)
+    health: Annotated[SoperatorHealth, NoEffect("checks run so from then on; jobs run on")] = Field(
+        default_factory=SoperatorHealth
+    )
     """Health checks that Soperator runs by itself."""
     backups: Annotated[Backups, NoEffect("holds for the next backup")] = Field(default_factory=Backups)
     """Backups of the jail."""

@@ -86,7 +86,7 @@ class Faults:
 
 
 @dataclass
-class Instance:
+class HostInstance:
     """An instance. Its machine has the same name."""
 
     id: str
@@ -109,7 +109,7 @@ class Instance:
 
 
 @dataclass
-class Operation:
+class HostOperation:
     """An operation on instances that has begun."""
 
     name: str
@@ -160,8 +160,8 @@ class HostCompute(InstanceGroups, GoogleHttp):
         self._random = random.Random(0)  # noqa: S311 - the same faults in each run
         self.requests: deque[dict[str, Any]] = deque(maxlen=2000)
         """The last requests: time, method, path, status."""
-        self.instances: dict[str, Instance] = {}
-        self.operations: dict[str, Operation] = {}
+        self.instances: dict[str, HostInstance] = {}
+        self.operations: dict[str, HostOperation] = {}
         self.by_request: dict[str, str] = {}
         self.faults = Faults()
         self.groups = {}
@@ -173,8 +173,8 @@ class HostCompute(InstanceGroups, GoogleHttp):
     def _load(self) -> None:
         with suppress(FileNotFoundError):
             state = json.loads(self._paths.state.read_text())
-            self.instances = {row["name"]: Instance(**row) for row in state["instances"]}
-            self.operations = {row["name"]: Operation(**row) for row in state["operations"]}
+            self.instances = {row["name"]: HostInstance(**row) for row in state["instances"]}
+            self.operations = {row["name"]: HostOperation(**row) for row in state["operations"]}
             self.by_request, self.next = state["requests"], state["next"]
             self.faults = Faults(**state["faults"])
             self.groups = state.get("groups", {})
@@ -227,7 +227,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
                     instance.stops, instance.status = 0.0, "STOPPING"
                     self._begin("preempted", instance.zone, [instance.name], 0.0)
 
-    def _run_operation(self, operation: Operation) -> None:
+    def _run_operation(self, operation: HostOperation) -> None:
         """Run an operation on all of its instances in parallel. One that was interrupted is repeated."""
         try:
             results = [self._pool.submit(self._act_on, operation, name) for name in operation.targets]
@@ -239,7 +239,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
             del self._acting[operation.name]
             self._save()
 
-    def _act_on(self, operation: Operation, name: str) -> list[dict[str, Any]]:
+    def _act_on(self, operation: HostOperation, name: str) -> list[dict[str, Any]]:
         acts = {
             "insert": self._boot, "delete": self._remove, "stop": self._halt, "preempted": self._halt,
             "start": self._start, "reset": self._reset, "reportHostAsFaulty": self._change_host,
@@ -260,7 +260,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
                 return [{"code": "INTERNAL_ERROR", "message": f"{name}: {error}"}]
         return []
 
-    def _set_status(self, instance: Instance, status: str, *before: str) -> bool:
+    def _set_status(self, instance: HostInstance, status: str, *before: str) -> bool:
         """Set the status if it is one of `before`, and if no other instance has the name now."""
         with self._lock:
             if self.instances.get(instance.name) is not instance or (before and instance.status not in before):
@@ -269,7 +269,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
             self._save()
             return True
 
-    def _forget(self, instance: Instance) -> None:
+    def _forget(self, instance: HostInstance) -> None:
         with self._lock:
             if self.instances.get(instance.name) is instance:
                 del self.instances[instance.name]
@@ -277,7 +277,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     # -- machines ----------------------------------------------------------------------------------------------------
 
-    def _machine(self, instance: Instance) -> machine.Design:
+    def _machine(self, instance: HostInstance) -> machine.Design:
         """Return the design of an instance's machine."""
         # The template may be deleted, since the stack has another image.
         template = self.design["templates"].get(instance.template)
@@ -293,10 +293,10 @@ class HostCompute(InstanceGroups, GoogleHttp):
             files[NVIDIA_SMI] = File(content=LOST, mode=0o755)
         return replace(design, files={**design.files, **files})
 
-    def _bare(self, instance: Instance) -> machine.Design:
+    def _bare(self, instance: HostInstance) -> machine.Design:
         return machine.bare(Path(self.design["root"]), self.design["stack"], instance.name)
 
-    def _boot(self, instance: Instance) -> None:
+    def _boot(self, instance: HostInstance) -> None:
         if not self._set_status(instance, "STAGING", "PROVISIONING", "STAGING"):
             return
         design = self._machine(instance)
@@ -313,7 +313,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
             raise
         self._set_status(instance, "RUNNING", "STAGING")
 
-    def _remove(self, instance: Instance) -> None:
+    def _remove(self, instance: HostInstance) -> None:
         bare = self._bare(instance)
         files = machine.files_of(bare.paths)
         # A node that has become static has another machine of this name.
@@ -321,7 +321,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
             machine.delete(bare)
         self._forget(instance)
 
-    def _halt(self, instance: Instance) -> None:
+    def _halt(self, instance: HostInstance) -> None:
         if not self._set_status(instance, "STOPPING", "RUNNING", "STOPPING", "STAGING", "PROVISIONING"):
             return
         machine.stop(self._bare(instance))
@@ -331,20 +331,20 @@ class HostCompute(InstanceGroups, GoogleHttp):
         else:
             self._set_status(instance, "TERMINATED")
 
-    def _start(self, instance: Instance) -> None:
+    def _start(self, instance: HostInstance) -> None:
         machine.update(self._machine(instance))
         self._set_status(instance, "RUNNING")
 
-    def _reset(self, instance: Instance) -> None:
+    def _reset(self, instance: HostInstance) -> None:
         machine.stop(self._bare(instance))
         self._start(instance)
 
-    def _perform_maintenance(self, instance: Instance) -> None:
+    def _perform_maintenance(self, instance: HostInstance) -> None:
         with self._lock:
             instance.maintenance = 0.0
         self._reset(instance)
 
-    def _change_host(self, instance: Instance) -> None:
+    def _change_host(self, instance: HostInstance) -> None:
         """Restart the instance on another host, with its disk."""
         machine.stop(self._bare(instance))
         with self._lock:
@@ -425,16 +425,16 @@ class HostCompute(InstanceGroups, GoogleHttp):
             ("GET", "/rehearsal/requests", lambda _: {"requests": list(self.requests)}),
         ]
 
-    def _instance(self, zone: str, name: str) -> Instance:
+    def _instance(self, zone: str, name: str) -> HostInstance:
         instance = self.instances.get(name)
         if instance is None or instance.zone != zone:
             raise not_found(f"{zone}/instances/{name}")
         return instance
 
-    def _properties(self, instance: Instance) -> Mapping[str, Any]:
+    def _properties(self, instance: HostInstance) -> Mapping[str, Any]:
         return self.design["templates"].get(instance.template, {}).get("properties", {})
 
-    def _instance_json(self, instance: Instance) -> dict[str, Any]:
+    def _instance_json(self, instance: HostInstance) -> dict[str, Any]:
         """Return an instance as it is now. One whose machine has ended is TERMINATED."""
         if instance.status == "RUNNING" or (instance.status == "TERMINATED" and not instance.template):
             paths = self._bare(instance).paths
@@ -469,7 +469,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
             "resourceStatus": status,
         }
 
-    def _page(self, call: Call) -> tuple[list[Instance], dict[str, Any]]:
+    def _page(self, call: Call) -> tuple[list[HostInstance], dict[str, Any]]:
         """Return the instances that the request's filter selects, on the requested page, and the next page's token."""
         match = re.fullmatch(r'labels\.([a-z0-9_-]+)\s*[=:]\s*"?([^"]*)"?', call.query.get("filter", ""))
         if call.query.get("filter") and not match:
@@ -552,7 +552,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
         return []
 
     def _add(self, zone: str, name: str, template: str, labels: Mapping[str, str] | None) -> None:
-        self.instances[name] = Instance(
+        self.instances[name] = HostInstance(
             id=self._number() + "0000", name=name, zone=zone, template=template, created=time.time(),
             labels=dict(self._labels(template) if labels is None else labels), host=self._free_host(),
             status="PROVISIONING" if template else "RUNNING",
@@ -567,11 +567,11 @@ class HostCompute(InstanceGroups, GoogleHttp):
         call: Call | None = None,
         *,
         errors: Sequence[Mapping[str, Any]] = (),
-    ) -> Operation:
+    ) -> HostOperation:
         hangs = self.faults.hang.get(kind, 0) > 0 and call is not None
         if hangs:
             self.faults.hang[kind] -= 1
-        operation = Operation(
+        operation = HostOperation(
             name=f"operation-{self._number()}", kind=kind, zone=zone, targets=list(targets), due=time.time() + seconds,
             errors=[dict(row) for row in errors], hangs=hangs,
         )  # fmt: skip
@@ -689,7 +689,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
         return {}
 
 
-def _place(instance: Instance) -> str:
+def _place(instance: HostInstance) -> str:
     """Return the full name of an instance's host, with its block. A block has two hosts."""
     number = int(instance.host.rpartition("-")[2])
     return f"/cluster/block-{number // 2}/{instance.host}"

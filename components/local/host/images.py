@@ -52,7 +52,7 @@ MORE: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Recipe:
+class BaseImageRecipe:
     base: str
     suite: str
     packages: tuple[str, ...]
@@ -76,7 +76,7 @@ class Recipe:
         return content.hexdigest()[:16]
 
 
-def recipe(base: str, packages: Iterable[str] = (), slurm: str = "") -> Recipe:
+def recipe(base: str, packages: Iterable[str] = (), slurm: str = "") -> BaseImageRecipe:
     """Return the recipe for `image.base`, `image.packages` and a release of Slurm. Raises HostError: there is none.
 
     The order of `packages` has no effect, nor has a package that every image has.
@@ -91,14 +91,14 @@ def recipe(base: str, packages: Iterable[str] = (), slurm: str = "") -> Recipe:
         usual = tuple(
             f"{name}/{later}" if "slurm" in name or name in WITH_SLURM else name for name in usual + WITH_SLURM
         )
-    return Recipe(base, SUITES[base], (*usual, *own), own, slurm if later else "")
+    return BaseImageRecipe(base, SUITES[base], (*usual, *own), own, slurm if later else "")
 
 
 _FETCHED = ("http://", "https://", "mirror+http://", "mirror+https://")
 
 
 @dataclass(frozen=True)
-class Source:
+class AptSource:
     """An apt source file for mmdebstrap: deb822 stanzas or one-line entries, never both in one file."""
 
     suffix: str
@@ -109,7 +109,7 @@ class Source:
 
 def host_sources(
     suite: str, etc: Path = Path("/etc/apt"), os_release: Path = Path("/etc/os-release")
-) -> tuple[Source, ...]:
+) -> tuple[AptSource, ...]:
     """Return the host's sources with `suite`, its updates and security suites. If there are none, those of the host's
     own Debian release with `suite` in its place; none on another system."""
     if sources := _sources_with(suite, etc):
@@ -124,16 +124,16 @@ def _release(os_release: Path) -> str:
     return fields.get("VERSION_CODENAME", "").strip('"') if fields.get("ID", "").strip('"') == "debian" else ""
 
 
-def _renamed(source: Source, own: str, suite: str) -> Source:
+def _renamed(source: AptSource, own: str, suite: str) -> AptSource:
     """Return the source for another release."""
     fields = r"(?m)^(Suites:.*)$" if source.suffix == ".sources" else r"(\S+ main)$"
     text = re.sub(fields, lambda match: re.sub(rf"\b{own}\b", suite, match[1]), source.text)
-    return Source(source.suffix, text, frozenset(re.sub(rf"\b{own}\b", suite, name) for name in source.suites))
+    return AptSource(source.suffix, text, frozenset(re.sub(rf"\b{own}\b", suite, name) for name in source.suites))
 
 
-def _sources_with(suite: str, etc: Path) -> tuple[Source, ...]:
+def _sources_with(suite: str, etc: Path) -> tuple[AptSource, ...]:
     """Return the sources with `suite`, its updates and security suites; none if `suite` itself is missing."""
-    sources: list[Source] = []
+    sources: list[AptSource] = []
     for path in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]:
         try:
             text = path.read_text(errors="replace")
@@ -146,7 +146,7 @@ def _sources_with(suite: str, etc: Path) -> tuple[Source, ...]:
     return tuple(sources) if any(suite in source.suites for source in sources) else ()
 
 
-def stanzas(text: str, suite: str) -> Iterator[Source]:
+def stanzas(text: str, suite: str) -> Iterator[AptSource]:
     """Yield the sources of a deb822 file (sources.list(5), DEB822-STYLE FORMAT) for `suite` and its companions."""
     uncommented = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     for block in re.split(r"\n\s*\n", uncommented):
@@ -161,10 +161,10 @@ def stanzas(text: str, suite: str) -> Iterator[Source]:
         ):
             continue
         kept = {**dict(_fields(block)), "Types": "deb", "Suites": " ".join(suites), "Components": "main"}
-        yield Source(".sources", "".join(f"{name}: {value}\n" for name, value in kept.items()), frozenset(suites))
+        yield AptSource(".sources", "".join(f"{name}: {value}\n" for name, value in kept.items()), frozenset(suites))
 
 
-def one_liners(text: str, suite: str) -> Iterator[Source]:
+def one_liners(text: str, suite: str) -> Iterator[AptSource]:
     """Yield the sources of a one-line file (sources.list(5), ONE-LINE-STYLE FORMAT) in the same way."""
     for line in text.splitlines():
         match = re.fullmatch(r"\s*deb\s+(\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+([^#]*?)\s*(#.*)?", line)
@@ -173,7 +173,7 @@ def one_liners(text: str, suite: str) -> Iterator[Source]:
         options, uri, line_suite, components = match[1] or "", match[2], match[3], match[4].split()
         signed_by = options if "signed-by" in options.lower() else ""
         if _companions([line_suite], suite) and _is_debian([uri], components, signed_by):
-            yield Source(".list", f"deb {options}{uri} {line_suite} main\n", frozenset({line_suite}))
+            yield AptSource(".list", f"deb {options}{uri} {line_suite} main\n", frozenset({line_suite}))
 
 
 def _fields(block: str) -> Iterator[tuple[str, str]]:
@@ -259,7 +259,7 @@ def _close(images: Path) -> None:
             record.parent.chmod(0o700)
 
 
-def _build(wanted: Recipe, images: Path, report: Report) -> Path:
+def _build(wanted: BaseImageRecipe, images: Path, report: Report) -> Path:
     """Build the image. The caller holds the build lock."""
     if has_image(images, wanted.digest):
         return image_root(images, wanted.digest)
@@ -310,7 +310,7 @@ class _FullError(HostError):
     """The disk became full, or the memory in which the image is unpacked."""
 
 
-def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
+def _command(wanted: BaseImageRecipe, work: Path, *, memory: bool = True) -> list[str]:
     """Return the command of the build, which is in memory if that is allowed and there is enough."""
     files: list[str] = []
     later = SLURM.get((wanted.base, wanted.slurm))
@@ -331,7 +331,7 @@ def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
     return [*apart.split(), *map(str, build), *files]
 
 
-def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, scratch: Path) -> None:
+def _run(wanted: BaseImageRecipe, command: Sequence[str], report: Report, images: Path, scratch: Path) -> None:
     """Run the build and report its steps (mmdebstrap's lines that begin with `I: `). Raises HostError: it failed."""
     output: list[str] = []
     env = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "LC_ALL": "C.UTF-8", "TMPDIR": str(scratch)}
@@ -368,7 +368,7 @@ def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, s
     raise HostError(msg)
 
 
-def _check_release(wanted: Recipe, root: Path) -> None:
+def _check_release(wanted: BaseImageRecipe, root: Path) -> None:
     """Raise HostError if the image has another release of Slurm: an unreleased Debian changes."""
     text = (root / "var/lib/dpkg/status").read_text()
     match = re.search(r"^Package: slurmctld\n(?:.+\n)*?Version: (.+)$", text, re.MULTILINE)

@@ -58,7 +58,7 @@ class Design:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class MachineFacts:
     instance_id: str
     """Changes only when the machine is recreated."""
     boot_id: str
@@ -248,7 +248,7 @@ _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 _PROPAGATE = Path("/run/systemd/nspawn/propagate")
 
 
-def create(design: Design) -> Facts:
+def create(design: Design) -> MachineFacts:
     """Create and start the machine. Returns when it answers SSH."""
     checked_name(design.stack, "stack")
     checked_name(design.name, "machine")
@@ -266,7 +266,7 @@ def create(design: Design) -> Facts:
             raise
 
 
-def update(design: Design) -> Facts:
+def update(design: Design) -> MachineFacts:
     """Write the design's files to a machine, and start it if it does not run. Other files of the machine stay."""
     owner.refuse_other_state(design.stack_paths, owner.state_id(design.authorized_keys))
     with locked(design.paths.lock):
@@ -287,7 +287,7 @@ def update(design: Design) -> Facts:
             _reconnect(design, inside)
         _record(design, record["instance_id"], record["host_key"])
         boot = _boot_id(design.paths) if inside else _start(design, record["instance_id"])
-        return Facts(instance_id=record["instance_id"], boot_id=boot, host_key=record["host_key"])
+        return MachineFacts(instance_id=record["instance_id"], boot_id=boot, host_key=record["host_key"])
 
 
 def stop(design: Design, *, orderly: bool = False) -> None:
@@ -331,12 +331,12 @@ def bare(root: Path, stack: str, name: str) -> Design:
     return Design(root=root, images=root / "images", stack=stack, name=name, address="", prefix=0, image="")
 
 
-def facts(design: Design) -> Facts | None:
+def facts(design: Design) -> MachineFacts | None:
     """Return the facts of a machine, running or not; None if it does not exist."""
     record = _read_record(design.paths)
     if record is None:
         return None
-    return Facts(instance_id=record["instance_id"], host_key=record["host_key"], boot_id=_boot_id(design.paths))
+    return MachineFacts(instance_id=record["instance_id"], host_key=record["host_key"], boot_id=_boot_id(design.paths))
 
 
 def running(paths: MachinePaths) -> Process | None:
@@ -387,7 +387,7 @@ def _inside(process: Process) -> Process | None:
     return next((child for child in children if child and child.alive() and child.is_first_of_namespace()), None)
 
 
-def _make(design: Design) -> Facts:
+def _make(design: Design) -> MachineFacts:
     for folder in (design.paths.upper, design.paths.work, design.paths.root):
         folder.mkdir(parents=True)
     # Other users of the host must not read a machine's files. The top of the layer is the machine's `/`.
@@ -399,7 +399,7 @@ def _make(design: Design) -> Facts:
         for path, file in (keys | _own_files(design, instance) | dict(design.files)).items():
             root.write(path, file)
     _record(design, instance, public)
-    return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=public)
+    return MachineFacts(instance_id=instance, boot_id=_start(design, instance), host_key=public)
 
 
 def _stopped(design: Design) -> AbstractContextManager[Layer]:

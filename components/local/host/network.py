@@ -45,7 +45,7 @@ a machine: users of this host must not reach them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class HostNetwork:
     root: Path
     stack: str
     owner: str
@@ -68,7 +68,7 @@ class Network:
         return bridge.bridge_name(self.root, self.stack)
 
 
-def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
+def ensure(network: HostNetwork, *, before: Sequence[str] | None = None) -> None:
     """Create the network, or update it. Raises HostError: its name or addresses are in use.
 
     `before` are the ids that the state had when it created this network; None if it has not created it.
@@ -95,7 +95,7 @@ def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
         bridge.ensure(network.bridge, network.root, network.stack, address, network.open_to)
 
 
-def is_up(network: Network) -> bool:
+def is_up(network: HostNetwork) -> bool:
     """Return whether the bridge and its rules exist, which a restart of the host removes, and the stack's files with
     their mode."""
     paths = network.paths
@@ -104,7 +104,7 @@ def is_up(network: Network) -> bool:
     return complete and stat.S_IMODE(paths.folder.stat().st_mode) == PRIVATE
 
 
-def remove(network: Network) -> None:
+def remove(network: HostNetwork) -> None:
     """Remove the bridge and the stack's folder, unless another state owns them.
 
     Machines and shared folders were removed before. Machines and empty shared folders of a killed run, which no state
@@ -160,7 +160,7 @@ def remove_shared(paths: StackPaths, name: str) -> None:
         shutil.rmtree(folder)
 
 
-def _check_owner(network: Network, before: Sequence[str] | None) -> None:
+def _check_owner(network: HostNetwork, before: Sequence[str] | None) -> None:
     record = owner.recorded(network.paths)
     # A state that created this network has another stack name after `pulumi stack rename`.
     if before is None and record.get("owner", network.owner) != network.owner:

@@ -12,7 +12,7 @@ MINUTE = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class ResourceKind:
     """A kind of resource."""
 
     name: str
@@ -61,27 +61,27 @@ class Kind:
 _READY, _ERROR = frozenset({"READY"}), frozenset({"ERROR"})
 
 _ROWS = (
-    Kind(name="Network", module="vpc.v1", listing="ListNetworksRequest", ready=_READY, order=60),
-    Kind(
+    ResourceKind(name="Network", module="vpc.v1", listing="ListNetworksRequest", ready=_READY, order=60),
+    ResourceKind(
         name="Subnet", module="vpc.v1", listing="ListSubnetsRequest", ready=_READY, order=50,
         # The definitions do not mark it as immutable, but the API can't move a subnet.
         immutable=("network_id",),
     ),
-    Kind(
+    ResourceKind(
         name="Allocation", module="vpc.v1", listing="ListAllocationsRequest", order=40,
         ready=frozenset({"ALLOCATED", "ASSIGNED"}), immutable=("ipv4_private", "ipv4_public"),
     ),
-    Kind(
+    ResourceKind(
         name="Filesystem", module="compute.v1", listing="ListFilesystemsRequest", order=40, holds_data=True,
         ready=_READY, failed=_ERROR,
         immutable=("block_size_bytes", "type"), create_seconds=20 * MINUTE, update_seconds=20 * MINUTE,
         delete_seconds=60 * MINUTE,
     ),
-    Kind(
+    ResourceKind(
         name="GpuCluster", module="compute.v1", listing="ListGpuClustersRequest", order=40,
         immutable=("infiniband_fabric",), delete_seconds=60 * MINUTE,
     ),
-    Kind(
+    ResourceKind(
         name="Disk", module="compute.v1", listing="ListDisksRequest", order=40, holds_data=True, ready=_READY,
         failed=frozenset({"ERROR", "BROKEN"}),
         immutable=(
@@ -89,38 +89,38 @@ _ROWS = (
             "disk_encryption",
         ),
     ),
-    Kind(
+    ResourceKind(
         name="Cluster", module="mk8s.v1", listing="ListClustersRequest", order=30, ready=frozenset({"RUNNING"}),
         immutable=("control_plane.subnet_id", "kube_network.service_cidrs"),
         create_seconds=45 * MINUTE, update_seconds=60 * MINUTE, delete_seconds=45 * MINUTE,
     ),
-    Kind(
+    ResourceKind(
         name="NodeGroup", module="mk8s.v1", listing="ListNodeGroupsRequest", parent="Cluster", order=20,
         ready=frozenset({"RUNNING"}), immutable=("template.nvlink.nvl_instance_group_id",),
         # A change of the template recreates node after node, each of which may drain for ten minutes.
         create_seconds=60 * MINUTE, update_seconds=180 * MINUTE, delete_seconds=60 * MINUTE,
     ),
-    Kind(name="ServiceAccount", module="iam.v1", listing="ListServiceAccountRequest", order=30),
-    Kind(
+    ResourceKind(name="ServiceAccount", module="iam.v1", listing="ListServiceAccountRequest", order=30),
+    ResourceKind(
         name="Group", module="iam.v1", listing="ListGroupsRequest", order=30,
         ready=frozenset({"ACTIVE"}), deleting=frozenset(),
     ),
-    Kind(
+    ResourceKind(
         name="GroupMembership", module="iam.v1", listing="ListGroupMembershipsRequest", list_method="list_members",
         items="memberships", parent="Group", order=20, updatable=False, identity=("member_id",),
         immutable=("member_id",), fresh_seconds=2 * MINUTE,
     ),
-    Kind(
+    ResourceKind(
         name="AccessPermit", module="iam.v1", listing="ListAccessPermitRequest", parent="Group", order=20,
         updatable=False, identity=("resource_id", "role"), immutable=("resource_id", "role"), fresh_seconds=2 * MINUTE,
     ),
-    Kind(
+    ResourceKind(
         name="AccessKey", module="iam.v2", listing="ListAccessKeysRequest", order=10, ready=frozenset({"ACTIVE"}),
         fresh_seconds=2 * MINUTE,
         failed=frozenset({"EXPIRED"}), deleting=frozenset({"DELETING", "DELETED"}),
         immutable=("account", "expires_at", "secret_delivery_mode"),
     ),
-    Kind(
+    ResourceKind(
         name="Bucket", module="storage.v1", listing="ListBucketsRequest", order=40, holds_data=True, renamable=False,
         # A deleted bucket is kept for 7 days and can be undeleted; its name is taken until it is purged.
         ready=frozenset({"ACTIVE"}), deleting=frozenset({"SCHEDULED_FOR_DELETION"}),
@@ -128,4 +128,4 @@ _ROWS = (
     ),
 )  # fmt: skip
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ROWS}
+KINDS: Mapping[str, ResourceKind] = {kind.name: kind for kind in _ROWS}

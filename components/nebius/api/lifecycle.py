@@ -12,7 +12,7 @@ from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
 from components.dynamic import report
 from components.nebius.api import client, objects
 from components.nebius.api.client import NOT_FOUND, OTHER_NAME, NebiusError, explain, nebius_error
-from components.nebius.api.kinds import KINDS, Kind
+from components.nebius.api.kinds import KINDS, ResourceKind
 from components.nebius.api.objects import OWNER_LABEL, Desired, failure, owner_of, state_of, title
 from components.nebius.api.specs import (
     Message,
@@ -36,7 +36,7 @@ IN_USE = frozenset({"bad_resource_state"})
 """Details of the error that something still uses the object: machines detach a file system minutes later."""
 
 
-class Wait(Poll):
+class ObjectWait(Poll):
     """The wait for one object: its deadline, and the progress that it reports."""
 
     def __init__(self, action: str, seconds: float, pace: float = PACE) -> None:
@@ -63,7 +63,7 @@ class Wait(Poll):
                     raise
                 self.step(str(error).splitlines()[1].strip())
 
-    def until_ended(self, kind: Kind, operation: Message) -> None:
+    def until_ended(self, kind: ResourceKind, operation: Message) -> None:
         """Poll an operation until it has ended.
 
         Raises NebiusError if it failed, or has not ended in time.
@@ -79,7 +79,7 @@ class Wait(Poll):
         if (error := failure(self.action, operation)) is not None:
             raise error
 
-    def until_ready(self, kind: Kind, id_: str) -> Message:
+    def until_ready(self, kind: ResourceKind, id_: str) -> Message:
         """Return the object's message, once it can be used.
 
         Raises NebiusError if it failed, is gone, or can't be used in time.
@@ -96,7 +96,7 @@ class Wait(Poll):
                 return message
             self.step("; ".join([f"its state is {state or 'reconciling'}", *_nodes(message), *_reasons(message)]))
 
-    def until_gone(self, kind: Kind, id_: str) -> None:
+    def until_gone(self, kind: ResourceKind, id_: str) -> None:
         """Wait until the object is gone, or in a state that it leaves by itself: a deleted bucket is kept for days."""
         while True:
             message = self._ask(lambda: objects.get(kind, id_))
@@ -105,7 +105,7 @@ class Wait(Poll):
                 return
             self.step(f"its state is {state}" if state else "")
 
-    def delete(self, kind: Kind, id_: str) -> None:
+    def delete(self, kind: ResourceKind, id_: str) -> None:
         """Delete an object and wait until it is gone; one that is gone already is no error."""
         operation = self.start(lambda: objects.start_delete(kind, id_), IN_USE)
         if operation is not None:
@@ -151,7 +151,7 @@ class Wait(Poll):
         except Exception as error:
             raise explain(self.action, error) from error
 
-    def _progress(self, kind: Kind, operation: Message) -> str:
+    def _progress(self, kind: ResourceKind, operation: Message) -> str:
         """Return the steps and problems of an operation, and of a node group how many nodes are ready."""
         parts: list[str] = []
         if (tracker := operation.progress_tracker()) is not None:
@@ -166,7 +166,7 @@ class Wait(Poll):
         return "; ".join(dict.fromkeys(parts))
 
 
-def _is_ready(kind: Kind, message: Message) -> bool:
+def _is_ready(kind: ResourceKind, message: Message) -> bool:
     """Return whether the object can be used."""
     reconciling = getattr(getattr(message, "status", None), "reconciling", False)
     return (not kind.ready or state_of(message) in kind.ready) and not reconciling
@@ -205,7 +205,7 @@ _KEYS = uuid.uuid5(uuid.NAMESPACE_DNS, "hpc.nebius.idempotency")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class ReturnedObject:
     """An object as the API returned it."""
 
     id: str
@@ -215,7 +215,7 @@ class Result:
     """The resource's inputs as they are now; filled in by `read` alone."""
 
 
-def create(props: Mapping[str, Any]) -> Result:
+def create(props: Mapping[str, Any]) -> ReturnedObject:
     """Create the object, or take over what an interrupted run created, and wait until it can be used."""
     change = _Change("create", props)
     spec_message(change.kind, change.desired.spec)
@@ -240,7 +240,7 @@ def create(props: Mapping[str, Any]) -> Result:
     return change.ready(id_)
 
 
-def update(id_: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Result:
+def update(id_: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> ReturnedObject:
     """Change what differs, and wait until the object can be used again."""
     change = _Change("update", news)
     spec_message(change.kind, change.desired.spec)
@@ -248,7 +248,7 @@ def update(id_: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Result
     return change.ready(id_)
 
 
-def read(id_: str, props: Mapping[str, Any]) -> Result | None:
+def read(id_: str, props: Mapping[str, Any]) -> ReturnedObject | None:
     """Return the object with that id, else the stack's own of that name; None if there is none."""
     change = _Change("read", props)
     desired, kind = change.desired, change.kind
@@ -303,25 +303,25 @@ class _Change:
         )
         self.wait = self._wait(verb)
 
-    def _wait(self, verb: str) -> Wait:
+    def _wait(self, verb: str) -> ObjectWait:
         seconds = self.props.get("timeout_seconds") or getattr(self.kind, f"{verb}_seconds", 0)
         name = self.desired.name or self.props.get("name") or ""
-        return Wait(f"{verb} {title(self.kind, name)}", seconds, self.props.get("pace") or PACE)
+        return ObjectWait(f"{verb} {title(self.kind, name)}", seconds, self.props.get("pace") or PACE)
 
     def get(self, id_: str) -> Message | None:
         """Return the object's message; None if there is no such object."""
         return objects.get(self.kind, id_)
 
-    def ready(self, id_: str) -> Result:
+    def ready(self, id_: str) -> ReturnedObject:
         """Wait until the object can be used, and return it."""
         return self.result(self.wait.until_ready(self.kind, id_), {})
 
-    def result(self, message: Message, inputs: dict[str, Any]) -> Result:
+    def result(self, message: Message, inputs: dict[str, Any]) -> ReturnedObject:
         """Return the object of a message."""
         status = getattr(message, "status", None)
         secret = getattr(status, "secret", None) or self.props.get("secret")
         shown = {} if status is None else to_json(status)
-        return Result(id=message.metadata.id, status=shown, secret=secret, inputs=inputs)
+        return ReturnedObject(id=message.metadata.id, status=shown, secret=secret, inputs=inputs)
 
     def existing(self) -> Message | None:
         """Return the object of that name that this stack may take over.

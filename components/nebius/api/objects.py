@@ -6,7 +6,7 @@ from typing import Any
 
 from components.nebius.api import client
 from components.nebius.api.client import NOT_FOUND, NebiusError, nebius_error, status_error
-from components.nebius.api.kinds import KINDS, Kind
+from components.nebius.api.kinds import KINDS, ResourceKind
 from components.nebius.api.specs import Message, differing_paths, message_class, spec_message, to_json
 
 OWNER_LABEL = "hpc-owner"
@@ -19,7 +19,7 @@ PAGE = 1000
 class Desired:
     """An object as the stack describes it."""
 
-    kind: Kind
+    kind: ResourceKind
     parent_id: str
     name: str
     spec: Mapping[str, Any]
@@ -32,12 +32,12 @@ class Desired:
         return title(self.kind, self.name)
 
 
-def title(kind: Kind, name: str) -> str:
+def title(kind: ResourceKind, name: str) -> str:
     """Return the kind and a name or an id, for messages."""
     return f"{kind.name} {name}".rstrip()
 
 
-def _service(kind: Kind) -> Message:
+def _service(kind: ResourceKind) -> Message:
     """Return the SDK's client of a kind."""
     return message_class(kind, f"{kind.name}ServiceClient")(client.sdk())
 
@@ -52,13 +52,13 @@ def _call_unless_gone(action: str, method: Message, request: Message) -> Message
         raise
 
 
-def get(kind: Kind, id_: str) -> Message | None:
+def get(kind: ResourceKind, id_: str) -> Message | None:
     """Return the object's message; None if there is no such object."""
     request = message_class(kind, f"Get{kind.name}Request")(id=id_)
     return _call_unless_gone(f"read {title(kind, id_)}", _service(kind).get, request)
 
 
-def list_all(kind: Kind, parent_id: str) -> Iterator[Any]:
+def list_all(kind: ResourceKind, parent_id: str) -> Iterator[Any]:
     """Yield the messages of all objects of a parent; none if there is no such parent."""
     method, request = getattr(_service(kind), kind.list_method), message_class(kind, kind.listing)
     try:
@@ -106,19 +106,19 @@ def start_create(desired: Desired, key: str) -> Message:
     return client.call(f"create {desired.title}", method, request, metadata=[("x-idempotency-key", key)])
 
 
-def start_update(kind: Kind, metadata: Message, spec: Message) -> Message:
+def start_update(kind: ResourceKind, metadata: Message, spec: Message) -> Message:
     """Start an update from metadata and a spec that were fetched and changed; return its operation."""
     request = message_class(kind, f"Update{kind.name}Request")(metadata=metadata, spec=spec)
     return client.call(f"update {title(kind, metadata.name or metadata.id)}", _service(kind).update, request)
 
 
-def start_delete(kind: Kind, id_: str) -> Message | None:
+def start_delete(kind: ResourceKind, id_: str) -> Message | None:
     """Start the deletion and return its operation; None if there is no such object."""
     request = message_class(kind, f"Delete{kind.name}Request")(id=id_)
     return _call_unless_gone(f"delete {title(kind, id_)}", _service(kind).delete, request)
 
 
-def last_operation(kind: Kind, id_: str) -> Message | None:
+def last_operation(kind: ResourceKind, id_: str) -> Message | None:
     """Return the newest operation on an object, which an interrupted run may have left under way."""
     from nebius.aio.operation import Operation
     from nebius.aio.route import Route
@@ -166,7 +166,7 @@ class Quota:
 
 
 @dataclass(frozen=True)
-class Capacity:
+class FreeCapacity:
     """The number of nodes of a preset that a fabric has free at present (capacity.v1, ResourceAdvice)."""
 
     region: str
@@ -241,7 +241,7 @@ def node_images(version: str, platform: str) -> list[dict[str, str]]:
     ]
 
 
-def capacities(tenant_id: str) -> list[Capacity]:
+def capacities(tenant_id: str) -> list[FreeCapacity]:
     """Return how many nodes of each preset a tenant can have at present, by region and fabric (ResourceAdvice)."""
     from nebius.api.nebius.capacity.v1 import ListResourceAdviceRequest, ResourceAdviceServiceClient
 
@@ -255,7 +255,7 @@ def capacities(tenant_id: str) -> list[Capacity]:
     return [found for row in rows if (found := _capacity(row.get("spec", {}), row.get("status", {}))).counts]
 
 
-def _capacity(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Capacity:
+def _capacity(spec: Mapping[str, Any], status: Mapping[str, Any]) -> FreeCapacity:
     machine = spec.get("compute_instance", {})
     fresh = {
         way: int(count.get("available", 0))
@@ -263,4 +263,4 @@ def _capacity(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Capacity:
         if str(count.get("data_state", "")).endswith("FRESH")
     }
     preset = machine.get("preset", {}).get("name", "")
-    return Capacity(spec.get("region", ""), spec.get("fabric", ""), machine.get("platform", ""), preset, fresh)
+    return FreeCapacity(spec.get("region", ""), spec.get("fabric", ""), machine.get("platform", ""), preset, fresh)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.nebius.api.client import NebiusError
-from components.nebius.api.kinds import Kind
+from components.nebius.api.kinds import ResourceKind
 
 Message = Any
 """A message or a client of the SDK, or its JSON: a preview does not import the SDK's classes."""
@@ -86,12 +86,12 @@ def _take_match(item: Message, others: list[Any]) -> Message | None:
     return match
 
 
-def message_class(kind: Kind, name: str) -> Message:
+def message_class(kind: ResourceKind, name: str) -> Message:
     """Return the class of a message or a client of a kind's package, such as `CreateSubnetRequest`."""
     return getattr(importlib.import_module(f"nebius.api.nebius.{kind.module}"), name)
 
 
-def spec_message(kind: Kind, spec: Mapping[str, Message]) -> Message:
+def spec_message(kind: ResourceKind, spec: Mapping[str, Message]) -> Message:
     """Return the message of a spec in the API's JSON form.
 
     Raises NebiusError for a key that the API does not have, and for a value that does not fit.

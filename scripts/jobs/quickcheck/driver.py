@@ -76,7 +76,7 @@ class Ended(NamedTuple):
         return any(text in self.refused for text in BUSY)
 
 
-class Driver:
+class CheckRun:
     """A run of the checks."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
@@ -342,7 +342,7 @@ def report(**row: object) -> None:
 
 
 def main(text: str) -> None:
-    driver = Driver(json.loads(text))
+    driver = CheckRun(json.loads(text))
 
     def watch() -> None:
         while os.read(0, 4096):

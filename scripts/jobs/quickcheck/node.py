@@ -26,7 +26,7 @@ _PAGE = 65_536
 """The largest base page of Linux. The kernel rounds a memory limit to pages."""
 
 
-class Gpus(NamedTuple):
+class JobGpus(NamedTuple):
     """The GPUs that a job finds."""
 
     count: int
@@ -38,21 +38,21 @@ class Gpus(NamedTuple):
     smi_error: str = ""
 
 
-def find_gpus() -> Gpus:
+def find_gpus() -> JobGpus:
     devices = [path for path in Path("/dev").iterdir() if re.fullmatch("nvidia[0-9]+", path.name)]
     driver = Path("/proc/driver/nvidia/gpus")
     count, source = (len(list(driver.iterdir())), "the driver") if driver.is_dir() else (len(devices), "device files")
     visible = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
     usable = {"can be opened": sum(map(_opens, devices)), "in CUDA_VISIBLE_DEVICES": len(visible)}
     if not shutil.which("nvidia-smi"):
-        return Gpus(count, source, usable)
+        return JobGpus(count, source, usable)
     try:
         line = ["nvidia-smi", "-L"]
         done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=_SMI_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
         done = subprocess.CompletedProcess(error.cmd, 124, "", str(error))
     usable["by nvidia-smi"] = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
-    return Gpus(count, source, usable, done.returncode, (done.stderr or done.stdout).strip()[-2000:])
+    return JobGpus(count, source, usable, done.returncode, (done.stderr or done.stdout).strip()[-2000:])
 
 
 def _opens(path: Path) -> bool:
@@ -65,7 +65,7 @@ def _opens(path: Path) -> bool:
     return True
 
 
-def check_gpus(job: str, request: dict[str, Any], gpus: Gpus) -> dict[str, Result]:
+def check_gpus(job: str, request: dict[str, Any], gpus: JobGpus) -> dict[str, Result]:
     """Check the number of GPUs, and those of the job: all of them, or in the job `node` one if it has asked for one."""
     promised, results = request["gpus"], dict[str, Result]()
     problems = [] if gpus.count == promised else [f"{gpus.count} of {promised} GPUs by {gpus.source}"]

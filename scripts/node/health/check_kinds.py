@@ -83,7 +83,7 @@ class HealthNodes(TypedDict):
     local_ssds: int
 
 
-class Health(TypedDict):
+class HealthSettings(TypedDict):
     """Settings of health checks; the keys of `nodes` are those of `nodeset_key`."""
 
     drain: bool

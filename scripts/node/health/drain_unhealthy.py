@@ -77,24 +77,26 @@ def apply_results(
     return record
 
 
-class Action(NamedTuple):
+class DrainRequest(NamedTuple):
     """A request to slurmctld: drain, reason (a new one for a drained node), resume or none."""
 
     name: str
     reason: str = ""
 
 
-NO_ACTION = Action("none")
+NO_ACTION = DrainRequest("none")
 
 
-def decide(states: Collection[str], current: str, failed: dict[str, str], *, passes: int, resume_after: int) -> Action:
+def decide(
+    states: Collection[str], current: str, failed: dict[str, str], *, passes: int, resume_after: int
+) -> DrainRequest:
     """Return the action for a node with these states and this `current` reason, on which the checks in `failed` failed.
 
     `passes` is the number of runs in a row without a failure, including this one. A drain by anybody else is left
     alone, and no node is ever set down. Faults that need a repair stay in the reason.
     """
     if "DRAIN" not in states:
-        return Action("drain", reason(failed)) if failed else NO_ACTION
+        return DrainRequest("drain", reason(failed)) if failed else NO_ACTION
     before = parse_reason(current)
     if not before:
         return NO_ACTION
@@ -102,10 +104,10 @@ def decide(states: Collection[str], current: str, failed: dict[str, str], *, pas
         lasting = {kind: text for kind, text in before.items() if kind not in RESUMES and kind not in failed}
         faults = {**lasting, **failed}
         # Figures change at every run: new figures of the same faults are not worth a write of slurmctld's state.
-        return Action("reason", reason(faults)) if set(faults) != set(before) else NO_ACTION
+        return DrainRequest("reason", reason(faults)) if set(faults) != set(before) else NO_ACTION
     lost = {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}.intersection(states)
     if may_resume(current) and passes >= resume_after and not lost:
-        return Action("resume")
+        return DrainRequest("resume")
     return NO_ACTION
 
 

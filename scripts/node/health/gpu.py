@@ -43,7 +43,7 @@ _SLOWED = {
 }
 
 
-class Gpu(NamedTuple):
+class GpuReading(NamedTuple):
     """A GPU in the document of `nvidia-smi -q -x`."""
 
     number: int
@@ -74,17 +74,17 @@ def _sum(values: list[int | None]) -> int | None:
     return sum(numbers) if numbers else None
 
 
-def parse_gpus(text: str) -> list[Gpu]:
+def parse_gpus(text: str) -> list[GpuReading]:
     """Return the GPUs of the document, which messages may surround; none if there is no document."""
     match = _DOCUMENT.search(text)
     try:
         root = ET.fromstring(match["root"] if match else "")  # noqa: S314 - printed by the machine's own driver
     except ET.ParseError:
         return []
-    return [Gpu(number, element.get("id", "?"), element) for number, element in enumerate(root.findall("gpu"))]
+    return [GpuReading(number, element.get("id", "?"), element) for number, element in enumerate(root.findall("gpu"))]
 
 
-def needs_action(gpus: list[Gpu]) -> Outcome | None:
+def needs_action(gpus: list[GpuReading]) -> Outcome | None:
     """Return a failure if the driver requests a reset or another action; None if it requests nothing."""
     requests: list[str] = []
     for gpu in gpus:
@@ -98,7 +98,7 @@ def needs_action(gpus: list[Gpu]) -> Outcome | None:
     return failed(", ".join(requests)) if requests else None
 
 
-def ecc_errors_outcome(gpus: list[Gpu], most: int) -> Outcome:
+def ecc_errors_outcome(gpus: list[GpuReading], most: int) -> Outcome:
     """Check the uncorrectable errors since the driver was loaded."""
     totals = {gpu.number: gpu.total("ecc_errors/volatile", "uncorrectable") for gpu in gpus}
     counts = {number: total for number, total in totals.items() if total is not None}
@@ -108,7 +108,7 @@ def ecc_errors_outcome(gpus: list[Gpu], most: int) -> Outcome:
     return failed(", ".join(wrong)) if wrong else ok(f"{sum(counts.values())} uncorrectable errors")
 
 
-def memory_outcome(gpus: list[Gpu]) -> Outcome:
+def memory_outcome(gpus: list[GpuReading]) -> Outcome:
     """Check remapped rows, retired pages, and the errors of SRAM over its lifetime."""
     wrong: list[str] = []
     pending: list[str] = []
@@ -135,7 +135,7 @@ def memory_outcome(gpus: list[Gpu]) -> Outcome:
     return ok("no row failed") if is_reported else skipped("the driver reports no remapped rows")
 
 
-def gpu_state(gpus: list[Gpu], *, fabric: bool) -> Outcome:
+def gpu_state(gpus: list[GpuReading], *, fabric: bool) -> Outcome:
     """Check clocks, temperature, PCIe and persistence mode; with `fabric` also the registration with NVSwitches."""
     widths = [gpu.number_at("pci/pci_gpu_link_info/link_widths/current_link_width") or 0 for gpu in gpus]
     now: list[str] = []
@@ -188,7 +188,7 @@ def diag(code: int, output: str) -> Outcome:
     return warned(", ".join(wrong)) if wrong else ok(f"{len(tests)} tests of DCGM")
 
 
-def _slowed(gpu: Gpu) -> Iterator[str]:
+def _slowed(gpu: GpuReading) -> Iterator[str]:
     """Yield the reasons why the hardware slows the clocks. Up to driver 530 the elements are named `throttle`."""
     for name in ("event", "throttle"):
         for reason, words in _SLOWED.items():
@@ -196,7 +196,7 @@ def _slowed(gpu: Gpu) -> Iterator[str]:
                 yield words
 
 
-def _too_hot(gpu: Gpu) -> Iterator[str]:
+def _too_hot(gpu: GpuReading) -> Iterator[str]:
     """Yield the temperatures at which the GPU slows its clocks."""
     for what, name, most in (("", "gpu_temp", "gpu_temp_slow"), (" memory", "memory_temp", "gpu_temp_max_mem")):
         degrees, limit = gpu.number_at(f"temperature/{name}"), gpu.number_at(f"temperature/{most}_threshold")
@@ -208,7 +208,7 @@ def _too_hot(gpu: Gpu) -> Iterator[str]:
         yield f"{gpu.text('temperature/gpu_temp')}, at its limit"
 
 
-def _yes(gpu: Gpu, path: str) -> bool:
+def _yes(gpu: GpuReading, path: str) -> bool:
     return gpu.text(path) == "Yes"
 
 
@@ -269,7 +269,7 @@ def gpus(
     return outcomes
 
 
-def _driver_failures(code: int, output: str, listed: list[Gpu], count: int) -> dict[str, Outcome]:
+def _driver_failures(code: int, output: str, listed: list[GpuReading], count: int) -> dict[str, Outcome]:
     """Return failures of the driver itself, by the output of `nvidia-smi -q -x`; empty if there are none."""
     messages = _DOCUMENT.sub("", output)
     for text, pattern in ((messages, _LOST), (output, _LOST_GPU)):

@@ -24,7 +24,7 @@ _WORKING = re.compile(r"(idle|mixed|allocated|completing|planned|reserved)[-+]?"
 _SCRIPT = Path(__file__).with_name("warm_up.sh")
 
 
-class WarmUp:
+class WarmUpRun:
     """A run of the warm-up."""
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ def say(text: str) -> None:
 def warm(payload: dict[str, Any], *, while_read: bool = False) -> int:
     """Warm nodes, and return the number of those that are not warm. A failure does not fail an `up`. With `while_read`
     the end of standard input ends it and cancels its jobs."""
-    run = WarmUp(payload)
+    run = WarmUpRun(payload)
 
     def cancel() -> None:
         while os.read(0, 4096):

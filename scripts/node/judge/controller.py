@@ -8,7 +8,7 @@ from health import advice
 from judge.document import error, is_busy, part, unit
 from judge.machine import Document, is_active, last_line, state_of
 from slurm import findings as of_slurm
-from slurm.findings import LOGS, Finding
+from slurm.findings import LOGS, MachineFinding
 from slurm.nodes import Node
 
 KILL_SHOWN_SECONDS = 86400
@@ -16,7 +16,7 @@ _YOUNG = "slurmctld has run for"
 """Prefix of the reason why the loop waits after slurmctld's start: nodes have to register first."""
 
 
-def daemons(document: Document) -> Iterator[Finding]:
+def daemons(document: Document) -> Iterator[MachineFinding]:
     """Yield the controller's daemons that do not run or do not answer; slurmrestd where the stack has it."""
     slurmctld, mariadb, slurmdbd, slurmrestd = (
         unit(document, name) for name in ("slurmctld", "mariadb", "slurmdbd", "slurmrestd")
@@ -41,10 +41,10 @@ def daemons(document: Document) -> Iterator[Finding]:
         yield _stopped(document, "slurmrestd", slurmrestd, what)
 
 
-def _stopped(document: Document, name: str, row: Mapping[str, Any], what: str) -> Finding:
+def _stopped(document: Document, name: str, row: Mapping[str, Any], what: str) -> MachineFinding:
     log = f"{LOGS}/{name}.log" if name in ("slurmctld", "slurmdbd") else f"journalctl -u {name}"
     verb = "restart" if is_active(row) else "start"
-    return Finding(
+    return MachineFinding(
         id=f"{name}-down",
         where=document["name"],
         what=what,
@@ -54,13 +54,13 @@ def _stopped(document: Document, name: str, row: Mapping[str, Any], what: str) -
     )
 
 
-def killed(document: Document) -> Iterator[Finding]:
+def killed(document: Document) -> Iterator[MachineFinding]:
     """Yield a kill of slurmctld, or a loss of power, within the last day: jobs may be unknown to it since."""
     when = part(document, "killed")
     if when is None or document["time"] - when > KILL_SHOWN_SECONDS:
         return
     start = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(when))
-    yield Finding(
+    yield MachineFinding(
         id="slurmctld-killed",
         where=document["name"],
         what=f"slurmctld was killed before its start at {start}. Jobs "
@@ -72,7 +72,7 @@ def killed(document: Document) -> Iterator[Finding]:
     )
 
 
-def slurm(document: Document) -> Iterator[Finding]:
+def slurm(document: Document) -> Iterator[MachineFinding]:
     """Yield nodes that are down or drained, and held jobs."""
     nodes = [Node.of(name, row) for name, row in (part(document, "slurm", "nodes") or {}).items()]
     yield from of_slurm.down(nodes, cooling=bool(part(document, "reconcile", "cooling")))
@@ -80,15 +80,15 @@ def slurm(document: Document) -> Iterator[Finding]:
     yield from of_slurm.held(document["name"], part(document, "slurm", "jobs"))
 
 
-def _drained_by_check(node: Node) -> Finding | None:
+def _drained_by_check(node: Node) -> MachineFinding | None:
     found = advice.drained(node.name, node.reason)
-    return Finding("node-drained", node.name, *found) if found else None
+    return MachineFinding("node-drained", node.name, *found) if found else None
 
 
-def places(document: Document) -> Iterator[Finding]:
+def places(document: Document) -> Iterator[MachineFinding]:
     """Yield a finding if slurmctld refused the topology.conf with the nodes' latest places."""
     if message := part(document, "topology"):
-        yield Finding(
+        yield MachineFinding(
             id="topology-refused",
             where=document["name"],
             what="places jobs by an earlier topology.conf, as slurmctld refused the latest: "
@@ -99,7 +99,7 @@ def places(document: Document) -> Iterator[Finding]:
         )
 
 
-def reconcile(document: Document) -> Iterator[Finding]:
+def reconcile(document: Document) -> Iterator[MachineFinding]:
     """Yield brakes of the reconcile loop, each with the command that releases it, then what the loop can't do."""
     found = part(document, "reconcile")
     if not found:
@@ -107,13 +107,15 @@ def reconcile(document: Document) -> Iterator[Finding]:
     where, command, log = document["name"], "./hpc ssh STACK controller --", "./hpc logs STACK reconcile"
     if found["why"] and not found["why"].startswith(_YOUNG):
         what = f"the reconcile loop deletes nothing and sets no node down: {found['why']}"
-        yield Finding("reconcile-blind", where, what, log)
+        yield MachineFinding("reconcile-blind", where, what, log)
     elif not is_active(row := unit(document, "hpc-reconcile")):
         what = f"hpc-reconcile {state_of(row)}: machines of elastic nodes may not come, and none is repaired"
-        yield Finding("reconcile-blind", where, what, f"{command} systemctl restart hpc-reconcile", "", row["since"])
+        yield MachineFinding(
+            "reconcile-blind", where, what, f"{command} systemctl restart hpc-reconcile", "", row["since"]
+        )
     for brake in found["brakes"]:
         mode = brake["brake"].startswith("mode: ")
-        yield Finding(
+        yield MachineFinding(
             id="reconcile-mode" if mode else "reconcile-brake",
             where=where,
             what=f"the reconcile loop is held by {brake['brake']}: {brake['text']}",
@@ -121,7 +123,7 @@ def reconcile(document: Document) -> Iterator[Finding]:
             note="With slurm.reconcile.mode: act in the stack file." if mode else "",
         )
     for reason in found["cooling"].values():
-        yield Finding(
+        yield MachineFinding(
             id="no-capacity",
             where=where,
             what=reason.removeprefix("hpc: "),
@@ -130,7 +132,7 @@ def reconcile(document: Document) -> Iterator[Finding]:
         )
     for name, since in found.get("waits", {}).items():
         hours = (document["time"] - since) / 3600
-        yield Finding(
+        yield MachineFinding(
             id="repair-waits",
             where=name,
             what=f"{name} is repaired, and waits for an idle node to run the NCCL test with, for {hours:.1f} h",
@@ -138,13 +140,13 @@ def reconcile(document: Document) -> Iterator[Finding]:
             note="That returns it to jobs without the test; by itself it is measured as soon as a node is idle.",
         )
     for alert in found["alerts"]:
-        yield Finding("reconcile-alert", alert["node"], f"needs a person: {alert['what']}", alert["todo"])
+        yield MachineFinding("reconcile-alert", alert["node"], f"needs a person: {alert['what']}", alert["todo"])
 
 
 CHECKS = (daemons, reconcile, slurm, places, killed)
 
 
-def findings(document: Document) -> Iterator[Finding]:
+def findings(document: Document) -> Iterator[MachineFinding]:
     """Yield the findings of a cluster."""
     for check in CHECKS:
         yield from check(document)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from judge import controller, machine
 from judge.kinds import KINDS
-from slurm.findings import Finding
+from slurm.findings import MachineFinding
 
 PARTS = ("boot", "daemons", "munge", "image", "cluster_state", "disks ", "killed", "reconcile", "topology", "alerts")
 PARTS += tuple(f"slurm {name}" for name in ("nodes", "jobs", "ping", "statistics", "database"))
@@ -19,7 +19,7 @@ GONE_SECONDS = 600
 a daemon that crashes again and again, or whose parts could not be read for a moment, goes on."""
 
 
-def findings(document: Mapping[str, Any]) -> list[Finding]:
+def findings(document: Mapping[str, Any]) -> list[MachineFinding]:
     """Return the findings of a document of phase `look`, causes before their effects. A pure function."""
     found = [*machine.findings(document)]
     if "controller" in document["roles"]:
@@ -42,9 +42,9 @@ Seen = dict[str, dict[str, float]]
 """The times `first` and `last` at which each finding was seen, by its kind and place."""
 
 
-def publish(found: Iterable[Finding], before: Seen, now: float) -> tuple[list[Published], Seen]:
+def publish(found: Iterable[MachineFinding], before: Seen, now: float) -> tuple[list[Published], Seen]:
     """Return the findings for metrics, and when each was seen, for the next call. A pure function."""
-    alike: dict[str, list[Finding]] = {}
+    alike: dict[str, list[MachineFinding]] = {}
     for finding in found:
         alike.setdefault(f"{finding.id} {finding.where}", []).append(finding)
     seen = {key: times for key, times in before.items() if now - times["last"] < GONE_SECONDS}

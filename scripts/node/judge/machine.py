@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from judge.document import bytes_used, error, inodes_used, is_busy, last_words, part, setup_failure, unit
 from judge.kinds import FREE_SHARE, OLDEST_KERNEL, OLDEST_PACKAGES
-from slurm.findings import Finding
+from slurm.findings import MachineFinding
 
 Document = Mapping[str, Any]
 RESTARTS = 3
@@ -44,7 +44,7 @@ def state_of(row: Mapping[str, Any]) -> str:
     return f"{text}: {words}" if words and row["state"] != "inactive" else text
 
 
-def munged(document: Document) -> Iterator[Finding]:
+def munged(document: Document) -> Iterator[MachineFinding]:
     """Yield a munged that does not run or does not authenticate."""
     name, row, check = document["name"], unit(document, "munge"), part(document, "munge")
     if is_active(row) and (check is None or check["works"] or is_busy(document)):
@@ -54,7 +54,7 @@ def munged(document: Document) -> Iterator[Finding]:
         if not is_active(row)
         else f"is running but does not authenticate: {last_line((check or {}).get('why', ''))}"
     )
-    yield Finding(
+    yield MachineFinding(
         id="munge-down",
         where=name,
         what=f"munged {state}. No message of Slurm's is accepted there",
@@ -63,7 +63,7 @@ def munged(document: Document) -> Iterator[Finding]:
     )
 
 
-def restarting(document: Document) -> Iterator[Finding]:
+def restarting(document: Document) -> Iterator[MachineFinding]:
     """Yield daemons that systemd restarts again and again."""
     for name, row in (part(document, "daemons") or {}).items():
         if row["restarts"] < RESTARTS or name in _RETRIES or (name in _REPORTED and not is_active(row)):
@@ -71,7 +71,7 @@ def restarting(document: Document) -> Iterator[Finding]:
         if row["sub"] != "auto-restart" and document["time"] - row["started"] > RECENT_SECONDS:
             continue
         words = last_words(row.get("journal") or ())
-        yield Finding(
+        yield MachineFinding(
             id="daemon-restarting",
             where=document["name"],
             what=f"{name} ends again and again: systemd restarted it {row['restarts']} times, "
@@ -81,11 +81,11 @@ def restarting(document: Document) -> Iterator[Finding]:
         )
 
 
-def prometheus(document: Document) -> Iterator[Finding]:
+def prometheus(document: Document) -> Iterator[MachineFinding]:
     """Yield a Prometheus that does not answer: nobody gets an alert then."""
     if (why := error(document, "alerts")) and not is_busy(document):
         role = "controller" if "controller" in document["roles"] else document["roles"][0]
-        yield Finding(
+        yield MachineFinding(
             id="monitoring-down",
             where=document["name"],
             what=f"Prometheus does not answer, so no alert fires: {why}",
@@ -94,10 +94,10 @@ def prometheus(document: Document) -> Iterator[Finding]:
         )
 
 
-def setup(document: Document) -> Iterator[Finding]:
+def setup(document: Document) -> Iterator[MachineFinding]:
     """Yield a set-up that failed, and a cluster state that can't be read: nodes apply no new config version then."""
     if why := part(document, "cluster_state", "damaged"):
-        yield Finding(
+        yield MachineFinding(
             id="cluster-state-damaged",
             where=document["name"],
             what=f"the cluster state, from which nodes read their configuration, is damaged: {why}",
@@ -105,7 +105,7 @@ def setup(document: Document) -> Iterator[Finding]:
             note="The controller writes it again, and machines report again.",
         )
     if why := setup_failure(document):
-        yield Finding(
+        yield MachineFinding(
             id="setup-failed",
             where=document["name"],
             what=f"its set-up failed: {why}",
@@ -115,7 +115,7 @@ def setup(document: Document) -> Iterator[Finding]:
         )
 
 
-def mounts(document: Document) -> Iterator[Finding]:
+def mounts(document: Document) -> Iterator[MachineFinding]:
     """Yield shared file systems that are not mounted or do not answer, and file systems that are read-only."""
     name = document["name"]
     for path, disk in (part(document, "disks") or {}).items():
@@ -132,10 +132,10 @@ def mounts(document: Document) -> Iterator[Finding]:
             todo = f"./hpc ssh STACK {name} -- 'dmesg | tail'"
             note = "The kernel reports there whether the disk fails."
         if what:
-            yield Finding("mount-missing", name, what, todo, note)
+            yield MachineFinding("mount-missing", name, what, todo, note)
 
 
-def full_disks(document: Document) -> Iterator[Finding]:
+def full_disks(document: Document) -> Iterator[MachineFinding]:
     """Yield file systems that are full or nearly full, each by the shortest path on it."""
     disks: dict[int, tuple[str, Mapping[str, Any]]] = {}
     for path, disk in sorted((part(document, "disks") or {}).items(), key=lambda row: len(row[0])):
@@ -151,7 +151,7 @@ def full_disks(document: Document) -> Iterator[Finding]:
             if 1 - used < FREE_SHARE:
                 name = f"the shared file system {path}" if disk.get("shared") else path
                 degree = "full" if used >= FULL else "nearly full"
-                yield Finding(
+                yield MachineFinding(
                     id="disk-full",
                     where=document["name"],
                     what=f"{name} is {degree}: {used:.0%} of its {kind} used, {left}",
@@ -185,7 +185,7 @@ _AGES = {
 }
 
 
-def image(document: Document) -> Iterator[Finding]:
+def image(document: Document) -> Iterator[MachineFinding]:
     """Yield packages without automatic security updates, and a held kernel, that are too old."""
     found = part(document, "image") or {}
     times = {
@@ -196,7 +196,7 @@ def image(document: Document) -> Iterator[Finding]:
         age, days = _AGES[kind], int((document["time"] - (since or document["time"])) // DAY)
         if since and days > age.oldest:
             day = time.strftime("%Y-%m-%d", time.gmtime(since))
-            yield Finding(
+            yield MachineFinding(
                 id=kind,
                 where=document["name"],
                 what=f"its {age.what} of {day}, {days} days ago: {age.missing} since then are missing",
@@ -218,7 +218,7 @@ def _packages(found: Mapping[str, Any]) -> float | None:
 CHECKS = (munged, setup, mounts, full_disks, prometheus, restarting, image)
 
 
-def findings(document: Document) -> Iterator[Finding]:
+def findings(document: Document) -> Iterator[MachineFinding]:
     """Yield the findings of a machine."""
     for check in CHECKS:
         yield from check(document)

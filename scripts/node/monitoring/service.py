@@ -10,7 +10,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from interface import GpuExporter, Monitoring, OpsAgent, Web
+from interface import GpuExporter, MonitoringInput, OpsAgent, WebInput
 from system.host import (
     STARTED,
     SetupError,
@@ -116,7 +116,7 @@ def export_gpus(wanted: GpuExporter | None) -> None:
     service(GPU_EXPORTER, settings=text + fields, block=False)
 
 
-def converge(wanted: Monitoring | None) -> None:
+def converge(wanted: MonitoringInput | None) -> None:
     """Run those of Prometheus, Alertmanager and the exporter that belong here; remove the others with their data."""
     if wanted is None:
         _remove()
@@ -132,7 +132,7 @@ def converge(wanted: Monitoring | None) -> None:
     service(EXPORTER, settings=text + SERVICE + _version(), block=False)
 
 
-def _serve(wanted: Monitoring) -> None:
+def _serve(wanted: MonitoringInput) -> None:
     """Run Prometheus and Alertmanager with their files."""
     files = {name: "\n".join(lines) + "\n" for name, lines in wanted["files"].items()}
     if not has_user(USER):
@@ -189,7 +189,7 @@ def has_web_listener() -> bool:
     return (ETC / WEB).exists()
 
 
-def _web(web: Web) -> dict[str, str]:
+def _web(web: WebInput) -> dict[str, str]:
     """Return the texts of WEB_FILES. An unchanged password keeps its hash, since a new one would have another salt."""
     password, pem = Path(web["password"]).read_text().strip(), Path(web["certificate"]).read_text()
     before = json.loads((ETC / WEB).read_text())["basic_auth_users"].get(web["user"], "") if has_web_listener() else ""

@@ -155,7 +155,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Group:
+class InstanceGroup:
     """A managed instance group of flex start. It is created for the nodes of one job, and deleted with the last."""
 
     name: str
@@ -183,7 +183,7 @@ class Resize:
 
 
 @dataclass(frozen=True)
-class Operation:
+class ComputeOperation:
     """An operation of the API. `group` is the id of a request for many instances that it is part of."""
 
     name: str
@@ -237,7 +237,7 @@ class ComputeEngine:
         row = self._send_if_present("GET", f"{self._zone}/instances/{name}")
         return None if row is None else _instance(row)
 
-    def operation(self, name: str) -> Operation:
+    def operation(self, name: str) -> ComputeOperation:
         """Return an operation. For a failed request for many instances, its error is the first one of an instance.
         Raises CloudError."""
         operation = _operation(self._send("GET", f"{self._zone}/operations/{name}"))
@@ -247,9 +247,9 @@ class ComputeEngine:
             return replace(operation, error=next(filter(None, errors), operation.error))
         return operation
 
-    def groups(self) -> tuple[list[Group], str]:
+    def groups(self) -> tuple[list[InstanceGroup], str]:
         """Return the cluster's groups of flex start, and why some may be missing. Raises CloudError."""
-        groups: list[Group] = []
+        groups: list[InstanceGroup] = []
         query, partial = {"maxResults": str(PAGE_SIZE), "fields": _GROUP_FIELDS}, ""
         for page in self._pages(f"{self._zone}/instanceGroupManagers", query):
             if (code := page.get("warning", {}).get("code", "NO_RESULTS_ON_PAGE")) != "NO_RESULTS_ON_PAGE":
@@ -279,7 +279,7 @@ class ComputeEngine:
     # -- writes ------------------------------------------------------------------------------------------------------
     # All raise CloudError. `request` is the request's id: the same one is answered with the same operation.
 
-    def insert(self, names: list[str], *, template: str, nodeset: str, request: str) -> Operation:
+    def insert(self, names: list[str], *, template: str, nodeset: str, request: str) -> ComputeOperation:
         """Request instances of these names from a template; of several, all are created or none.
 
         A job over several nodes needs all of its machines. `bulkInsert` with a `minCount` of all deletes the others
@@ -307,7 +307,7 @@ class ComputeEngine:
 
     def insert_group(
         self, names: list[str], *, template: str, nodeset: str, way: str, policy: str, request: str
-    ) -> Operation:
+    ) -> ComputeOperation:
         """Request an empty group for instances of these names. `policy` is their placement policy; empty for none. The
         group's name follows from `request`."""
         in_order = sorted(names, key=lambda name: int(name.rpartition("-")[2]))
@@ -330,7 +330,7 @@ class ComputeEngine:
             body["resourcePolicies"] = {"workloadPolicy": policy}
         return self._write("POST", "/instanceGroupManagers", request, body)
 
-    def insert_resize(self, group: Group, seconds: int, *, request: str) -> Operation:
+    def insert_resize(self, group: InstanceGroup, seconds: int, *, request: str) -> ComputeOperation:
         """Request all instances of a group. They are created together when there is capacity, and deleted after this
         many seconds."""
         body = {
@@ -340,16 +340,16 @@ class ComputeEngine:
         }
         return self._write("POST", f"/instanceGroupManagers/{group.name}/resizeRequests", request, body)
 
-    def set_template(self, group: Group, template: str, *, request: str) -> Operation:
+    def set_template(self, group: InstanceGroup, template: str, *, request: str) -> ComputeOperation:
         """Make a group refer to another template, without effect on its instances."""
         body = {"versions": [{"instanceTemplate": template}]}
         return self._write("PATCH", f"/instanceGroupManagers/{group.name}", request, body)
 
-    def delete_group(self, group: str, *, request: str) -> Operation | None:
+    def delete_group(self, group: str, *, request: str) -> ComputeOperation | None:
         """Delete a group with its resize request and its instances; None where there is none."""
         return self._write_if_present("DELETE", f"/instanceGroupManagers/{group}", request)
 
-    def delete(self, name: str, *, request: str, group: str = "") -> Operation | None:
+    def delete(self, name: str, *, request: str, group: str = "") -> ComputeOperation | None:
         """Delete an instance; None where there is none. An instance of a group is deleted by the group, which would
         otherwise have one too few."""
         if group:
@@ -358,11 +358,11 @@ class ComputeEngine:
             return self._write_if_present("POST", f"/instanceGroupManagers/{group}/deleteInstances", request, body)
         return self._write_if_present("DELETE", f"/instances/{name}", request)
 
-    def reset(self, name: str, *, request: str) -> Operation:
+    def reset(self, name: str, *, request: str) -> ComputeOperation:
         """Reboot an instance at once."""
         return self._write("POST", f"/instances/{name}/reset", request)
 
-    def report_faulty(self, name: str, description: str, *, request: str) -> Operation:
+    def report_faulty(self, name: str, description: str, *, request: str) -> ComputeOperation:
         """Report an instance's host as faulty, so that Google moves the instance to another one."""
         body = {
             "disruptionSchedule": "IMMEDIATE",
@@ -370,7 +370,7 @@ class ComputeEngine:
         }
         return self._write("POST", f"/instances/{name}/reportHostAsFaulty", request, body)
 
-    def perform_maintenance(self, name: str, *, request: str) -> Operation:
+    def perform_maintenance(self, name: str, *, request: str) -> ComputeOperation:
         """Begin the announced maintenance of an instance's host now."""
         return self._write("POST", f"/instances/{name}/performMaintenance", request)
 
@@ -384,13 +384,13 @@ class ComputeEngine:
 
     def _write(
         self, method: str, path: str, request: str, body: dict[str, Any] | None = None, **query: str
-    ) -> Operation:
+    ) -> ComputeOperation:
         """Send a request that changes something in the cluster's zone."""
         return _operation(self._send(method, f"{self._zone}{path}", {**query, "requestId": request}, body))
 
     def _write_if_present(
         self, method: str, path: str, request: str, body: dict[str, Any] | None = None
-    ) -> Operation | None:
+    ) -> ComputeOperation | None:
         row = self._send_if_present(method, f"{self._zone}{path}", {"requestId": request}, body)
         return None if row is None else _operation(row)
 
@@ -447,12 +447,14 @@ class ComputeEngine:
         return self._token
 
 
-def _operation(row: dict[str, Any]) -> Operation:
+def _operation(row: dict[str, Any]) -> ComputeOperation:
     error = None
     if errors := row.get("error", {}).get("errors", ()):
         code, message = str(errors[0].get("code", "")), str(errors[0].get("message", ""))
         error = CloudError(kind_of(code, message), code, message[:500])
-    return Operation(str(row.get("name", "")), row.get("status") == "DONE", error, str(row.get("operationGroupId", "")))
+    return ComputeOperation(
+        str(row.get("name", "")), row.get("status") == "DONE", error, str(row.get("operationGroupId", ""))
+    )
 
 
 def _instance(row: dict[str, Any]) -> Instance:
@@ -479,13 +481,13 @@ def _instance(row: dict[str, Any]) -> Instance:
     )
 
 
-def _group(row: dict[str, Any], cluster: str) -> Group | None:
+def _group(row: dict[str, Any], cluster: str) -> InstanceGroup | None:
     """Return a group of the cluster, known by its description, as groups have no labels; None for any other."""
     try:
         description = json.loads(row.get("description", ""))
         if description["hpc-cluster"] != cluster or not row["name"].startswith(f"{cluster}-"):
             return None
-        return Group(
+        return InstanceGroup(
             name=row["name"],
             id=str(row.get("id", "")),
             nodeset=description["nodeset"],

@@ -9,15 +9,15 @@ counts as one with an instance that is PENDING.
 import time
 from dataclasses import dataclass, replace
 
-from interface import Reconcile, ReconcileTemplate
+from interface import ReconcileInput, ReconcileTemplate
 from reconcile.compute_engine import (
     MADE_BY_LOOP,
     TEMPLATE_LABEL,
     CloudError,
     ComputeEngine,
     ErrorKind,
-    Group,
     Instance,
+    InstanceGroup,
     Resize,
 )
 from reconcile.world import ORPHAN_SECONDS, Case, World, way_key
@@ -26,11 +26,11 @@ POLL_SECONDS = 30  # between two reads of a request that waits, which may be for
 
 
 @dataclass(frozen=True)
-class Step:
+class FlexStep:
     """An action on a group: `flex-ask`, `flex-template`, `flex-failed` or `flex-unused`."""
 
     rule: str
-    group: Group
+    group: InstanceGroup
     row: ReconcileTemplate | None = None
     error: CloudError | None = None
 
@@ -38,7 +38,7 @@ class Step:
 class Groups:
     """The groups of a cluster, as they were at the last read."""
 
-    def __init__(self, cloud: ComputeEngine, settings: Reconcile) -> None:
+    def __init__(self, cloud: ComputeEngine, settings: ReconcileInput) -> None:
         self._cloud = cloud
         self.rows = {
             way_key(nodeset, row["way"]): row
@@ -46,10 +46,10 @@ class Groups:
             for row in nodeset_settings["templates"]
             if row.get("run_seconds")
         }
-        self._groups: list[Group] = []
+        self._groups: list[InstanceGroup] = []
         self._resizes: dict[str, tuple[float, Resize | None]] = {}
         """When the request of each group was read, and the request, by the group's id; without those not read yet."""
-        self._newest: dict[str, Group] = {}
+        self._newest: dict[str, InstanceGroup] = {}
         """The newest group of each node."""
         self._created: set[str] = set()
         """Nodes whose instance belongs to a group."""
@@ -81,7 +81,7 @@ class Groups:
             self._resizes[group.id] = at, resize
         return partial
 
-    def _exists(self, group: Group) -> bool:
+    def _exists(self, group: InstanceGroup) -> bool:
         """Return whether a group exists that the list does not have. If such a group were forgotten, its job would lose
         its place in the queue."""
         try:
@@ -104,9 +104,9 @@ class Groups:
                 labels = {**MADE_BY_LOOP, TEMPLATE_LABEL: group.template}
                 instances[name] = (Instance(name, "", "PENDING", group.created, labels=labels, group=group.name),)
 
-    def steps(self, world: World) -> list[Step]:
+    def steps(self, world: World) -> list[FlexStep]:
         """Return what is to be done with groups now. While `world` is unsafe, no group is deleted."""
-        steps: list[Step] = []
+        steps: list[FlexStep] = []
         unused, self._unused = self._unused, {}
         for group in self._groups:
             row = self.rows.get(way_key(group.nodeset, group.way))
@@ -114,25 +114,25 @@ class Groups:
             _, resize = self._resizes.get(group.id, (0.0, Resize("CREATING")))
             needed = all(case.booting or case.new for case in (Case(world, name) for name in group.nodes))
             if resize and resize.state in ("FAILED", "CANCELLED") and not has_machines:
-                steps.append(Step("flex-failed", group, row, resize.error))
+                steps.append(FlexStep("flex-failed", group, row, resize.error))
             elif not has_machines and not (self._nodes(group) and self._is_waiting(group)):
                 since = self._unused[group.id] = unused.get(group.id, world.now)
                 if world.now - since > ORPHAN_SECONDS:
-                    steps.append(Step("flex-unused", group, row))
+                    steps.append(FlexStep("flex-unused", group, row))
             elif resize is None and needed and row:
-                steps.append(Step("flex-ask", group, row))
+                steps.append(FlexStep("flex-ask", group, row))
             elif row and group.refers != row["template"].rpartition("/")[2]:
-                steps.append(Step("flex-template", group, row))
+                steps.append(FlexStep("flex-template", group, row))
         return [step for step in steps if not world.unsafe or step.rule in ("flex-ask", "flex-template")]
 
-    def queued(self, name: str) -> Group | None:
+    def queued(self, name: str) -> InstanceGroup | None:
         """Return the group in whose queue a node's machine is, if none of the group's machines has been created."""
         group = self._newest[name] if name in self._queue else None
         return group if group and not self._has_machines(group) else None
 
-    def reasons(self, zone: str) -> list[tuple[Group, str]]:
+    def reasons(self, zone: str) -> list[tuple[InstanceGroup, str]]:
         """Return each group with an accepted request that waits, and the reason for its jobs."""
-        reasons: list[tuple[Group, str]] = []
+        reasons: list[tuple[InstanceGroup, str]] = []
         for group in self._groups:
             _, resize = self._resizes.get(group.id, (0.0, None))
             nodes = self._nodes(group)
@@ -143,14 +143,14 @@ class Groups:
                 reasons.append((group, f"hpc: waits for {count} of flex start in {zone} since {clock}{why}"))
         return reasons
 
-    def _nodes(self, group: Group) -> list[str]:
+    def _nodes(self, group: InstanceGroup) -> list[str]:
         """Return the nodes of a group that no newer group has."""
         return [name for name in group.nodes if self._newest.get(name) is group]
 
-    def _has_machines(self, group: Group) -> bool:
+    def _has_machines(self, group: InstanceGroup) -> bool:
         return not self._created.isdisjoint(self._nodes(group))
 
-    def _is_waiting(self, group: Group) -> bool:
+    def _is_waiting(self, group: InstanceGroup) -> bool:
         """Return whether machines of a group may still be created."""
         _, resize = self._resizes.get(group.id, (0.0, None))
         return resize is None or resize.is_waiting

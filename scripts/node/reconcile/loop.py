@@ -14,14 +14,22 @@ from functools import partial
 from pathlib import Path
 
 from health import acceptance
-from interface import Reconcile
+from interface import ReconcileInput
 from reconcile import brakes, decision, flex, status
-from reconcile.compute_engine import PASSING, CloudError, ComputeEngine, ErrorKind, Group, Instance, Operation
+from reconcile.compute_engine import (
+    PASSING,
+    CloudError,
+    ComputeEngine,
+    ComputeOperation,
+    ErrorKind,
+    Instance,
+    InstanceGroup,
+)
 from reconcile.decision import Action, Do
 from reconcile.journal import Journal
 from reconcile.record import Record, follow_repairs
 from reconcile.refusals import MAX_RETRY_SECONDS, RETRY_SECONDS, Refusals, is_own, plain
-from reconcile.slurmctld import Slurm, joined, last_checks, node_of
+from reconcile.slurmctld import Slurmctld, joined, last_checks, node_of
 from reconcile.world import COMING, HOST_SECONDS, ORPHAN_SECONDS, Case, Pending, Repair, World, state_ages, way_key
 from slurm import scheduler
 from system import cluster_state
@@ -59,10 +67,10 @@ class Loop:
 
     def __init__(
         self,
-        settings: Reconcile,
+        settings: ReconcileInput,
         *,
         cloud: ComputeEngine,
-        slurm: Slurm,
+        slurm: Slurmctld,
         folder: Path = FOLDER,
         clock: Callable[[], float] = time.time,
         at_once: int = AT_ONCE,
@@ -187,7 +195,7 @@ class Loop:
 
     def _settle_operations(self, instances: Mapping[str, tuple[Instance, ...]], now: float) -> None:
         """Take operations that have ended off the list of pending ones."""
-        answers: dict[str, Operation | CloudError] = {}
+        answers: dict[str, ComputeOperation | CloudError] = {}
         for name, pending in list(self.record.pending.items()):
             shown = instances[name][0].status if instances.get(name) else ""
             if pending.kind == "create" and shown:
@@ -204,7 +212,7 @@ class Loop:
                         answers[pending.operation] = error
                 self._settle_operation(name, pending, answers[pending.operation], now)
 
-    def _settle_operation(self, name: str, pending: Pending, answer: Operation | CloudError, now: float) -> None:
+    def _settle_operation(self, name: str, pending: Pending, answer: ComputeOperation | CloudError, now: float) -> None:
         late = now - pending.began > (REPORT_SECONDS if pending.kind == "report" else STUCK_SECONDS)
         if isinstance(answer, CloudError):
             if answer.kind is ErrorKind.NOT_FOUND or late:
@@ -455,7 +463,7 @@ class Loop:
                 self.slurm.keep_ends(ends)
                 self._ends = ends
 
-    def _perform_flex_step(self, step: flex.Step, now: float) -> None:
+    def _perform_flex_step(self, step: flex.FlexStep, now: float) -> None:
         """Do what one group needs. Raises CloudError."""
         group, row, error = step.group, step.row, step.error
         # The number changes with time: a request that has failed is sent again later under another id.
@@ -482,7 +490,7 @@ class Loop:
             self.refusals.schedule_retry(group.nodes, group.way, error, now, size=len(group.nodes))
         self._delete_group(group, now)
 
-    def _delete_group(self, group: Group, now: float) -> None:
+    def _delete_group(self, group: InstanceGroup, now: float) -> None:
         """Delete a group that has no machine. Raises CloudError."""
         queued = [name for name in group.nodes if self._flex.queued(name) is group]
         if any(name in self.record.pending and self.record.pending[name].kind == "delete" for name in queued):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from interface import Reconcile
+from interface import ReconcileInput
 from reconcile.compute_engine import CAPACITY, PASSING, CloudError, ComputeEngine, ErrorKind, Instance
 from reconcile.record import Record
 from reconcile.world import HOST_MACHINES, NO_BOOT, BadHost, Case, Cooling, World, way_key
@@ -24,7 +24,13 @@ class Refusals:
     """The part of the loop's record about refusals, and how it changes."""
 
     def __init__(
-        self, record: Record, settings: Reconcile, cloud: ComputeEngine, *, nodesets: Mapping[str, str], serial: Path
+        self,
+        record: Record,
+        settings: ReconcileInput,
+        cloud: ComputeEngine,
+        *,
+        nodesets: Mapping[str, str],
+        serial: Path,
     ) -> None:
         self.record, self.settings, self.cloud = record, settings, cloud
         self.nodesets, self.serial = nodesets, serial
@@ -128,7 +134,7 @@ class Refusals:
         self.record.boots.pop(nodeset)
 
 
-def is_own(instance: Instance, settings: Reconcile) -> bool:
+def is_own(instance: Instance, settings: ReconcileInput) -> bool:
     """Return whether the loop of this cluster has made an instance."""
     cluster = settings["cloud"]["cluster"]
     of_cluster = instance.labels.get("hpc-cluster") == cluster and instance.name.startswith(f"{cluster}-")

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from interface import Reconcile
+from interface import ReconcileInput
 from reconcile import loop
 from reconcile.compute_engine import CloudError, ComputeEngine
-from reconcile.slurmctld import Slurm
+from reconcile.slurmctld import Slurmctld
 from slurm import reservations, scheduler
 from system import cluster_state
 from system.host import (
@@ -117,7 +117,7 @@ WantedBy=multi-user.target
 """
 
 
-def prepare(settings: Reconcile | None) -> None:
+def prepare(settings: ReconcileInput | None) -> None:
     """Install the programs that slurm.conf is about to name: without them slurmctld turns power saving off."""
     if settings:
         folder(PROGRAMS)
@@ -126,12 +126,12 @@ def prepare(settings: Reconcile | None) -> None:
         write(PROGRAMS / AWAIT_NODES, AWAIT_PROGRAM, mode=0o755)
 
 
-def converge(settings: Reconcile | None) -> None:
+def converge(settings: ReconcileInput | None) -> None:
     """Run the service with these settings. Without settings, delete its instances and remove it.
 
     Raises SetupError if instances can't be deleted. The settings stay then, and the next run tries again.
     """
-    before: Reconcile | None = read_json(loop.SETTINGS, None)
+    before: ReconcileInput | None = read_json(loop.SETTINGS, None)
     if (before or UNIT.exists()) and not settings:
         _remove(before)
     elif settings and not settings["nodesets"] and before and before["nodesets"]:
@@ -147,7 +147,7 @@ def converge(settings: Reconcile | None) -> None:
     service(NAME, settings=text + SERVICE + version.hexdigest())
 
 
-def _remove(settings: Reconcile | None) -> None:
+def _remove(settings: ReconcileInput | None) -> None:
     stop_services(NAME)
     if settings and settings["nodesets"]:
         try:
@@ -193,11 +193,11 @@ def hold_loop() -> Generator[None]:
 
 def run() -> None:
     """Run the service: one pass after the other, at once after a request."""
-    settings: Reconcile | None = read_json(loop.SETTINGS, None)
+    settings: ReconcileInput | None = read_json(loop.SETTINGS, None)
     if settings is None:
         raise SetupError(f"{loop.SETTINGS} can't be read: run `up`")
     folder(REQUESTS, mode=0o700, owner="slurm")
-    reconcile = loop.Loop(settings, cloud=ComputeEngine(settings["cloud"]), slurm=Slurm())
+    reconcile = loop.Loop(settings, cloud=ComputeEngine(settings["cloud"]), slurm=Slurmctld())
     while True:
         began, cpu_before = time.monotonic(), _cpu_seconds()
         take_requests(reconcile, REQUESTS)
@@ -210,7 +210,7 @@ def run() -> None:
         _wait(began, pause_seconds(_cpu_seconds() - cpu_before, busy=busy))
 
 
-def _keep_spares(settings: Reconcile) -> None:
+def _keep_spares(settings: ReconcileInput) -> None:
     try:
         spares = settings.get("spares", {})
         states = {name: node.states for name, node in scheduler.read_nodes().items()} if spares else {}

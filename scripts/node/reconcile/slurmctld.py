@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from health import acceptance, outcome
 from health.check_kinds import kinds_of_reason
-from reconcile.world import HEALTH, NEW, Health, Node, World
+from reconcile.world import HEALTH, NEW, Health, ReconciledNode, World
 from slurm import hostlist, nodes, output, reservations, scheduler
 from slurm.jobs import HOLDING
 from slurm.times import local_seconds
@@ -18,7 +18,7 @@ MAX_CHECK_SECONDS = 3600  # a record's checks count as no longer than this
 YOUNG_SECONDS = 60  # after slurmctld's start, in which its nodes may not have registered yet
 
 
-class Slurm:
+class Slurmctld:
     """slurmctld on this machine, by its commands. All methods but `young` raise SetupError."""
 
     def __init__(self) -> None:
@@ -68,10 +68,10 @@ class Slurm:
         return acceptance.begin(name)
 
 
-def node_of(node: nodes.Node, nodeset: str, elastic: bool, jobs: Mapping[str, float]) -> Node:  # noqa: FBT001
+def node_of(node: nodes.Node, nodeset: str, elastic: bool, jobs: Mapping[str, float]) -> ReconciledNode:  # noqa: FBT001
     """Return a node of the loop from that of slurmctld, and its jobs with the times of their ends."""
     ends = max(jobs.values(), default=0.0)
-    return Node(node.name, nodeset, elastic, node.states, node.reason, node.by, tuple(jobs), ends)
+    return ReconciledNode(node.name, nodeset, elastic, node.states, node.reason, node.by, tuple(jobs), ends)
 
 
 def joined(world: World) -> dict[str, float]:
@@ -84,7 +84,7 @@ def joined(world: World) -> dict[str, float]:
     return times
 
 
-def last_checks(nodes: Mapping[str, Node]) -> dict[str, Health]:
+def last_checks(nodes: Mapping[str, ReconciledNode]) -> dict[str, Health]:
     """Return the last health check of each node that is drained for one, or until one has passed."""
     checks: dict[str, Health] = {}
     for name, node in nodes.items():

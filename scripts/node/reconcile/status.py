@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from interface import Reconcile
+from interface import ReconcileInput
 from reconcile.brakes import Held
 from reconcile.compute_engine import ComputeEngine
 from reconcile.decision import Action
@@ -46,7 +46,7 @@ def alert(action: Action, world: World, cloud: ComputeEngine) -> dict[str, str]:
     return {"rule": action.rule, "node": name, "what": what, "todo": todo}
 
 
-def brakes(settings: Reconcile, paused: Path, held: Iterable[Held]) -> list[dict[str, str]]:
+def brakes(settings: ReconcileInput, paused: Path, held: Iterable[Held]) -> list[dict[str, str]]:
     """Return what keeps the loop from acting, and what lifts it. `paused` is the file of a pause."""
     found: list[dict[str, str]] = []
     mode = settings["mode"]

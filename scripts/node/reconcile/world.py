@@ -55,7 +55,7 @@ _TIMEOUT = re.compile(r"(^| : )ResumeTimeout reached$")
 
 
 @dataclass(frozen=True)
-class Node:
+class ReconciledNode:
     """A node as Slurm shows it; `by` is who gave the reason, `jobs` are those that it runs or boots for, and `ends` is
     when the last of them ends at the latest."""
 
@@ -157,7 +157,7 @@ class World:
     """The observation of one pass: a decision is made from nothing else."""
 
     now: float
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, ReconciledNode]
     instances: Mapping[str, tuple[Instance, ...]]
     nodesets: Mapping[str, ReconcileNodeset]
     max_unavailable: float = 0.25
@@ -247,7 +247,7 @@ def state_ages(before: Mapping[str, StateAge], world: World) -> dict[str, StateA
     return ages
 
 
-_NO_NODE = Node("", "", elastic=False, states=frozenset())
+_NO_NODE = ReconciledNode("", "", elastic=False, states=frozenset())
 _NO_INSTANCE = Instance("", "", "")
 _NO_REPAIR, _NO_HEALTH = Repair(), Health(0.0, failed=False, passes=0)
 
@@ -457,7 +457,7 @@ class Case:
         return self.now - time < DAY
 
     @property
-    def nodes_of_nodeset(self) -> list[Node]:
+    def nodes_of_nodeset(self) -> list[ReconciledNode]:
         return [node for node in self.world.nodes.values() if node.nodeset == self.node.nodeset]
 
     @property

@@ -14,7 +14,7 @@ NAMED_JOBS = 5
 """Jobs that a finding lists; of more, the first ones."""
 
 
-class Finding(NamedTuple):
+class MachineFinding(NamedTuple):
     """A problem of a machine or node."""
 
     id: str
@@ -31,11 +31,11 @@ class Finding(NamedTuple):
     """Seconds since the epoch; None if unknown."""
 
 
-Explain = Callable[[Node], Finding | None]
+Explain = Callable[[Node], MachineFinding | None]
 """Returns the finding about a node with a reason that this cluster's own health checks gave; None for another one."""
 
 
-def down(nodes: Iterable[Node], *, cooling: bool) -> Iterator[Finding]:
+def down(nodes: Iterable[Node], *, cooling: bool) -> Iterator[MachineFinding]:
     """Yield nodes that are down. `cooling`: the reconcile loop waits for capacity, and has one finding for all nodes
     that lack it."""
     for node in nodes:
@@ -46,7 +46,7 @@ def down(nodes: Iterable[Node], *, cooling: bool) -> Iterator[Finding]:
         elif not node.off:
             yield _down(node)._replace(what=f"is an elastic node, and slurmctld says {node.word}: {node.reason}")
         elif not (cooling and node.reason.startswith((NO_CAPACITY, NO_MACHINE))):
-            yield Finding(
+            yield MachineFinding(
                 id="node-unstarted",
                 where=node.name,
                 what=f"has no machine, and takes no jobs ({node.word}): {node.reason or 'no reason given'}",
@@ -56,9 +56,9 @@ def down(nodes: Iterable[Node], *, cooling: bool) -> Iterator[Finding]:
             )
 
 
-def _down(node: Node) -> Finding:
+def _down(node: Node) -> MachineFinding:
     if "UNKNOWN" in node.states and not node.reason:
-        return Finding(
+        return MachineFinding(
             id="node-down",
             where=node.name,
             what="slurmctld was restarted, and the node has not registered yet",
@@ -67,7 +67,7 @@ def _down(node: Node) -> Finding:
         )
     reason = f": {node.reason} (said by {node.by})" if node.reason else ", and gives no reason"
     silent = node.silent and not node.elastic
-    return Finding(
+    return MachineFinding(
         id="node-down",
         where=node.name,
         what=f"slurmctld says {node.word}{reason}",
@@ -77,7 +77,7 @@ def _down(node: Node) -> Finding:
     )
 
 
-def drained(nodes: Iterable[Node], explain: Explain) -> Iterator[Finding]:
+def drained(nodes: Iterable[Node], explain: Explain) -> Iterator[MachineFinding]:
     """Yield nodes that are drained: by an administrator, a health check, the cloud or a failed prolog."""
     for node in nodes:
         if not node.drained:
@@ -95,10 +95,10 @@ def drained(nodes: Iterable[Node], explain: Explain) -> Iterator[Finding]:
         elif kind := next((kind for kind in ("prolog", "epilog") if kind in node.reason.lower()), ""):
             what += f". {'A prolog' if kind == 'prolog' else 'An epilog'} failed there, and {LOGS}/{kind}.log says why"
             todo, note = f"./hpc ssh STACK {node.name} -- tail {LOGS}/{kind}.log", f"When that is mended: {resume}"
-        yield Finding("node-drained", node.name, what, todo, note, node.since_utc)
+        yield MachineFinding("node-drained", node.name, what, todo, note, node.since_utc)
 
 
-def held(controller: str, jobs: Mapping[str, Any] | None) -> Iterator[Finding]:
+def held(controller: str, jobs: Mapping[str, Any] | None) -> Iterator[MachineFinding]:
     """Yield a finding on jobs that Slurm or an operator holds, of a summary of jobs. Jobs that users hold themselves
     are not counted."""
     rows = (jobs or {}).get("held", [])
@@ -107,7 +107,7 @@ def held(controller: str, jobs: Mapping[str, Any] | None) -> Iterator[Finding]:
     listed = [f"{job['id']} of {job['user']} ({job['reason']})" for job in rows[:NAMED_JOBS]]
     more = [f"{len(rows) - NAMED_JOBS} more"] if len(rows) > NAMED_JOBS else []
     are, they = ("jobs are", "they start") if len(rows) > 1 else ("job is", "it starts")
-    yield Finding(
+    yield MachineFinding(
         id="jobs-held",
         where=controller,
         what=f"{len(rows)} {are} held, and {they} only when released: {', '.join([*listed, *more])}",

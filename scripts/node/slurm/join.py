@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 
-from interface import Node
+from interface import AwaitedNode
 from jobs import lost_jobs
 from slurm import topology
 from slurm.nodes import Node as SlurmNode
@@ -14,7 +14,7 @@ from system.host import SetupError, in_parallel, log, wait
 LOG_LINES = 15
 
 
-def wait_for(nodes: list[Node], *, seconds: float) -> None:
+def wait_for(nodes: list[AwaitedNode], *, seconds: float) -> None:
     """Wait until all of `nodes` have applied the config version and can take jobs.
 
     A node that an operator drained counts as joined. A node that this set-up drained is resumed. Raises SetupError
@@ -101,7 +101,7 @@ def missing(
     return why
 
 
-def timeout_error(pending: dict[str, Node], why: dict[str, str], seconds: float) -> str:
+def timeout_error(pending: dict[str, AwaitedNode], why: dict[str, str], seconds: float) -> str:
     """Return the error: every missing node with its reason, the first ones with the end of their logs."""
     shown = list(pending.values())[:8]
     logs = in_parallel(tail, shown, at_once=8)
@@ -113,7 +113,7 @@ def timeout_error(pending: dict[str, Node], why: dict[str, str], seconds: float)
     return "\n".join(parts)
 
 
-def tail(node: Node) -> str:
+def tail(node: AwaitedNode) -> str:
     """Return the last lines of the logs of a node's set-up and slurmd, by SSH with its pinned or reported host key."""
     script = (
         f"journalctl --no-pager -o cat -n {LOG_LINES} -u hpc-node -u hpc-watch -u slurmd; "

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from interface import Topology
+from interface import TopologyInput
 from slurm import conf_changes, hostlist, jobs, scheduler, slurmctld
 from system import cluster_state
 from system.host import (
@@ -147,12 +147,12 @@ def _held_nodes(all_nodes: Iterable[str]) -> set[str]:
     return {name for nodes in hosts if len(nodes) > 1 for name in nodes}
 
 
-def files(settings: Topology | None) -> dict[str, str]:
+def files(settings: TopologyInput | None) -> dict[str, str]:
     """Return topology.conf by its name, with the places that nodes have reported; nothing without settings."""
     return {NAME: _topology(settings)[0]} if settings else {}
 
 
-def _topology(settings: Topology) -> tuple[str, bool]:
+def _topology(settings: TopologyInput) -> tuple[str, bool]:
     """Return the text of topology.conf, and whether nodes keep a switch until the end of their jobs."""
     reports = cluster_state.reports() if settings["places"] else {}
     places = {name: str(report.get("place", "")) for name, report in reports.items()}
@@ -172,7 +172,7 @@ def refresh() -> bool:
 
     Raises SetupError if slurmctld refuses the file. Then it runs with the one of before.
     """
-    settings: Topology | None = read_json(SETTINGS, None)
+    settings: TopologyInput | None = read_json(SETTINGS, None)
     if not settings or not settings["places"]:
         return False
     text, waits = _topology(settings)
@@ -191,7 +191,7 @@ def refused() -> str:
     return str(read_json(REFUSED, {}).get("why", ""))
 
 
-def converge(settings: Topology | None) -> None:
+def converge(settings: TopologyInput | None) -> None:
     """Run the service if nodes report places; else remove it."""
     if settings and settings["places"]:
         text = json.dumps(settings, indent=1, sort_keys=True) + "\n"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from accounting import backup, database
-from interface import Release
+from interface import ReleaseInput
 from jobs import drain_leaving
 from slurm import nodes, slurmctld
 from system.host import SetupError, folder, listens, log, read_json, run, stop_services, succeeds, write
@@ -40,7 +40,7 @@ def release_of(version: str) -> str:
     return ".".join(version.split(".")[:2]) if version[:1].isdigit() else ""
 
 
-def check_nodes(release: Release | None, *, seconds: float = 0) -> None:
+def check_nodes(release: ReleaseInput | None, *, seconds: float = 0) -> None:
     """Raise SetupError, naming the nodes, if a slurmd is of a release before those that Slurm's files are made for, as
     it would not read them. Nothing is changed before.
 
@@ -82,7 +82,7 @@ def _nodes_before(oldest: str) -> tuple[dict[str, str], set[str]]:
 
 
 @contextmanager
-def take_over(release: Release | None) -> Generator[Callable[[], None]]:
+def take_over(release: ReleaseInput | None) -> Generator[Callable[[], None]]:
     """Let the daemons that are started in this context take over state and database of the release before. The caller
     calls the function that it gets after it has written Slurm's files, and before it starts slurmdbd.
 

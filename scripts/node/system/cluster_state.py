@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from interface import ClusterConfig, Report
+from interface import ClusterDocument, MachineReport
 from system import host, munge
 from system.host import SetupError, folder, wait, write
 
@@ -53,7 +53,7 @@ def publish(config: dict[str, Any], client: dict[str, str]) -> bool:
     return any(changed)
 
 
-def wait_for_config(*, seconds: float = 900, controller: str = "") -> ClusterConfig:
+def wait_for_config(*, seconds: float = 900, controller: str = "") -> ClusterDocument:
     """Wait for the config version, and return it.
 
     Raises SetupError after `seconds`, or as soon as the set-up of the machine `controller` has failed: `up` runs it
@@ -110,13 +110,15 @@ def report(state: str, version: str, message: str = "") -> None:
         folder(FOLDER)
         _make_folder_of_slurm(REPORTS)
     key = munge.fingerprint(munge.KEY.read_bytes()) if munge.KEY.exists() else ""
-    content = Report(state=state, digest=version, message=message, boot=boot_id(), host_key=host_key(), munge=key)
+    content = MachineReport(
+        state=state, digest=version, message=message, boot=boot_id(), host_key=host_key(), munge=key
+    )
     if place := (PLACE.read_text(errors="replace").strip() if PLACE.exists() else ""):
         content["place"] = place
     write_as_slurm(REPORTS / f"{socket.gethostname()}.json", json.dumps(content) + "\n")
 
 
-def reports() -> dict[str, Report]:
+def reports() -> dict[str, MachineReport]:
     """Return the last report of every machine, by name, without those that can't be read."""
     return {path.stem: report for path in REPORTS.glob("*.json") if (report := read_object(path))}
 

@@ -5,7 +5,7 @@ systemd-tmpfiles creates the folders: it follows no links in folders that users 
 
 from pathlib import Path
 
-from interface import User
+from interface import UnixUser
 from system import mounts
 from system.host import remove, run, write
 
@@ -55,7 +55,7 @@ exit 1
 """
 
 
-def converge(users: list[User], *, data: str = "", login: bool = False, node: bool = True) -> bool:
+def converge(users: list[UnixUser], *, data: str = "", login: bool = False, node: bool = True) -> bool:
     """Set up the containers of these users; return whether anything changed.
 
     `data`: `containers.data` of the stack. `login`: users log in here. `node`: jobs run here.
@@ -70,7 +70,7 @@ def install_nvcrlogin() -> bool:
     return write(NVCRLOGIN, Path(__file__).with_name("nvcrlogin.py").read_bytes(), mode=0o755)
 
 
-def _converge_enroot(users: list[User], data: str) -> bool:
+def _converge_enroot(users: list[UnixUser], data: str) -> bool:
     """Write enroot's settings, and create a folder for each user; return whether anything changed.
 
     The folders exist before the first container of a user, so that nobody else can create one of that name.
@@ -88,7 +88,7 @@ def _converge_enroot(users: list[User], data: str) -> bool:
     return changed
 
 
-def _tmpfiles(folders: list[str], users: list[User]) -> str:
+def _tmpfiles(folders: list[str], users: list[UnixUser]) -> str:
     """Return lines of tmpfiles.d(5) for folders that each have a folder per user, named by uid."""
     lines = [f"d {folder} 1777 root root -" for folder in folders]
     lines += [f"d {path}/{user['uid']} 0700 {user['uid']} {user['gid']} -" for path in folders for user in users]

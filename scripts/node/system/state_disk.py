@@ -9,7 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
-from interface import Exports, StateDisk
+from interface import Exports, StateDiskInput
 from system.host import SetupError, folder, log, reload_units, run, service, succeeds, wait, write, write_unit
 from system.mounts import is_mounted, try_mount, write_block
 
@@ -25,7 +25,7 @@ DAEMONS = {
 OTHER = ("", "root", 0o755)  # the same for any other folder
 
 
-def converge(state: StateDisk | None) -> None:
+def converge(state: StateDiskInput | None) -> None:
     """Mount the state disk and its folders, and make the daemons require them; do nothing without a state disk.
 
     The first time it copies the contents of each folder to the disk. Raises SetupError if the disk is missing or holds
@@ -71,7 +71,7 @@ def format_if_empty(device: str) -> None:
     log(f"made an ext4 file system on {device}")
 
 
-def folders(state: StateDisk) -> list[str]:
+def folders(state: StateDiskInput) -> list[str]:
     """Return every folder that is kept on the disk."""
     return [*state["folders"], SETUP_FOLDER]
 
@@ -84,7 +84,7 @@ def grow_file_system(device: str) -> None:
         log(f"{device}: the file system has grown to the disk's size")
 
 
-def state_lines(state: StateDisk) -> list[str]:
+def state_lines(state: StateDiskInput) -> list[str]:
     """Return the lines of fstab. With nofail the machine also boots without the disk, so that root can log in."""
     remote = ",_netdev" if "_netdev" in state["options"].split(",") else ""
     checked = 2 if state["fs_type"] == "ext4" else 0

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from interface import Group, User
+from interface import Group, UnixUser
 from system import homes
 from system.host import SetupError, has_group, has_user, log, read_json, run, which, write
 
@@ -30,7 +30,7 @@ SUBORDINATE_IDS = {"u": Path("/etc/subuid"), "g": Path("/etc/subgid")}  # by the
 FIRST_SUBORDINATE_ID, SUBORDINATE_ID_COUNT = 100_000, 65_536  # as in Debian's login.defs (SUB_UID_MIN, SUB_UID_COUNT)
 
 
-def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> bool:
+def converge(users: list[UnixUser], groups: list[Group], *, with_homes: bool) -> bool:
     """Make the users and groups of the set-up exactly these; return whether anything changed.
 
     `with_homes`: also create home folders and authorized_keys (where /home is shared, one machine does it for all).
@@ -58,7 +58,7 @@ def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> boo
     return any(changed)
 
 
-def removed_names(users: list[User]) -> set[str]:
+def removed_names(users: list[UnixUser]) -> set[str]:
     """Return the names of the users that the set-up made and that are not in `users`."""
     return _managed()["users"] - {user["name"] for user in users}
 
@@ -82,7 +82,7 @@ def _converge_group(group: Group) -> bool:
     return True
 
 
-def _converge_user(user: User) -> bool:
+def _converge_user(user: UnixUser) -> bool:
     name, uid, gid = user["name"], user["uid"], user["gid"]
     groups = set(user["groups"])
     if not has_user(name):
@@ -160,7 +160,7 @@ def _runs_as(pid: int, uid: int) -> bool:
     return str(uid) in fields["Uid"].split() and not fields["State"].strip().startswith("Z")
 
 
-def converge_sudoers(users: list[User]) -> bool:
+def converge_sudoers(users: list[UnixUser]) -> bool:
     """Write the users with `sudo` to SUDOERS, without a file if there are none; return whether anything changed.
 
     A machine without sudo gets no file. Raises SetupError, and installs nothing, if visudo refuses the file.
@@ -209,7 +209,7 @@ def has_sudo() -> bool:
     return all(which(name, "/usr/sbin:/usr/bin:/sbin:/bin") for name in ("sudo", "visudo"))
 
 
-def converge_subordinate_ids(users: list[User]) -> bool:
+def converge_subordinate_ids(users: list[UnixUser]) -> bool:
     """Give users with `containers: true` a range, and remove those of users with false; return whether any changed.
 
     Users without the key keep the range of useradd. The users must exist.

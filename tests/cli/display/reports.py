@@ -9,8 +9,8 @@ from cli.display import status_screen
 from cli.display.report_page import Report, Status
 from cluster.config.cluster import ClusterConfig
 from cluster.load import parse
-from cluster.observe.reliability import DAY, Facts, Outage, Run, Trouble
-from cluster.observe.usage import Record, UsageRecords
+from cluster.observe.reliability import DAY, JobRun, Outage, ReliabilityRecords, Trouble
+from cluster.observe.usage import UsageRecord, UsageRecords
 from tests.cluster.observe.observations import NOW, facts, findings, healthy, state
 
 SINCE = NOW - 28 * DAY
@@ -62,16 +62,16 @@ def status(nodes: int) -> Status:
 
 
 @cache
-def history(nodes: int, seed: int = 1) -> Facts:
+def history(nodes: int, seed: int = 1) -> ReliabilityRecords:
     """Four weeks of jobs, outages and failed checks."""
     dice = random.Random(seed)  # noqa: S311
     names = [f"hc-cpu-{at}" for at in range(nodes)]
-    runs: list[Run] = []
+    runs: list[JobRun] = []
     for job in range(10 * nodes):
         size = dice.choice([1, 1, 2, nodes])
         start = SINCE + dice.random() * 27 * DAY
         runs.append(
-            Run(
+            JobRun(
                 job=str(job), state=dice.choice(["COMPLETED"] * 8 + ["NODE_FAIL", "FAILED", "TIMEOUT"]),
                 eligible=start - 600, start=start, end=start + dice.random() * DAY / 4,
                 nodes=tuple(dice.sample(names, min(size, nodes))), units=8 * min(size, nodes), busy=dice.random(),
@@ -88,7 +88,7 @@ def history(nodes: int, seed: int = 1) -> Facts:
         if trouble.failed
     ]
     whole = [(SINCE, NOW, tuple(names), 8 * nodes)]
-    return Facts(since=SINCE, until=NOW, runs=runs, outages=out, troubles=troubles, capacity=whole)
+    return ReliabilityRecords(since=SINCE, until=NOW, runs=runs, outages=out, troubles=troubles, capacity=whole)
 
 
 @cache
@@ -96,7 +96,7 @@ def records(nodes: int, users: int = 20) -> UsageRecords:
     """Jobs of many users."""
     dice = random.Random(2)  # noqa: S311
     rows = [
-        Record(
+        UsageRecord(
             job=str(job), user=f"user{job % users}", account=f"team{job % 5}", partition="a3mega",
             seconds=dice.randrange(86400), cpus=208, gpus=8, cpu_used=dice.random() * 1e6, gpu_busy=dice.random(),
         )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cli.display.report_page import Unread, render
 from cluster.findings import ClusterFinding
-from cluster.observe.usage import Record, UsageRecords
+from cluster.observe.usage import UsageRecord, UsageRecords
 from cluster.printable import one_line
 from tests.cli.display.reports import history, report, status
 from tests.cluster.observe.observations import healthy, without
@@ -139,7 +139,7 @@ def elements_and_text(given: str) -> tuple[list[str], str]:
         "alerts": alerts,
         "versions": [("A", "B", "C"), (given,) * 3],
     }
-    records = [Record(job="1", user=given, account=given, partition=given, seconds=9, cpus=1, gpus=1)]
+    records = [UsageRecord(job="1", user=given, account=given, partition=given, seconds=9, cpus=1, gpus=1)]
     whole = replace(
         SMALL, stack=given, status=replace(status(2), tables=tables, findings=[finding]),
         reliability=Unread(given), usage=("a", "b", UsageRecords(records=records, runaways=0)),

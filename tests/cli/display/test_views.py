@@ -11,13 +11,13 @@ from rich.console import Console
 from cli import console
 from cli.display import views
 from cli.display.changes import is_interrupted, summary
-from cli.display.views import DocumentView, LiveView, PlainView, View
-from engine.events import Event, Log, Result, StepDone, StepStarted
+from cli.display.views import DocumentView, LiveView, PlainView, RunView
+from engine.events import Event, LogLine, Result, StepDone, StepStarted
 from tests.cli import events
 from tests.waiting import wait_for
 
 
-def show(view: View, run: list[Event]) -> None:
+def show(view: RunView, run: list[Event]) -> None:
     with view:
         for event in run:
             view.on_event(event)
@@ -38,14 +38,14 @@ class TestPipe:
     ) -> None:
         started, *rest = events.preview()
         new = [events.planned(f"m-{number}", "create") for number in range(machines)]
-        show(PlainView(), [started, Log("warning", "little memory"), *new, *rest])
+        show(PlainView(), [started, LogLine("warning", "little memory"), *new, *rest])
         lines = capsys.readouterr().out.splitlines()
         assert [number for number, line in enumerate(lines) if "warning" in line] == [len(lines) - 2]
         assert lines[-2] == "  warning: little memory"
 
     def test_a_preview_that_fails_prints_its_warnings(self, capsys: pytest.CaptureFixture[str]) -> None:
         with PlainView() as view:
-            for event in (events.preview()[0], Log("warning", "little memory")):
+            for event in (events.preview()[0], LogLine("warning", "little memory")):
                 view.on_event(event)
             view.fail("the program ended")
         assert capsys.readouterr().out.splitlines()[-1] == "  warning: little memory"

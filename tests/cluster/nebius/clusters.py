@@ -7,15 +7,15 @@ from cluster.config import ClusterConfig
 from cluster.findings import Finding
 from cluster.load import parse
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
-from cluster.platforms.nebius.releases import Facts, Release, releases
+from cluster.platforms.nebius.releases import ChartRelease, CloudFacts, releases
 from cluster.platforms.nebius.stack_file_fields import settings_of as settings
 from tests.cluster.stacks import findings_of
 
 __all__ = ["settings"]
 KEY = "ssh-ed25519 " + "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
-FACTS = Facts(root_keys=[f"{KEY} admin"], allocation="vpcallocation-e00one")
+FACTS = CloudFacts(root_keys=[f"{KEY} admin"], allocation="vpcallocation-e00one")
 BACKUPS = {"name": "soperator-backups", "endpoint": "https://storage.eu-north1.nebius.cloud:443"}
-BACKED_UP = Facts(root_keys=FACTS.root_keys, allocation=FACTS.allocation, backups=BACKUPS)
+BACKED_UP = CloudFacts(root_keys=FACTS.root_keys, allocation=FACTS.allocation, backups=BACKUPS)
 H100 = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
 ONE_GPU = "gpu-h100-sxm/1gpu-16vcpu-200gb"
 CPU = "cpu-d3/16vcpu-64gb"
@@ -70,7 +70,7 @@ def groups(cluster: ClusterConfig) -> tuple[NodeGroup, ...]:
     return node_groups(cluster, settings(cluster))
 
 
-def releases_of(described: Description, facts: Facts = BACKED_UP) -> dict[str, Release]:
+def releases_of(described: Description, facts: CloudFacts = BACKED_UP) -> dict[str, ChartRelease]:
     """Its releases by name, in order."""
     return {release.name: release for release in releases(config(described), facts)}
 

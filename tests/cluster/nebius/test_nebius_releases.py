@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from cluster.catalog.nebius_machine_types import GIB, allocatable, preset_of
-from cluster.platforms.nebius.releases import Facts, Release, merge_values
+from cluster.platforms.nebius.releases import ChartRelease, CloudFacts, merge_values
 from tests.cluster.nebius.clusters import CASES, FACTS, config, described, given, groups, releases_of
 
 VERSIONS = ("4.1.4", "4.1.11")
@@ -170,7 +170,7 @@ class TestValues:
                 raise AssertionError
 
         key, allocation, bucket = Output(), Output(), Output()
-        facts = Facts(root_keys=[key], allocation=allocation, backups={"name": bucket, "endpoint": bucket})
+        facts = CloudFacts(root_keys=[key], allocation=allocation, backups={"name": bucket, "endpoint": bucket})
         every = releases_of(CASES["h100"], facts)
         login = every["slurm-cluster"].values["slurmNodes"]["login"]
         assert login["sshRootPublicKeys"][0] is key
@@ -191,7 +191,7 @@ _Plain.add_representer(
 )
 
 
-def written(release: Release) -> dict:
+def written(release: ChartRelease) -> dict:
     return {
         "release": release.name,
         "chart": f"{release.repo.rstrip('/')}/{release.chart}",

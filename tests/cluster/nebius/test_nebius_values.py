@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cluster.platforms.nebius.releases import Facts
+from cluster.platforms.nebius.releases import CloudFacts
 from tests.cluster.nebius.clusters import BACKED_UP, KEY, config, described, groups, releases_of
 from tests.cluster.samples import CLUSTERS, edited, edits_of
 
@@ -41,10 +41,10 @@ EDITS: dict[str, dict[str, Any]] = {
     "login by a node port": {"nebius": {"login": {"service": "NodePort"}}},
     "login by an internal load balancer": {
         "nebius": {"login": {"exposure": "internal"}},
-        "facts": Facts(root_keys=BACKED_UP.root_keys, backups=BACKED_UP.backups),
+        "facts": CloudFacts(root_keys=BACKED_UP.root_keys, backups=BACKED_UP.backups),
     },
     "keys of the facts": {
-        "facts": Facts(root_keys=[*BACKED_UP.root_keys, f"{KEY} b"], allocation="x", backups=BACKED_UP.backups)
+        "facts": CloudFacts(root_keys=[*BACKED_UP.root_keys, f"{KEY} b"], allocation="x", backups=BACKED_UP.backups)
     },
     "three login nodes, also in the check that counts them": {"login": {"count": 3}},
     "a node more": {"nodesets": {"worker": {**H100, "count": 3}}},

@@ -15,9 +15,9 @@ from cluster.observe.reliability import (
     FIELDS,
     HOUR,
     Assumptions,
-    Facts,
+    JobRun,
     Outage,
-    Run,
+    ReliabilityRecords,
     fault_kind,
     parse_facts,
     reliability,
@@ -202,14 +202,14 @@ def test_the_lemon_and_no_other(found: dict[str, Any]) -> None:
     assert {"out_count", "single_node_node_fails"} <= set(found["lemons"][0]["signals"])
 
 
-def run(state: str, start: float, end: float, *nodes: str, job: str = "1", **more: Any) -> Run:
+def run(state: str, start: float, end: float, *nodes: str, job: str = "1", **more: Any) -> JobRun:
     given_values: dict[str, Any] = {"eligible": start, "units": 8 * len(nodes), **more}
-    return Run(job=job, state=state, start=start, end=end, nodes=nodes, **given_values)
+    return JobRun(job=job, state=state, start=start, end=end, nodes=nodes, **given_values)
 
 
-def facts(*runs: Run, outages: tuple[Outage, ...] = (), until: float = 100 * HOUR) -> Facts:
+def facts(*runs: JobRun, outages: tuple[Outage, ...] = (), until: float = 100 * HOUR) -> ReliabilityRecords:
     capacity = [(0.0, until, ("a", "b"), 16)]
-    return Facts(since=0, until=until, runs=runs, outages=outages, capacity=capacity)
+    return ReliabilityRecords(since=0, until=until, runs=runs, outages=outages, capacity=capacity)
 
 
 def test_effective_time_of_a_job_that_failed_once() -> None:
@@ -235,7 +235,7 @@ def test_machines_that_are_off_are_no_capacity_and_no_outage() -> None:
 
 
 def test_a_cluster_without_jobs_has_no_rates() -> None:
-    found = reliability(Facts(since=0, until=1, runs=(), outages=()))
+    found = reliability(ReliabilityRecords(since=0, until=1, runs=(), outages=()))
     assert (found["mttf_node_days"], found["ettr"]["all"], found["availability"], found["lemons"]) == (
         None, None, None, [],
     )  # fmt: skip

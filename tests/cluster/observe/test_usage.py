@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.usage import GROUP_KEYS, Record, parse_records, table, total
+from cluster.observe.usage import GROUP_KEYS, UsageRecord, parse_records, table, total
 from scripts.node.slurm.output import count_gpus, parse_tres
 
 NAME = st.sampled_from(["alice", "bob", "ml", "cpu"])
 RECORD = st.builds(
-    Record, job=st.integers(1, 9).map(str), user=NAME, account=NAME, partition=NAME,
+    UsageRecord, job=st.integers(1, 9).map(str), user=NAME, account=NAME, partition=NAME,
     seconds=st.integers(1, 10**6), cpus=st.integers(0, 512), gpus=st.integers(0, 64),
 )  # fmt: skip
 SUBSETS = [*chain.from_iterable(combinations(GROUP_KEYS, size) for size in (1, 2, 3))]
@@ -54,7 +54,7 @@ def test_efficiency_is_of_whole_jobs_and_utilization_of_measured_gpus():
 
 
 @given(st.lists(RECORD, max_size=30), st.sampled_from(SUBSETS))
-def test_rows_add_up_to_the_total(found: list[Record], by: tuple):
+def test_rows_add_up_to_the_total(found: list[UsageRecord], by: tuple):
     rows = table(found, by)
     whole = total(found)
     assert sum(row.cpu_seconds for row in rows) == whole.cpu_seconds == sum(r.seconds * r.cpus for r in found)
@@ -64,7 +64,7 @@ def test_rows_add_up_to_the_total(found: list[Record], by: tuple):
 
 
 @given(st.lists(RECORD, max_size=30).flatmap(lambda found: st.tuples(st.just(found), st.permutations(found))))
-def test_the_order_of_records_does_not_matter(both: tuple[list[Record], list[Record]]):
+def test_the_order_of_records_does_not_matter(both: tuple[list[UsageRecord], list[UsageRecord]]):
     assert table(both[0]) == table(both[1])
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact_annotations import Impact, NoEffect, Replace
 from cluster.config.section import Section
-from cluster.edits import Rule
+from cluster.edits import ImpactRule
 from cluster.findings import Finding, Level
 from cluster.platform_interface import Capability, MachineLimit, Platform
 
@@ -61,7 +61,7 @@ class ToyPlatform(Platform):
                 id="pods-login", level=Level.INFO, at=("login",), what="one pod serves all", todo="lower count"
             )
 
-    def impacts(self) -> Mapping[str, Impact | Rule]:
+    def impacts(self) -> Mapping[str, Impact | ImpactRule]:
         return {"toy.project": Replace("pods move to the other project")}
 
     def describe_request(self, config: ClusterConfig) -> Sequence[str]:

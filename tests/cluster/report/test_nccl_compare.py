@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cluster.findings import Level
 from cluster.report.nccl_compare import Entry, Folder, compare
 from cluster.report.nccl_log import read_text
-from cluster.report.nccl_result import Outcome, check
+from cluster.report.nccl_result import ReportOutcome, check
 from cluster.report.nccl_run import NcclLog
 from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, MIB, log, measured
 
@@ -64,7 +64,7 @@ def test_runs_over_the_fabric_are_not_compared_with_those_over_nvlink():
             rows = measured("all_reduce", [busbw] * 5, first=512 * MIB, ranks=8)
             logs.append(read_text(log("all_reduce", rows, hosts=(host,), facts=facts + over), f"{host}{over}.log"))
     assert list(folder(logs).findings()) == []
-    assert folder(logs).outcome is Outcome.PASS
+    assert folder(logs).outcome is ReportOutcome.PASS
     assert len({entry.result.subject for entry in folder(logs).entries}) == 2
 
 
@@ -91,8 +91,8 @@ def test_logs_without_a_machine_type_are_compared_by_gpu():
 def test_a_slow_node_fails_without_a_reference():
     pairs = combinations(range(4), 2)
     logs = [saved(0.6 if 0 in pair else 1.0, hosts=tuple(f"n-{n}" for n in pair), machine="x") for pair in pairs]
-    assert {entry.result.outcome for entry in folder(logs).entries} == {Outcome.NONE}
-    assert folder(logs).outcome is Outcome.FAIL
+    assert {entry.result.outcome for entry in folder(logs).entries} == {ReportOutcome.NONE}
+    assert folder(logs).outcome is ReportOutcome.FAIL
 
 
 class TestAgainst:

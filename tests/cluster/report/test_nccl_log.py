@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cluster.findings import Finding
 from cluster.report.nccl_log import NotALogError, read_file, read_text
 from cluster.report.nccl_report import report_document, report_lines
-from cluster.report.nccl_result import NcclResult, Outcome, check
-from cluster.report.nccl_run import Row, Run
+from cluster.report.nccl_result import NcclResult, ReportOutcome, check
+from cluster.report.nccl_run import ProgramRun, SizeRow
 from tests.cluster.report.nccl_logs import (
     A3_MEGA,
     FORMATS,
@@ -39,11 +39,11 @@ def find(result: NcclResult, finding_id: str) -> Finding:
     return next(finding for finding in result.findings if finding.id == finding_id)
 
 
-def rows_of(text: str) -> list[Row]:
+def rows_of(text: str) -> list[SizeRow]:
     return list(read_text(text, "x.log").last.rows)
 
 
-def anywhere(rows: list[Row]) -> list[Row]:
+def anywhere(rows: list[SizeRow]) -> list[SizeRow]:
     """Rows without the lines where they stand."""
     return [replace(row, line=0) for row in rows]
 
@@ -58,7 +58,7 @@ def expected(line: Line, form: Format, collective: str) -> tuple[object, ...]:
     return line.size, line.count, line.type, half(line.out), half(line.inside)
 
 
-def found(row: Row) -> tuple[object, ...]:
+def found(row: SizeRow) -> tuple[object, ...]:
     assert row.out_of_place
     assert row.in_place
     return row.size, row.count, row.type, tuple(row.out_of_place), tuple(row.in_place)
@@ -158,7 +158,7 @@ def test_lines_of_nccl_that_are_left_out_of_a_large_log_are_no_others(tmp_path):
 
 
 def test_facts_of_the_header_belong_to_the_following_runs():
-    run: Run = read_text(log(facts=A3_MEGA), "x.log").last
+    run: ProgramRun = read_text(log(facts=A3_MEGA), "x.log").last
     assert run.facts["machine_type"] == "a3-megagpu-8g"
     assert run.nodes == 2
     assert read_text(log(facts="machine_type= nodes"), "x.log").last.facts == {}
@@ -193,9 +193,9 @@ def test_a_log_that_is_cut_short_never_passes(data):
         whole, part = read_text(text, "x.log"), read_text(text[:cut], "x.log")
     except NotALogError:
         return
-    assert check(whole).outcome is Outcome.PASS
+    assert check(whole).outcome is ReportOutcome.PASS
     result = check(part)
-    assert result.outcome is Outcome.FAIL
+    assert result.outcome is ReportOutcome.FAIL
     assert "nccl-truncated" in {finding.id for finding in result.findings}
     full, rest = whole.last.rows, part.last.rows
     assert [row.size for row in rest] == [row.size for row in full][: len(rest)]
@@ -214,7 +214,7 @@ def test_two_programs_in_one_file_fail():
     for seed in range(100):
         text = mixed(log(), log(hosts=("a3-2", "a3-3")), seed)
         result = check(read_text(text, "x.log"))
-        assert result.outcome is Outcome.FAIL, seed
+        assert result.outcome is ReportOutcome.FAIL, seed
     text = mixed(log(), log(), 1)
     number = read_text(text, "x.log").last.torn[0].line
     assert int(text.split("\n")[number - 1].split()[0]) in SIZES
@@ -227,7 +227,7 @@ def test_torn_lines_fail_with_their_line():
     rows[at] = rows[at][:60] + rows[at + 1]
     del rows[at + 1]
     result = check(read_text("\n".join(rows), "x.log"))
-    assert result.outcome is Outcome.FAIL
+    assert result.outcome is ReportOutcome.FAIL
     assert f"line {at + 1}: " in find(result, "nccl-torn").what
 
 
@@ -236,7 +236,7 @@ def test_several_runs_are_all_kept_and_the_last_is_compared():
     found = read_text(warm_up + "\n" + log(facts=A3_MEGA), "x.log")
     assert [len(run.rows) for run in found.runs] == [1, 11]
     result = check(found)
-    assert result.outcome is Outcome.PASS
+    assert result.outcome is ReportOutcome.PASS
     assert result.run is found.runs[1]
     assert "begin at lines 1, " in next(
         finding.what for finding in result.findings if finding.id == "nccl-several-runs"
@@ -255,10 +255,10 @@ def test_cycles_and_sizes_of_zero_are_not_mixed():
 def test_a_last_run_without_rows_fails():
     whole, cut = log(facts=A3_MEGA), log().partition("     8388608")[0]
     result = check(read_text(whole + cut, "x.log"))
-    assert result.outcome is Outcome.FAIL
+    assert result.outcome is ReportOutcome.FAIL
     finding = find(result, "nccl-truncated")
     assert "The last run of the log, from line" in finding.what
-    assert check(read_text(cut + whole, "x.log")).outcome is Outcome.PASS
+    assert check(read_text(cut + whole, "x.log")).outcome is ReportOutcome.PASS
 
 
 def test_errors_are_quoted_once_with_their_line():

@@ -8,7 +8,7 @@ import pytest
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.nccl import REFERENCES
 from cluster.report.nccl_log import read_file, read_text
-from cluster.report.nccl_result import NcclResult, Outcome, ReportOptions, check
+from cluster.report.nccl_result import NcclResult, ReportOptions, ReportOutcome, check
 from tests.cluster.report.nccl_logs import A3_MEGA, FORMATS, GIB, GUIDE, MIB, SIZES, log, measured
 
 A4 = "machine_type=a4-highgpu-8g nodes=2 collective=all_gather"
@@ -163,7 +163,7 @@ def test_all_reduce_between_nodes_is_never_a_pass_nor_a_fail_whichever_line_name
     other = {"starting": "concluded", "concluded": "starting"}[word]
     text = "\n".join(line for line in text.split("\n") if f"Collective test {other}" not in line)
     result = check(read_text(text, "x.log"), ReportOptions(machine_type=H100, nodes=2))
-    assert (result.outcome, result.subject.collective) == (Outcome.NONE, "all_reduce")
+    assert (result.outcome, result.subject.collective) == (ReportOutcome.NONE, "all_reduce")
     assert "nccl-nics-unproven" in ids(result)
 
 
@@ -183,11 +183,11 @@ def test_a_fabric_that_is_not_used_fails_on_any_number_of_nodes(name, nodes):
         assert ("nccl-fabric-inactive" in ids(result)) == (busbw <= 1.2 * rate.nic)
         return result.outcome
 
-    assert word(3.1) is Outcome.FAIL
-    assert word(1.19 * rate.nic) is Outcome.FAIL
+    assert word(3.1) is ReportOutcome.FAIL
+    assert word(1.19 * rate.nic) is ReportOutcome.FAIL
     if (name, collective, nodes, False) not in REFERENCES:
-        assert word(1.3 * rate.nic) is word(0.64 * rate.total) is Outcome.FAIL
-        assert word(0.7 * rate.total) is Outcome.PASS
+        assert word(1.3 * rate.nic) is word(0.64 * rate.total) is ReportOutcome.FAIL
+        assert word(0.7 * rate.total) is ReportOutcome.PASS
 
 
 class TestReferences:

@@ -19,7 +19,7 @@ from cluster.platforms.nebius.drift import (
     parse_releases,
     value_differences,
 )
-from cluster.platforms.nebius.releases import Release
+from cluster.platforms.nebius.releases import ChartRelease
 from components.deploy import config_text
 from tests.cluster.nebius.clusters import nebius, settings
 from tests.nebius.access.cluster_objects import IDLE, World, elastic_node_set, host, node_set
@@ -70,7 +70,7 @@ def known(values: Any) -> Any:
     return "an id of the cloud's" if values == UNKNOWN else values
 
 
-def secret(release: Release, *, revision: int = 1, manifest: str = "", **changes: Any) -> dict[str, Any]:
+def secret(release: ChartRelease, *, revision: int = 1, manifest: str = "", **changes: Any) -> dict[str, Any]:
     """The Secret in which Helm records a revision, packed as Helm packs it (pkg/storage/driver/util.go)."""
     document = {
         "name": release.name,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from cli.access.kubectl import Kubectl, jail_command
+from cli.access.kubectl import KubectlDriver, jail_command
 from cli.access.remote import UNREACHED, gather
 from cli.access.ssh import shell_line
 from cli.cluster.cluster import from_outputs
@@ -182,7 +182,7 @@ def test_an_expired_login_names_the_command_that_logs_in() -> None:
         "error: You must be logged in to the server (Unauthorized)\n",
         "Unable to connect to the server: getting credentials: exec: executable nebius failed with exit code 1\n",
     ):
-        assert Kubectl.explain(target, stderr).endswith(". Log in with: nebius iam whoami")
+        assert KubectlDriver.explain(target, stderr).endswith(". Log in with: nebius iam whoami")
 
 
 @pytest.mark.parametrize("user", ["a user", "root"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cluster.observe.moment import parse_moment
-from cluster.platforms.nebius.observer import LOGS, Soperator, sources_of_log, sources_of_pod
+from cluster.platforms.nebius.observer import LOGS, SoperatorObserver, sources_of_log, sources_of_pod
 from tests import programs
 from tests.nebius.access.cluster_objects import PODS, World, pod
 from tests.nebius.access.conftest import Hpc, calls
@@ -72,9 +72,9 @@ def test_moments_are_the_same_as_dates_of_machines(given: str, expected: str) ->
 def test_a_line_has_one_time() -> None:
     time_ = "2026-11-22T05:00:00.123456789Z"
     slurmctld = "[2026-11-22T05:00:00.123] slurmctld: x"
-    assert Soperator.shown(f"{time_} {slurmctld}") == slurmctld
+    assert SoperatorObserver.shown(f"{time_} {slurmctld}") == slurmctld
     assert (
-        Soperator.shown(f"{time_} Server listening on 0.0.0.0 port 22.")
+        SoperatorObserver.shown(f"{time_} Server listening on 0.0.0.0 port 22.")
         == f"{time_} Server listening on 0.0.0.0 port 22."
     )
 

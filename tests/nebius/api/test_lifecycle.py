@@ -21,7 +21,7 @@ def props(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> dict[s
     }  # fmt: skip
 
 
-def created(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> lifecycle.Result:
+def created(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> lifecycle.ReturnedObject:
     return lifecycle.create(props(api, kind, **changes))
 
 

@@ -60,7 +60,7 @@ def test_a_cluster_comes_stays_and_goes(api: NebiusServer, project: Project) -> 
     created = [call for call in api.calls if call.method.endswith("/Create")]
     assert len({call.headers["x-idempotency-key"] for call in created}) == len(created) == len(rows)
     assert all(call.request["metadata"]["labels"] == {"hpc-cluster": "c", "hpc-owner": OWNER} for call in created)
-    lines = [event.message for event in project.seen if isinstance(event, events.Log)]
+    lines = [event.message for event in project.seen if isinstance(event, events.LogLine)]
     expected = r"create NodeGroup workers: create NodeGroup; [0-9]+%; [01] of 2 nodes ready"
     assert any(re.match(expected, line) for line in lines), lines
     status = {name: row["outputs"]["status"] for name, row in project.state().items()}

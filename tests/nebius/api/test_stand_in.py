@@ -73,7 +73,7 @@ def test_specs_that_the_api_refuses(api: NebiusServer, kind: str, spec: dict[str
     assert message in str(raised.value.detail)
 
 
-def created(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1") -> lifecycle.Result:
+def created(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1") -> lifecycle.ReturnedObject:
     return lifecycle.create(
         {
             "kind": kind, "name": name, "resource_name": name, "parent_id": PROJECT_ID, "owner": OWNER, "spec": spec,

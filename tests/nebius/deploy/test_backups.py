@@ -61,7 +61,7 @@ def delete_bucket(api: NebiusServer, id_: str) -> None:
 
 def test_a_signature_is_that_of_amazons_example() -> None:
     """Source: API reference, Authenticating Requests: Using the Authorization Header, "GET Bucket (List Objects)"."""
-    bucket = object_storage.Bucket(
+    bucket = object_storage.BucketWithKey(
         url="https://examplebucket.s3.amazonaws.com", region="us-east-1", name="examplebucket", pace=0.01,
         key_id="AKIAIOSFODNN7EXAMPLE", secret="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
     )  # fmt: skip
@@ -126,15 +126,15 @@ def test_what_stays_refused_is_an_error_in_words(api: NebiusServer) -> None:
 
 
 def test_a_bucket_that_is_still_written_to_is_an_error(api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    given, deletion = filled(api, 1), object_storage.Bucket._delete
+    given, deletion = filled(api, 1), object_storage.BucketWithKey._delete
 
-    def written_again(bucket: object_storage.Bucket, keys: list[str]) -> int:
+    def written_again(bucket: object_storage.BucketWithKey, keys: list[str]) -> int:
         deleted = deletion(bucket, keys)
         late.append(len(keys))
         return deleted
 
     late: list[int] = []
-    monkeypatch.setattr(object_storage.Bucket, "_delete", written_again)
+    monkeypatch.setattr(object_storage.BucketWithKey, "_delete", written_again)
     looks = iter(range(object_storage.PASSES))
 
     def write(*_: object) -> None:

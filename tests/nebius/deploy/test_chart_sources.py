@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from cluster.platforms.nebius.releases import Release
+from cluster.platforms.nebius.releases import ChartRelease
 from components.nebius import chart_sources
 from components.nebius.chart_sources import DefinitionsProvider
 from components.nebius.kubectl import KubectlError
@@ -133,7 +133,7 @@ class TestVersions:
     def test_an_archive_with_another_hash_is_refused_before_anything_else(self, registry):
         def check(sha256, values, before=None):
             repo = f"http://{registry}/charts"
-            release = Release(
+            release = ChartRelease(
                 name="k8up", chart="k8up", repo=repo, version="4.8.7", sha256=sha256, namespace="n", values=values
             )
             rows = {"charts": chart_sources.charts_of([release])}
@@ -160,7 +160,7 @@ class TestVersions:
         for name, text in (("Chart.yaml", b""), ("values.yaml", VALUES)):
             (tmp_path / "helm-soperator" / name).write_bytes(text)
         repo = f"oci://{registry}/soperator" if where == "registry" else str(tmp_path)
-        release = Release(name="soperator", chart="helm-soperator", repo=repo, version="4.1.7", namespace="n")
+        release = ChartRelease(name="soperator", chart="helm-soperator", repo=repo, version="4.1.7", namespace="n")
 
         def check(**values):
             rows = chart_sources.charts_of([release], {"soperator": values})

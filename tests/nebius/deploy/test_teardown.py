@@ -8,7 +8,7 @@ import pytest
 from components.nebius import teardown
 from components.nebius.api import client, objects
 from components.nebius.kubectl import Kubectl, KubectlError
-from components.nebius.teardown import LeftoversProvider
+from components.nebius.teardown import NebiusLeftoversProvider
 from tests.lab.nebius_api.server import NebiusServer
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
 
@@ -105,7 +105,7 @@ def remove(api, reported, **given):
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("components.nebius.teardown.report", reported.append)
-        LeftoversProvider().delete("x", props)
+        NebiusLeftoversProvider().delete("x", props)
 
 
 def remaining(api):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from components.nebius import waits
 from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.poll import Poll
-from components.nebius.waits import Goal, Progress, WaitError, wait_for
+from components.nebius.waits import Progress, WaitError, WaitGoal, wait_for
 from scripts.node.slurm import nodes
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
 from tests.waiting import PATIENCE
@@ -34,7 +34,9 @@ def wait_error(kind: str, kubectl: Cluster, /, **spec: Any) -> str:
 
 class TestAnyWait:
     def test_a_wait_ends_with_what_was_missing_and_what_to_do(self) -> None:
-        awaited = Goal("a thing", lambda: Progress("half of it"), "look", lambda: "  an event", "nebius.timeouts.login")
+        awaited = WaitGoal(
+            "a thing", lambda: Progress("half of it"), "look", lambda: "  an event", "nebius.timeouts.login"
+        )
         with pytest.raises(WaitError) as error:
             wait_for(awaited, seconds=0.02, pace=0.01)
         assert str(error.value).splitlines() == [
@@ -46,9 +48,9 @@ class TestAnyWait:
             raise KubectlError("`kubectl get` failed: getting credentials: exec: executable nebius not found")
 
         with pytest.raises(WaitError, match=r"nebius.token_command"):
-            wait_for(Goal("a thing", look), seconds=60, pace=10)
+            wait_for(WaitGoal("a thing", look), seconds=60, pace=10)
         with pytest.raises(WaitError, match="a thing failed: BackoffLimitExceeded"):
-            wait_for(Goal("a thing", lambda: Progress("BackoffLimitExceeded", failed=True)), seconds=60, pace=10)
+            wait_for(WaitGoal("a thing", lambda: Progress("BackoffLimitExceeded", failed=True)), seconds=60, pace=10)
 
     def test_an_api_server_that_does_not_answer_is_asked_again(self) -> None:
         answers = iter([KubectlError("connection refused"), Progress(done=True, facts={"a": 1})])
@@ -58,7 +60,7 @@ class TestAnyWait:
                 raise found
             return found
 
-        assert wait_for(Goal("a thing", look), seconds=PATIENCE, pace=0.01) == {"a": 1}
+        assert wait_for(WaitGoal("a thing", look), seconds=PATIENCE, pace=0.01) == {"a": 1}
 
     def test_long_waits_poll_less_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now, slept = [100.0], list[float]()

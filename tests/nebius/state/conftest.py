@@ -11,7 +11,7 @@ from cli.commands import backend
 from cluster.platforms.gcp import platform as google_platform
 from components.nebius.api import client
 from components.nebius.state import default_name
-from components.state_bucket import Key, Record
+from components.state_bucket import BucketRecord, Key
 from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
 from tests.lab.google.storage import FakeStorage
 from tests.lab.nebius_api.server import NebiusServer
@@ -28,7 +28,7 @@ def rows(api: NebiusServer, kind: str) -> list[dict[str, Any]]:
         return list(api.store.of(kind))
 
 
-def record() -> Record:
+def record() -> BucketRecord:
     """Return what is kept of the bucket."""
     found = backend.load_record(BUCKET)
     assert found is not None

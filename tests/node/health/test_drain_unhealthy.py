@@ -16,7 +16,7 @@ from health.outcome import Outcome, certain, failed, ok
 from hypothesis import given
 from hypothesis import strategies as st
 from reconcile import slurmctld
-from reconcile.world import Health, Node
+from reconcile.world import Health, ReconciledNode
 from slurm import nodes
 from system.host import SetupError
 
@@ -264,5 +264,5 @@ class TestLoop:
         (tmp_path / "n.json").write_text(json.dumps(record))
         os.utime(tmp_path / "n.json", (5, 5))
         sick = "hpc-health: gpu-xid: Xid 79"
-        node = Node("n", "gpu", elastic=True, states=frozenset({"IDLE", "DRAIN"}), reason=sick, by="root")
+        node = ReconciledNode("n", "gpu", elastic=True, states=frozenset({"IDLE", "DRAIN"}), reason=sick, by="root")
         assert slurmctld.last_checks({"n": node}) == ({"n": found} if found else {})

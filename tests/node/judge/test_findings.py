@@ -9,7 +9,7 @@ import pytest
 from judge import findings as judge
 from judge.kinds import KINDS
 from monitoring import exporter
-from slurm.findings import Finding
+from slurm.findings import MachineFinding
 
 from tests.architecture.test_sources import ROOT
 
@@ -17,11 +17,11 @@ FACTS = ROOT / "tests/cluster/facts"
 NOW = 1_000_000.0
 
 
-def full(what: str = "/ is full", since: float | None = None) -> Finding:
-    return Finding("disk-full", "dev-controller", what, "./hpc ssh STACK dev-controller -- df", since=since)
+def full(what: str = "/ is full", since: float | None = None) -> MachineFinding:
+    return MachineFinding("disk-full", "dev-controller", what, "./hpc ssh STACK dev-controller -- df", since=since)
 
 
-def published(*rounds: tuple[float, list[Finding]]) -> list[list[judge.Published]]:
+def published(*rounds: tuple[float, list[MachineFinding]]) -> list[list[judge.Published]]:
     """What is published in each round, given the minutes since the first one and the findings there are."""
     seen: judge.Seen = {}
     rows = []
@@ -31,7 +31,7 @@ def published(*rounds: tuple[float, list[Finding]]) -> list[list[judge.Published
     return rows
 
 
-def pages(*rounds: tuple[float, list[Finding]]) -> list[list[bool]]:
+def pages(*rounds: tuple[float, list[MachineFinding]]) -> list[list[bool]]:
     return [[row.pages for row in rows] for rows in published(*rounds)]
 
 
@@ -56,7 +56,7 @@ class TestPublish:
         ]
 
     def test_kinds_without_minutes_never_page(self):
-        waits = Finding("repair-waits", "dev-gpu-0", "waits", "./hpc status STACK", since=0.0)
+        waits = MachineFinding("repair-waits", "dev-gpu-0", "waits", "./hpc status STACK", since=0.0)
         assert pages((0, [waits]), (10_000, [waits])) == [[False], [False]]
 
 

@@ -13,11 +13,11 @@ from threading import Thread
 
 import pytest
 import yaml
-from interface import GpuExporter, Monitoring, Web
+from interface import GpuExporter, MonitoringInput, WebInput
 from monitoring import prometheus, service
 from system.host import SetupError
 
-WANTED: Monitoring = {
+WANTED: MonitoringInput = {
     "prometheus": "--config.file=/etc/prometheus/prometheus.yml",
     "alertmanager": "--config.file=/etc/prometheus/alertmanager.yml",
     "interval_seconds": 30,
@@ -76,18 +76,18 @@ def create_certificate(key: Path, certificate: Path) -> None:
 
 
 @pytest.fixture
-def with_web(tmp_path: Path, started: list[str]) -> Monitoring:
+def with_web(tmp_path: Path, started: list[str]) -> MonitoringInput:
     """Settings with which Prometheus listens for other machines, with a certificate and a password."""
     assert not started
     secrets = tmp_path / "secrets"
     (secrets / "password").write_text("a password of 30 characters: ü\n")
     create_certificate(secrets / "key", secrets / "pem")
     (secrets / "pem").write_text((secrets / "key").read_text() + (secrets / "pem").read_text())
-    web: Web = {"user": "grafana", "password": str(secrets / "password"), "certificate": str(secrets / "pem")}
+    web: WebInput = {"user": "grafana", "password": str(secrets / "password"), "certificate": str(secrets / "pem")}
     return {**WANTED, "web": web}
 
 
-def test_the_hash_of_a_password_changes_with_the_password(tmp_path: Path, with_web: Monitoring):
+def test_the_hash_of_a_password_changes_with_the_password(tmp_path: Path, with_web: MonitoringInput):
     service.converge(with_web)
     listener, made = tmp_path / "etc" / "web.yml", (tmp_path / "etc" / "web.yml").read_text()
     hashed = yaml.safe_load(made)["basic_auth_users"]["grafana"]
@@ -103,7 +103,7 @@ def test_the_hash_of_a_password_changes_with_the_password(tmp_path: Path, with_w
     assert [name for name in service.WEB_FILES if (tmp_path / "etc" / name).exists()] == []
 
 
-def test_a_certificate_of_another_key_is_refused(tmp_path: Path, with_web: Monitoring):
+def test_a_certificate_of_another_key_is_refused(tmp_path: Path, with_web: MonitoringInput):
     service.converge(with_web)
     before = (tmp_path / "etc" / service.CERTIFICATE).read_text()
     other = before.replace("PRIVATE KEY-----\nM", "PRIVATE KEY-----\nN")
@@ -129,7 +129,7 @@ class Served(BaseHTTPRequestHandler):
 
 
 def test_queries_use_password_and_pinned_certificate(
-    tmp_path: Path, with_web: Monitoring, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, with_web: MonitoringInput, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "secrets" / "password").write_text("ü\n")
     service.converge(with_web)
@@ -160,7 +160,7 @@ def test_the_ops_agents_configuration_is_set_and_restored(
     file = tmp_path / "google" / "config.yaml"
     ran: list[tuple[str, ...]] = []
     monkeypatch.setattr(service, "run", lambda *command: ran.append(command))
-    wanted: Monitoring = {**WANTED, "ops_agent": {"unit": "agent", "file": str(file), "lines": ["metrics: {}"]}}
+    wanted: MonitoringInput = {**WANTED, "ops_agent": {"unit": "agent", "file": str(file), "lines": ["metrics: {}"]}}
     with pytest.raises(SetupError, match=r"monitoring\.ops_agent"):
         service.converge(wanted)
     file.parent.mkdir()
@@ -202,7 +202,7 @@ def test_prometheus_leaves_the_controller_for_its_own_machine(
     secret.write_text("https://example.org\n")
     service.converge({**WANTED, "secrets": {"@webhookUrl@": str(secret)}})
     (tmp_path / "data" / "metrics2").mkdir()
-    exporter: Monitoring = {"interval_seconds": 30, "leave_out": [], "idle": "", "prometheus_on": "dev-monitoring"}
+    exporter: MonitoringInput = {"interval_seconds": 30, "leave_out": [], "idle": "", "prometheus_on": "dev-monitoring"}
 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

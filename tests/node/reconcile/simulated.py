@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interface import Reconcile, ReconcileTemplate
+from interface import ReconcileInput, ReconcileTemplate
 from reconcile.compute_engine import CloudError, ComputeEngine, ErrorKind, kind_of
 from reconcile.loop import Loop
 from reconcile.service import BUSY_SECONDS, IDLE_SECONDS
-from reconcile.slurmctld import Slurm
+from reconcile.slurmctld import Slurmctld
 from slurm.nodes import Node
 
 from components.local.compute_engine.http import Call
@@ -34,7 +34,7 @@ for name in ("t-flex", "t-flex-2"):
     }
 
 
-def settings(count: int = 8, **given: Any) -> Reconcile:
+def settings(count: int = 8, **given: Any) -> ReconcileInput:
     names = [f"c-gpu-{number}" for number in range(count)]
     return {  # pyrefly: ignore[bad-unpacking]
         "mode": "act",
@@ -86,7 +86,7 @@ class Job:
     comment: str = ""
 
 
-class SimSlurm(Slurm):
+class SimSlurm(Slurmctld):
     """slurmctld: allocates sleeping nodes, waits for them, suspends idle ones (src/slurmctld/power_save.c)."""
 
     def __init__(self, names: Sequence[str], clock: Callable[[], float]) -> None:

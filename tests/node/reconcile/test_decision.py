@@ -26,8 +26,8 @@ from reconcile.world import (
     Case,
     Cooling,
     Health,
-    Node,
     Pending,
+    ReconciledNode,
     Repair,
     StateAge,
     World,
@@ -65,7 +65,7 @@ def world(
     """A world of one name, which has been as it is for an hour."""
     nodes = {}
     if states is not None:
-        nodes[NAME] = Node(NAME, "gpu", elastic, frozenset(states.split("+")), reason, by, jobs)
+        nodes[NAME] = ReconciledNode(NAME, "gpu", elastic, frozenset(states.split("+")), reason, by, jobs)
     one = Instance(NAME, "z", status, created, "1", machine_type, host, maintenance, reschedules, fault, dict(labels))
     found = World(NOW, nodes, {NAME: (one,)} if status else {}, settings(8)["nodesets"], **more)
     (seen,) = (state_ages({}, found) or {NAME: None}).values()
@@ -102,7 +102,7 @@ def maintained(**more: Any) -> World:
 
 def beside(found: World, count: int = 19) -> World:
     """The same among other nodes that are well."""
-    more = {f"c-gpu-{n}": Node(f"c-gpu-{n}", "gpu", True, frozenset({"IDLE"})) for n in range(1, count + 1)}
+    more = {f"c-gpu-{n}": ReconciledNode(f"c-gpu-{n}", "gpu", True, frozenset({"IDLE"})) for n in range(1, count + 1)}
     there = {name: (Instance(name, "z", "RUNNING", labels=dict(OURS)),) for name in more}
     return replace(found, nodes={**found.nodes, **more}, instances={**found.instances, **there})
 
@@ -380,7 +380,9 @@ class TestActions:
     def test_nodes_of_a_job_are_one_request_and_others_are_not(self):
         # A smaller job on one of the nodes comes along.
         jobs = {"c-gpu-0": ("3", "1"), "c-gpu-1": ("1",), "c-gpu-2": ("2",)}
-        nodes = {n: Node(n, "gpu", True, frozenset({"ALLOCATED", "POWERING_UP"}), jobs=j) for n, j in jobs.items()}
+        nodes = {
+            n: ReconciledNode(n, "gpu", True, frozenset({"ALLOCATED", "POWERING_UP"}), jobs=j) for n, j in jobs.items()
+        }
         found = decide(World(NOW, nodes, {}, settings(8)["nodesets"]))
         assert [(action.nodes, action.way) for action in found] == [
             (("c-gpu-0", "c-gpu-1"), "spot"),
@@ -389,7 +391,9 @@ class TestActions:
 
     def test_a_way_that_refused_four_is_asked_for_the_smaller_job_only(self):
         jobs = {f"c-gpu-{number}": ("4",) if number < 4 else ("3",) for number in range(7)}
-        nodes = {n: Node(n, "gpu", True, frozenset({"ALLOCATED", "POWERING_UP"}), jobs=j) for n, j in jobs.items()}
+        nodes = {
+            n: ReconciledNode(n, "gpu", True, frozenset({"ALLOCATED", "POWERING_UP"}), jobs=j) for n, j in jobs.items()
+        }
         cooling = {"gpu/spot": Cooling(NOW + 60, 10, "x", 4), "gpu/on_demand": Cooling(NOW + 60, 10, "y", 4)}
         found = decide(World(NOW, nodes, {}, settings(8)["nodesets"], cooling=cooling))
         assert [(a.do, a.nodes, a.way) for a in found if a.do is Do.CREATE] == [
@@ -400,7 +404,7 @@ class TestActions:
     def test_a_newer_template_reaches_a_part_of_the_nodes_at_a_time(self):
         old = {**OURS, "hpc-template": "older"}
         names = [f"c-gpu-{number}" for number in range(8)]
-        nodes = {name: Node(name, "gpu", True, frozenset({"IDLE"})) for name in names}
+        nodes = {name: ReconciledNode(name, "gpu", True, frozenset({"IDLE"})) for name in names}
         found = World(
             NOW, nodes, {n: (Instance(n, "z", "RUNNING", labels=old),) for n in names}, settings(8)["nodesets"], 0.25
         )
@@ -419,10 +423,10 @@ class TestActions:
         old = {name: (Instance(name, "z", "RUNNING", labels={**OURS, "hpc-template": "older"}),) for name in names}
         ends = dict(zip(names, (8, 7, 6, 5, 4, 3, 2, 0), strict=True))
         busy = frozenset({"ALLOCATED"})
-        nodes = {n: Node(n, "gpu", True, busy, jobs=("1",), ends=float(end)) for n, end in ends.items()}
-        nodes["c-gpu-7"] = Node("c-gpu-7", "gpu", True, frozenset({"IDLE"}))
+        nodes = {n: ReconciledNode(n, "gpu", True, busy, jobs=("1",), ends=float(end)) for n, end in ends.items()}
+        nodes["c-gpu-7"] = ReconciledNode("c-gpu-7", "gpu", True, frozenset({"IDLE"}))
 
-        def replaced(**changed: Node) -> list[str]:
+        def replaced(**changed: ReconciledNode) -> list[str]:
             found = World(NOW, {**nodes, **changed}, old, settings(8)["nodesets"], 0.25)
             return [a.nodes[0] for a in restrain(decide(found), found, remaining=100)[0] if a.do is Do.ASAP]
 
@@ -434,7 +438,7 @@ class TestActions:
 
     def test_a_sick_node_whose_jobs_run_holds_up_no_repair(self):
         found = beside(sick(BAD))
-        busy = Node("c-gpu-1", "gpu", True, frozenset({"MIXED", "DRAIN"}), SICK, "root", ("7",))
+        busy = ReconciledNode("c-gpu-1", "gpu", True, frozenset({"MIXED", "DRAIN"}), SICK, "root", ("7",))
         repairs = {"c-gpu-1": Repair(reset=NOW - 3600)}
         found = replace(found, nodes={**found.nodes, "c-gpu-1": busy}, repairs=repairs)
         assert first_rule(Case(found, NAME)).id == "sick-reboot"
@@ -445,8 +449,8 @@ class TestActions:
     def test_a_node_that_got_a_job_before_its_maintenance_holds_up_no_other(self):
         names = ("c-gpu-0", "c-gpu-1")
         there = {n: (Instance(n, "z", "RUNNING", maintenance="PENDING", reschedules=True),) for n in names}
-        first = Node("c-gpu-0", "gpu", False, frozenset({"MIXED", "DRAIN"}), MAINTAINED, "root", ("7",))
-        nodes = {"c-gpu-0": first, "c-gpu-1": Node("c-gpu-1", "gpu", False, frozenset({"IDLE"}))}
+        first = ReconciledNode("c-gpu-0", "gpu", False, frozenset({"MIXED", "DRAIN"}), MAINTAINED, "root", ("7",))
+        nodes = {"c-gpu-0": first, "c-gpu-1": ReconciledNode("c-gpu-1", "gpu", False, frozenset({"IDLE"}))}
         found = World(NOW, nodes, there, settings(8)["nodesets"])
         assert [action.rule for action in restrain(decide(found), found, remaining=100)[0]] == ["maintain"]
         nodes["c-gpu-0"] = replace(first, states=frozenset({"IDLE", "DRAIN"}), jobs=())

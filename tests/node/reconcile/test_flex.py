@@ -1,7 +1,7 @@
 """Flex start in simulated time: machines of a job are created together, deleted at their end, and none remains."""
 
 import pytest
-from reconcile.slurmctld import Slurm
+from reconcile.slurmctld import Slurmctld
 from slurm import reservations
 
 from tests.node.reconcile.simulated import FLEX, SPOT, Cluster, states
@@ -204,7 +204,7 @@ def test_groups_that_are_not_the_clusters_are_not_deleted(cluster):
 def test_only_the_loops_own_reservations_are_replaced(monkeypatch):
     kept = []
     monkeypatch.setattr(reservations, "keep", lambda wanted, owned: kept.append((wanted, owned)))
-    Slurm().keep_ends({"c-gpu-0": 1000.0})
+    Slurmctld().keep_ends({"c-gpu-0": 1000.0})
     ((wanted, owned),) = kept
     assert wanted == {"hpc-until-c-gpu-0": ("c-gpu-0", 1000.0, 60)}
     # Those of static nodes are `up`'s.

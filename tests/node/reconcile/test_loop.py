@@ -7,7 +7,7 @@ import os
 import pytest
 from health.acceptance import NO_PARTNER, UNDER_WAY
 from reconcile import journal, loop, service
-from reconcile.compute_engine import CloudError, ErrorKind, Listing, Operation
+from reconcile.compute_engine import CloudError, ComputeOperation, ErrorKind, Listing
 from reconcile.refusals import plain
 from reconcile.world import HOST_SECONDS, LOOP_REASONS, NEW, BadHost, Health, Pending
 from system import cluster_state
@@ -543,7 +543,7 @@ class TestOutages:
     def test_the_failed_request_of_a_removed_node_is_forgotten(self, cluster):
         cluster.loop.record.pending["c-gpu-9"] = Pending("create", "op-1", cluster.now, "spot")
         failed = CloudError(ErrorKind.STOCK_OUT, "STOCKOUT", "")
-        cluster.loop.cloud.operation = lambda name: Operation(name, done=True, error=failed)
+        cluster.loop.cloud.operation = lambda name: ComputeOperation(name, done=True, error=failed)
         cluster.run(10)
         assert cluster.loop.record.pending == {}
 

@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interface import Topology
+from interface import TopologyInput
 from slurm import conf_changes, hostlist, jobs, scheduler, slurmctld, topology
 from system import cluster_state
 from system.host import SetupError
@@ -96,7 +96,7 @@ class TestRefresh:
         monkeypatch.setattr(cluster_state, "REPORTS", tmp_path / "nodes")
         (tmp_path / "nodes").mkdir()
         slurmctld.ETC.mkdir()
-        settings: Topology = {"nodesets": {"gpu": "dev-gpu-[0-11]"}, "places": True}
+        settings: TopologyInput = {"nodesets": {"gpu": "dev-gpu-[0-11]"}, "places": True}
         topology.SETTINGS.write_text(json.dumps(settings))
         slurmctld.APPLIED.write_text(json.dumps({"slurm.conf": "", **topology.files(settings)}))
         (slurmctld.ETC / topology.NAME).write_text(slurmctld.applied()[topology.NAME])

@@ -6,14 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from interface import User
+from interface import UnixUser
 from system import containers, mounts
 
 from tests import programs
 
 ROOT = Path(__file__).parents[3]
-ALICE: User = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
-BOB: User = {**ALICE, "name": "bob", "uid": 2002, "gid": 3000}
+ALICE: UnixUser = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
+BOB: UnixUser = {**ALICE, "name": "bob", "uid": 2002, "gid": 3000}
 WRITABLE = {"ENROOT_ROOTFS_WRITABLE": "yes"}
 ON_SSD = {
     **WRITABLE,

@@ -20,7 +20,7 @@ NFS = "hard,noatime,_netdev"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Need:
+class ServiceNeed:
     """The services and roles that one type of resource needs."""
 
     services: tuple[str, ...]
@@ -43,7 +43,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mount:
+class MachineMount:
     """A mount of a file system on a machine."""
 
     kind: str
@@ -70,7 +70,7 @@ class TargetDisk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
+class FileServer:
     """A server that the stack creates."""
 
     name: str
@@ -93,7 +93,7 @@ class FileSystem(ABC):
     """The key in the stack's outputs and in names of resources, and the kind of its mounts."""
     component: ClassVar[str]
     """The Pulumi component, `module:class`, which takes FileSystemArgs (components/gcp/filesystems.py)."""
-    needs: ClassVar[Mapping[str, Need]] = {}
+    needs: ClassVar[Mapping[str, ServiceNeed]] = {}
     """Services and roles for the resources that only this kind has, by the beginning of a resource's type."""
     client: str | None = None
     """Kind of Lustre client that images need, as the recipes name it."""
@@ -119,10 +119,10 @@ class FileSystem(ABC):
         """Return where it is mounted."""
 
     @abstractmethod
-    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
+    def mounts(self, spec: MachineSpec) -> Iterable[MachineMount]:
         """Return a machine's mounts of it."""
 
-    def servers(self) -> Iterable[Server]:
+    def servers(self) -> Iterable[FileServer]:
         return ()
 
     def summary(self) -> Iterable[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Bucket
 from cluster.findings import Finding
-from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Place
+from cluster.platforms.gcp.filesystems.base import FileSystem, MachineMount, Place
 from cluster.roster import MachineSpec
 
 LOCAL_SSDS = "/mnt/localssd"
@@ -14,7 +14,7 @@ LOCAL_SSDS_UNIT = "hpc-localssd.service"
 """The unit that mounts them at each boot (scripts/image/storage/50-localssd.sh)."""
 
 
-class Buckets(FileSystem):
+class BucketsKind(FileSystem):
     """Buckets, which exist before the stack and stay after it."""
 
     key = "buckets"
@@ -30,9 +30,9 @@ class Buckets(FileSystem):
             for index, bucket in enumerate(self.config.storage.buckets)
         ]
 
-    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
+    def mounts(self, spec: MachineSpec) -> Iterable[MachineMount]:
         return [
-            Mount(
+            MachineMount(
                 kind="bucket",
                 target=bucket.mount,
                 fs_type="gcsfuse",

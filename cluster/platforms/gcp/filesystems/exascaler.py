@@ -14,7 +14,7 @@ from cluster.checks.nodesets_and_partitions import wrong_platform
 from cluster.config.storage import Lustre, Targets
 from cluster.findings import Finding, Level
 from cluster.platforms.gcp.disks import find_rate_errors, find_size_errors, find_type_errors
-from cluster.platforms.gcp.filesystems.base import Need, Server, TargetDisk
+from cluster.platforms.gcp.filesystems.base import FileServer, ServiceNeed, TargetDisk
 from cluster.platforms.gcp.filesystems.lustre import Expected, LustreKind
 
 LOCI_VERSIONS: Mapping[str, str] = {"exascaler-cloud-6-2": "2.1.0", "exascaler-cloud-6-3": "2.2.1"}
@@ -47,9 +47,9 @@ class Exascaler(LustreKind):
 
     name = client = "exascaler"
     component = "components.gcp.exascaler:ExascalerLustre"
-    needs: ClassVar[Mapping[str, Need]] = {
-        "gcp:runtimeconfig/": Need(services=("runtimeconfig",), roles=("roles/runtimeconfig.admin",)),
-        "gcp:projects/iAMCustomRole:": Need(services=("iam",), roles=("roles/iam.roleAdmin",)),
+    needs: ClassVar[Mapping[str, ServiceNeed]] = {
+        "gcp:runtimeconfig/": ServiceNeed(services=("runtimeconfig",), roles=("roles/runtimeconfig.admin",)),
+        "gcp:projects/iAMCustomRole:": ServiceNeed(services=("iam",), roles=("roles/iam.roleAdmin",)),
     }
     keys = ("mgs", "mds", "oss", "image")
     ready_seconds = 1800  # servers format their disks one after the other
@@ -77,7 +77,7 @@ class Exascaler(LustreKind):
             ("oss", lustre.oss.machine_type, lustre.oss.count, {"ost": lustre.oss.ost}),
         ]
 
-    def servers(self) -> Iterator[Server]:
+    def servers(self) -> Iterator[FileServer]:
         """Yield the management server, the metadata servers and the object storage servers."""
         for kind, machine_type, count, roles in self.parts():
             for index in range(count):
@@ -93,7 +93,9 @@ class Exascaler(LustreKind):
                     for role, targets in roles.items()
                     for number in range(targets.count)
                 )
-                yield Server(name=name, kind=kind, index=index, machine_type=MACHINE_TYPES[machine_type], disks=disks)
+                yield FileServer(
+                    name=name, kind=kind, index=index, machine_type=MACHINE_TYPES[machine_type], disks=disks
+                )
 
     def find_errors(self) -> Iterator[Finding]:
         yield from super().find_errors()

@@ -13,7 +13,7 @@ from cluster.config.fields import as_written, explicit
 from cluster.config.storage import Lustre
 from cluster.findings import Finding, listing
 from cluster.platforms.gcp.defaults import BASE_IMAGES
-from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Need, Place
+from cluster.platforms.gcp.filesystems.base import FileSystem, MachineMount, Place, ServiceNeed
 from cluster.roster import MachineSpec
 
 OPTIONS = "flock,noatime,_netdev"
@@ -75,8 +75,8 @@ class LustreKind(FileSystem):
     def places(self) -> Iterable[Place]:
         return [Place(at=("storage", "lustre"), path=self.section.mount, owner="Lustre's")]
 
-    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
-        return [Mount(kind=self.key, target=self.section.mount, fs_type="lustre", options=OPTIONS)]
+    def mounts(self, spec: MachineSpec) -> Iterable[MachineMount]:  # noqa: ARG002 - the same on every machine
+        return [MachineMount(kind=self.key, target=self.section.mount, fs_type="lustre", options=OPTIONS)]
 
     def probe(self, address: str) -> str:
         """Return a shell command that waits until the file system at `address` answers, and prints what is missing.
@@ -122,7 +122,9 @@ class Managed(LustreKind):
 
     name = client = "managed"
     component = "components.gcp.filesystems:ManagedLustre"
-    needs: ClassVar[Mapping[str, Need]] = {"gcp:lustre/": Need(services=("lustre",), roles=("roles/lustre.admin",))}
+    needs: ClassVar[Mapping[str, ServiceNeed]] = {
+        "gcp:lustre/": ServiceNeed(services=("lustre",), roles=("roles/lustre.admin",))
+    }
     keys = ("size_gib", "throughput")
     ready_seconds = 300  # Google's servers are up once the instance is created
     peered = True
@@ -160,7 +162,7 @@ class Managed(LustreKind):
             )
 
 
-class ExistingLustre(LustreKind):
+class ExistingLustreKind(LustreKind):
     """A Lustre file system that this stack does not create."""
 
     name = "existing"
@@ -189,9 +191,11 @@ class ExistingLustre(LustreKind):
     def expected(lustre: Lustre) -> Expected:
         raise ValueError(f"how large {lustre.existing} is, only its own stack has")
 
-    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
+    def mounts(self, spec: MachineSpec) -> Iterable[MachineMount]:  # noqa: ARG002 - the same on every machine
         source = self.source
-        return [Mount(kind=self.key, target=self.section.mount, fs_type="lustre", options=OPTIONS, source=source)]
+        return [
+            MachineMount(kind=self.key, target=self.section.mount, fs_type="lustre", options=OPTIONS, source=source)
+        ]
 
     def summary(self) -> Iterable[str]:
         yield f"Lustre ({self.section.kind}) at {self.section.mount}: {self.source}, which exists and stays"

@@ -8,19 +8,21 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Filestore as Section
 from cluster.config.storage import Nfs as Directory
 from cluster.findings import Finding
-from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, Mount, Need, Place
+from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, MachineMount, Place, ServiceNeed
 from cluster.roster import MachineSpec
 
 DIRECT = "BASIC_SSD"
 """Tier that has a peering of its own. The others are reached by private service access."""
 
 
-class Filestore(FileSystem):
+class FilestoreKind(FileSystem):
     """A Filestore instance with one share."""
 
     key = "filestore"
     component = "components.gcp.filesystems:FilestoreShare"
-    needs: ClassVar[Mapping[str, Need]] = {"gcp:filestore/": Need(services=("file",), roles=("roles/file.editor",))}
+    needs: ClassVar[Mapping[str, ServiceNeed]] = {
+        "gcp:filestore/": ServiceNeed(services=("file",), roles=("roles/file.editor",))
+    }
     callback_ports = None  # NFS 3 reports released locks on a port that the client chose
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -41,8 +43,8 @@ class Filestore(FileSystem):
     def places(self) -> Iterable[Place]:
         return [Place(at=("storage", "filestore"), path=self.section.mount, owner="Filestore's")]
 
-    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
-        return [Mount(kind=self.key, target=self.section.mount, fs_type="nfs", options=NFS)]
+    def mounts(self, spec: MachineSpec) -> Iterable[MachineMount]:  # noqa: ARG002 - the same on every machine
+        return [MachineMount(kind=self.key, target=self.section.mount, fs_type="nfs", options=NFS)]
 
     def summary(self) -> Iterable[str]:
         return [f"Filestore ({self.section.tier}) at {self.section.mount}: {self.section.size_gb} GB"]
@@ -65,7 +67,7 @@ class Filestore(FileSystem):
             )
 
 
-class Nfs(FileSystem):
+class NfsKind(FileSystem):
     """Directories of NFS servers."""
 
     key = "nfs"
@@ -82,9 +84,9 @@ class Nfs(FileSystem):
             for index, section in enumerate(self.config.storage.nfs)
         ]
 
-    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
+    def mounts(self, spec: MachineSpec) -> Iterable[MachineMount]:  # noqa: ARG002 - the same on every machine
         return [
-            Mount(kind=self.key, target=section.mount, fs_type="nfs", options=NFS, source=_source(section))
+            MachineMount(kind=self.key, target=section.mount, fs_type="nfs", options=NFS, source=_source(section))
             for section in self.config.storage.nfs
         ]
 

@@ -1,14 +1,14 @@
 """The kinds of file systems on Google Cloud, the file systems of a stack, and the mounts of a machine."""
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, Mount, Server
-from cluster.platforms.gcp.filesystems.buckets import Buckets
+from cluster.platforms.gcp.filesystems.base import NFS, FileServer, FileSystem, MachineMount
+from cluster.platforms.gcp.filesystems.buckets import BucketsKind
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler
-from cluster.platforms.gcp.filesystems.lustre import ExistingLustre, Managed
-from cluster.platforms.gcp.filesystems.nfs import Filestore, Nfs
+from cluster.platforms.gcp.filesystems.lustre import ExistingLustreKind, Managed
+from cluster.platforms.gcp.filesystems.nfs import FilestoreKind, NfsKind
 from cluster.roster import MachineSpec, controller_name
 
-KINDS: list[type[FileSystem]] = [Exascaler, Managed, ExistingLustre, Filestore, Nfs, Buckets]
+KINDS: list[type[FileSystem]] = [Exascaler, Managed, ExistingLustreKind, FilestoreKind, NfsKind, BucketsKind]
 
 
 def file_systems(config: ClusterConfig) -> list[FileSystem]:
@@ -16,7 +16,7 @@ def file_systems(config: ClusterConfig) -> list[FileSystem]:
     return [kind(config) for kind in KINDS if kind.used(config)]
 
 
-def servers(config: ClusterConfig) -> list[Server]:
+def servers(config: ClusterConfig) -> list[FileServer]:
     return [server for file_system in file_systems(config) for server in file_system.servers()]
 
 
@@ -44,11 +44,11 @@ def exports(config: ClusterConfig) -> tuple[str, ...]:
     return tuple(path for path in EXPORTS if path not in _mount_points(config))
 
 
-def mounts(config: ClusterConfig, spec: MachineSpec) -> tuple[Mount, ...]:
+def mounts(config: ClusterConfig, spec: MachineSpec) -> tuple[MachineMount, ...]:
     """Return a machine's mounts, parents first. The controller has its exports on its own disk."""
     controller = controller_name(config)
     all_mounts = [
-        Mount(kind="controller", target=path, fs_type="nfs", options=NFS, source=f"{controller}:{path}")
+        MachineMount(kind="controller", target=path, fs_type="nfs", options=NFS, source=f"{controller}:{path}")
         for path in (() if "controller" in spec.roles else exports(config))
     ]
     all_mounts += [mount for file_system in file_systems(config) for mount in file_system.mounts(spec)]

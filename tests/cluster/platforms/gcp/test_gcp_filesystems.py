@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cluster.config import ClusterConfig
 from cluster.config.storage import Lustre, Oss, Targets
-from cluster.platforms.gcp.filesystems.base import Mount
+from cluster.platforms.gcp.filesystems.base import MachineMount
 from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS, LOCAL_SSDS_UNIT
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler, server_mbps
 from cluster.platforms.gcp.filesystems.lustre import Expected, Managed
@@ -20,7 +20,7 @@ from tests.cluster import stacks
 BUCKET = {"name": "my-datasets", "mount": "/gcs"}
 
 
-def on(config: ClusterConfig, name: str) -> dict[str, Mount]:
+def on(config: ClusterConfig, name: str) -> dict[str, MachineMount]:
     """A machine's mounts, by the end of its name."""
     (spec,) = [machine for machine in machines(config) if machine.name == f"{config.name}-{name}"]
     return {mount.target: mount for mount in mounts(config, spec)}
