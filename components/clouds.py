@@ -1,4 +1,4 @@
-"""What the platforms' clouds have for programs on this machine: environment variables, and buckets for state.
+"""Parts of the platforms' clouds for programs on this machine: environment variables, and buckets for state.
 
 Each row is a function, which imports the cloud's programs when they are needed.
 """

@@ -17,7 +17,7 @@ def _no_image(_: ClusterConfig) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployer:
-    """What deploys clusters on one platform."""
+    """Deployment of clusters on one platform."""
 
     deploy: Callable[[ClusterConfig, Tree], Deployment]
     machine_image: Callable[[ClusterConfig], str] = _no_image

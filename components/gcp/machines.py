@@ -216,7 +216,7 @@ class ControllerMachine(pulumi.ComponentResource):
         self.register_outputs({"address": self.machine.address, "state_disk": disk.name})
 
 
-class PrometheusMachine(pulumi.ComponentResource):
+class GoogleMonitoring(pulumi.ComponentResource):
     """The machine of Prometheus, if the stack has one."""
 
     machine: Machine
@@ -266,7 +266,7 @@ class GoogleMachines(pulumi.ComponentResource):
             all_machines += login.machines
             self.public |= login.public
         if monitoring := next((spec for spec in specs if spec.roles == ("monitoring",)), None):
-            all_machines.append(PrometheusMachine(config.name, args, monitoring, opts=child).machine)
+            all_machines.append(GoogleMonitoring(config.name, args, monitoring, opts=child).machine)
         all_machines += [machine for nodeset in nodesets.values() for machine in nodeset.machines]
         self.machines = tuple(all_machines)
         self.register_outputs({"machines": len(all_machines)})

@@ -53,7 +53,7 @@ class Contents(ActionResource, module="nebius", name="BackupContents"):
     PROVIDER = ContentsProvider
 
 
-class BackupBucket(pulumi.ComponentResource):
+class NebiusBackups(pulumi.ComponentResource):
     """The bucket of backups, a service account in a group of its own, and its access key."""
 
     bucket: pulumi.Output[str]

@@ -19,7 +19,7 @@ from components.dynamic import ActionProvider, ActionResource, given, without_tr
 from components.nebius import waits
 from components.nebius.api import objects
 from components.nebius.api.client import NebiusError
-from components.nebius.backups import BackupBucket
+from components.nebius.backups import NebiusBackups
 from components.nebius.chart_sources import ChartVersions, charts_of
 from components.nebius.drain_leaving import Drain, Partitions
 from components.nebius.poll import PACE
@@ -324,7 +324,7 @@ class Infrastructure(pulumi.ComponentResource):
     """`count` of each nodeset, `shape`, a hash that changes when its nodes are recreated, and `static`, if it is
     elastic."""
     address: LoginAddress
-    backups: BackupBucket | None = None
+    backups: NebiusBackups | None = None
     api: Wait
     """The wait for the API server."""
     nodes: Wait
@@ -387,7 +387,7 @@ class Infrastructure(pulumi.ComponentResource):
         drain = Drain(f"{name}-drain", nodesets=self.nodesets, **limits, opts=child)
         partitions = Partitions(f"{name}-partitions", partitions=list(config.partitions), **limits, opts=child)
         if backs_up(settings):
-            self.backups = BackupBucket(f"{name}-backups", self.cloud, opts=child)
+            self.backups = NebiusBackups(f"{name}-backups", self.cloud, opts=child)
         groups = NodeGroups(
             f"{name}-nodes",
             self.cloud,

@@ -1,6 +1,7 @@
 """Stacks with the resources that their programs registered, for the contract tests."""
 
 import importlib
+import itertools
 import pkgutil
 from dataclasses import dataclass
 from functools import cache
@@ -78,6 +79,17 @@ def components_of(package: str) -> set[type]:
     ]
     kinds = [var for module in modules for var in vars(module).values() if isinstance(var, type)]
     return {kind for kind in kinds if issubclass(kind, pulumi.ComponentResource) and not kind.__subclasses__()}
+
+
+def unnamed(types: set[str], classes: set[type]) -> tuple[set[str], set[type]]:
+    """Return the types without a class that has their name, and the classes without a type."""
+    pairs = {
+        (own_type, own_class)
+        for own_type, own_class in itertools.product(types, classes)
+        if own_class.__module__.startswith(f"components.{own_type.split(':')[1]}.")
+        and own_type.split(":")[2].lower() in own_class.__name__.lower()
+    }
+    return types - {own_type for own_type, _ in pairs}, classes - {own_class for _, own_class in pairs}
 
 
 def texts(value: object) -> list[str]:

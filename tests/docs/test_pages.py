@@ -179,7 +179,7 @@ def test_readme_has_the_layout_the_components_and_how_they_are_tested():
         folders = re.findall(r"`(components/\w+)`", row)
         code = "".join(file.read_text() for folder in folders for file in (ROOT / folder).rglob("*.py"))
         for name in re.findall(r"`([A-Z]\w+)`", row):
-            assert re.search(rf"^class {name}\(", code, re.MULTILINE), f"{name} is no component of {folders}"
+            assert re.search(rf'"hpc:\w+:{name}"', code), f"{name} is no type of a component of {folders}"
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"components"}
     assert {*packages, "scripts"} <= named
     platforms = {path.parent.name for path in (ROOT / "components").glob("*/__init__.py")}

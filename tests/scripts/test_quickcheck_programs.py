@@ -266,7 +266,8 @@ class Cluster:
         runner = driver.CheckRun({**SPEC, "seconds": 0, **spec})
         runner.execute = self.execute  # type: ignore[method-assign]
         runner.work()
-        return self.rows
+        # Nodes are checked side by side, and what belongs to all of them comes last.
+        return sorted(self.rows, key=lambda row: row["node"] or "~")
 
     def execute(self, line: list[str], _: float) -> driver.Ended:
         options = dict(word[2:].split("=", 1) for word in line if word.startswith("--") and "=" in word)

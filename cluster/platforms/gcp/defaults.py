@@ -1,4 +1,4 @@
-"""What a stack on Google Cloud has where its file says nothing."""
+"""Values that a stack on Google Cloud has where its file says nothing."""
 
 from collections.abc import Mapping
 from typing import Any
