@@ -67,22 +67,23 @@ class _Salvage:
     unchecked: set[Location]
     """Places that were removed with more than the wrong value, so that nothing of them was checked."""
 
-    def has_removed(self, name: str) -> bool:
-        """Return whether something of that name, or below it, may have been removed."""
-        return any(
-            name in map(str, place) or place in _SECTIONS or place in _LISTS or place[:-1] in _LISTS
-            for place in self.removed
-        )
-
     def hides(self, finding: Finding) -> bool:
         """Return whether a finding may be wrong without what was removed: it is about a stand-in, about a name that a
-        removed part has, or about a nodeset with a default in place of its own value."""
+        removed part may have, or about a nodeset with a default in place of its own value."""
         at, name = finding.at, finding.missing
-        partition_removed = any(place[:1] == ("partitions",) for place in self.removed)
         return (
             at[0] in self.stand_ins
-            or (name is not None and (self.has_removed(name) or (name == "default" and partition_removed)))
+            or (name is not None and self._may_be_removed(name))
             or any(self._is_about(nodeset, at) for nodeset in self.nodesets)
+        )
+
+    def _may_be_removed(self, name: str) -> bool:
+        """Return whether something of that name, or below it, may have been removed; for `default`, a partition."""
+        if name == "default":
+            return any(place[:1] == ("partitions",) for place in self.removed)
+        return "nodesets" in self.stand_ins or any(
+            name in map(str, place) or place in _SECTIONS or place in _LISTS or place[:-1] in _LISTS
+            for place in self.removed
         )
 
     @property

@@ -168,6 +168,19 @@ def test_a_wrong_value_of_nodes_or_accounts_neither_hides_nor_makes_other_errors
         assert others == [mistake], path
 
 
+def test_without_nodesets_no_name_of_a_nodeset_is_called_unknown():
+    """Such as `nodesetx:`, beside partitions that have the names below it."""
+    cluster = local(partitions={"cpu": {"nodesets": ["cpu"], "default": True}})
+    cluster["nodesetx"] = cluster.pop("nodesets")
+    found = [finding.where for finding in stack_findings({"hpc:cluster": cluster})]
+    assert found == ["hpc:cluster.nodesets", "hpc:cluster.nodesetx"]
+
+
+def test_a_wrong_section_does_not_hide_that_no_partition_is_the_default():
+    found = stack_findings({"hpc:cluster": local(network=-1, partitions={"cpu": {"nodesets": ["cpu"]}})})
+    assert [finding.id for finding in found] == ["value-invalid", "partition-default-missing"]
+
+
 def test_the_text_has_every_finding_in_four_lines(reviewed):
     with pytest.raises(ConfigError) as caught:
         parse({"hpc:cluster": local(nodesets={"cpu": {"count": 0}}, name="Dev")})
