@@ -53,8 +53,8 @@ class Parsed(HTMLParser):
 
 
 @BOTH
-def test_the_page_is_one_file_below_a_megabyte_without_scripts_or_downloads(page: str):
-    assert len(page.encode()) < 1_000_000
+def test_the_page_is_one_file_below_100_kb_without_scripts_or_downloads(page: str):
+    assert len(page.encode()) < 100_000
     found = Parsed(page)
     assert not {"script", "link", "img", "iframe", "object", "form"} & {tag for tag, _ in found.elements}
     assert {key for _, attributes in found.elements for key in attributes if key.startswith("on")} == set()
