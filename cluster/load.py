@@ -321,6 +321,8 @@ def _explain(error: ErrorDetails, at: Location) -> Finding:
     allowed, todo = error["msg"], "correct it"
     if kind in _KINDS:
         allowed, todo = _KINDS[kind][0].format(**context), _KINDS[kind][1]
+    if kind == "string_type" and isinstance(given, int | float):
+        todo = f'put it in quotes: "{show(given)}"'
     if not todo:
         todo = f"write it so. {description(cluster_model(), tuple(error['loc']))}".removesuffix(". ")
     return Finding(id="value-invalid", at=at, given=show(given), allowed=allowed, todo=todo)
@@ -356,12 +358,15 @@ def _unknown_key(at: Location, given: object) -> Finding:
 def _wrong_choice(at: Location, given: object, expected: str) -> Finding:
     choices = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
     meant = nearest(str(given), choices)
+    todo = f"write {meant or 'one of these' if len(choices) > 1 else choices[0]}"
+    if not isinstance(given, str) and str(given) in choices:
+        todo = f'put it in quotes: "{given}"'
     return Finding(
         id="value-choice",
         at=at,
         given=show(given),
         allowed=listing(choices) if len(choices) > 1 else f"only {choices[0]}",
-        todo=f"write {meant or 'one of these' if len(choices) > 1 else choices[0]}",
+        todo=todo,
     )
 
 

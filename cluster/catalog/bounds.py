@@ -19,6 +19,9 @@ MEBIBYTES = 2**32
 """Memory of a machine in MiB: 4 PiB, all that x86-64 can address (52 bits; source: AMD64 manual, volume 2, 5.1)."""
 MINUTES = (2**31 - 1) // 60
 """A time limit: Slurm computes its seconds in 32 bits with sign (src/common/parse_time.c: time_str2secs)."""
+ARRAY_SIZE = 4_000_001
+"""Numbers of a job array, 0 included (src/common/read_config.c and slurm.conf(5), slurm-22-05-8-1 to
+slurm-26-05-3-1)."""
 BRIDGE_PORTS = 1023
 """Machines on one bridge of Linux (net/bridge/br_private.h: BR_MAX_PORTS, of which port 0 is not used)."""
 GOOGLE_INSTANCES = 15_000
@@ -39,8 +42,9 @@ _WIDTHS: Mapping[int, str] = {
         Sockets SuspendRate SuspendTimeout TCPTimeout ThreadsPerCore TreeWidth UnkillableStepTimeout VSizeFactor
         WaitTime
     """,
+    ARRAY_SIZE: "MaxArraySize",
     WORD: """
-        EpilogMsgTime FirstJobId GraceTime JobCompPort KeepAliveTime MaxArraySize MaxBatchRequeue MaxCPUsPerNode
+        EpilogMsgTime FirstJobId GraceTime JobCompPort KeepAliveTime MaxBatchRequeue MaxCPUsPerNode
         MaxCPUsPerSocket MaxDBDMsgs MaxJobCount MaxJobId MaxNodeCount MaxNodes MaxStepCount MinJobAge MinNodes
         PriorityWeightAge PriorityWeightAssoc PriorityWeightFairshare PriorityWeightJobSize PriorityWeightPartition
         PriorityWeightQOS SlurmdPort TmpDisk Weight

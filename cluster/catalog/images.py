@@ -46,7 +46,7 @@ _ROWS = (
     OperatingSystem(
         name="ubuntu-2404", slurm_versions=("23.11",), sudo=True, containers=("apptainer",),
         # It is in universe: discourse.ubuntu.com/t/ubuntu-pro-faq/34042.
-        mended="Ubuntu as far as its community does, and for customers of Ubuntu Pro Canonical until April 2034",
+        mended="Ubuntu's community where it does so, and by Canonical for customers of Ubuntu Pro until April 2034",
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     OperatingSystem(
         name="ubuntu-2204", slurm_versions=("26.05", "25.11"), built=True,

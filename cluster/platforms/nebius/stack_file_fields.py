@@ -47,7 +47,7 @@ GpuClusterId = Annotated[
 Version = Annotated[
     str,
     AfterValidator(
-        matching("[0-9]{1,4}[.][0-9]{1,4}[.][0-9]{1,4}", "a version of three numbers, e.g. 4.1.7", "quote it in YAML")
+        matching("[0-9]{1,4}[.][0-9]{1,4}[.][0-9]{1,4}", "a version of three numbers, e.g. 4.1.7", "write all three")
     ),
     text_schema(pattern="^[0-9]+[.][0-9]+[.][0-9]+$"),
 ]
@@ -64,7 +64,7 @@ Prefix = Annotated[
 ]
 KubernetesVersion = Annotated[
     str,
-    AfterValidator(matching("1[.][0-9]{2}", "a minor version of Kubernetes, e.g. '1.35'", "quote it in YAML")),
+    AfterValidator(matching("1[.][0-9]{2}", 'a minor version of Kubernetes, e.g. "1.35"', "write no more than that")),
     text_schema(pattern="^1[.][0-9]{2}$"),
 ]
 SubmountName = Annotated[
