@@ -2,7 +2,9 @@
 
 import ast
 import functools
+import inspect
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -16,6 +18,8 @@ from cli import error_handler
 from cli.options import COMMAND_FOLLOWS, COMPLETE
 
 _FOLDER = Path(__file__).parent / "commands"
+_NARROW = 80
+"""Columns of a terminal below which a command's help is plain text."""
 
 
 class LazyCommand(TyperCommand):
@@ -42,13 +46,21 @@ class LazyCommand(TyperCommand):
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the function's own
-            with error_handler.handle_errors():
+            about = {"stack": kwargs["stack"]} if "stack" in kwargs else {}
+            with error_handler.handle_errors(about if kwargs.get("json") else None):
                 function(*args, **kwargs)
 
         epilog = "\n\n".join(["Examples:", *self.examples]) if self.examples else None
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command(self.name, epilog=epilog)(run)
+        # In a narrow terminal the columns of rich's tables are narrower than the options' names, which it cuts off.
+        markup = "rich" if shutil.get_terminal_size().columns >= _NARROW else None
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=markup)
+        app.command(self.name, help=_unwrapped(function.__doc__ or ""), epilog=epilog)(run)
         return cast(TyperCommand, typer.main.get_command(app))
+
+
+def _unwrapped(docstring: str) -> str:
+    """Return a docstring with each paragraph on one line, so that it is wrapped once, for the terminal."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(docstring).split("\n\n"))
 
 
 class LazyGroup(TyperGroup):

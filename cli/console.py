@@ -16,6 +16,8 @@ from rich.console import Console
 from cli.errors import CliError
 from cluster.printable import document, one_line, printable
 
+documents: list[int] = []
+"""Lengths of the JSON documents that this process has printed."""
 _GAP = "  "
 _NARROWEST = 4
 """Fewest characters of a column in a table that is too wide for the terminal."""
@@ -42,7 +44,10 @@ def lines(texts: Iterable[str]) -> None:
 
 
 def json(value: object) -> None:
-    print(document(value))
+    """Print a JSON document."""
+    text = document(value)
+    documents.append(len(text))
+    print(text)
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:

@@ -10,8 +10,9 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from typer import Exit
 
@@ -36,13 +37,23 @@ _DISK = {
 
 
 @contextmanager
-def handle_errors() -> Generator[None]:
-    """Turn what a command raises into a message on standard error and an exit code."""
+def handle_errors(document: Mapping[str, Any] | None = None) -> Generator[None]:
+    """Turn what a command raises into a message on standard error and an exit code.
+
+    `document` are keys of the JSON document that the command would have printed; None for one that prints none.
+    """
+    printed = len(console.documents)
+
+    def print_document(text: str, more: Mapping[str, Any]) -> None:
+        if document is not None and len(console.documents) == printed:
+            console.json({**document, "ok": False, "error": text, **more})
+
     try:
         yield
     except Exit:
         raise
     except KeyboardInterrupt:
+        print_document("interrupted", {})
         console.note("Interrupted.")
         raise Exit(interrupts.INTERRUPTED) from None
     except BrokenPipeError:
@@ -54,13 +65,15 @@ def handle_errors() -> Generator[None]:
         imported = ((sys.modules.get(module), name) for module, name in _EXPECTED.items())
         expected = [kind for module, name in imported if isinstance(kind := getattr(module, name, None), type)]
         if isinstance(error, (CliError, *expected)):
-            console.error(message(error))
+            text = message(error)
         elif isinstance(error, OSError) and error.errno in _DISK:
             where = f"{error.filename}: " if error.filename else ""
             todo = f"{_DISK[error.errno]}, and repeat the command: it goes on from what was written."
-            console.error(f"{where}{error.strerror}. {todo}")
+            text = f"{where}{error.strerror}. {todo}"
         else:
-            _report_defect(error)
+            text = _report_defect(error)
+        print_document(text, error.document if isinstance(error, CliError) else {})
+        console.error(text)
         raise Exit(1) from None
 
 
@@ -84,8 +97,8 @@ def message(error: BaseException) -> str:
     return f"{error}\n{hint}".rstrip()
 
 
-def _report_defect(error: Exception) -> None:
-    """Write the traceback to a file, and print a message with the file's name."""
+def _report_defect(error: Exception) -> str:
+    """Write the traceback to a file, and return a message with the file's name."""
     where = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {platform.platform()} Python {platform.python_version()}"
     text = "\n".join([where, f"arguments: {sys.argv[1:]}", "".join(traceback.format_exception(error))])
     file = state_dir.directory() / "logs" / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
@@ -97,4 +110,4 @@ def _report_defect(error: Exception) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as failure:
         end = f"This is a defect. Its traceback could not be kept ({failure}):\n{text}"
-    console.error(f"Unexpected error: {type(error).__name__}: {error}".strip().splitlines()[0] + f"\n{end}")
+    return f"Unexpected error: {type(error).__name__}: {error}".strip().splitlines()[0] + f"\n{end}"

@@ -45,7 +45,7 @@ Parallel = Annotated[
     int | None, Option(min=1, max=1000, metavar="N", help="Most resources to work on at once. Default: the engine's.")
 ]
 Timeout = Annotated[float | None, Option(min=1, metavar="SECONDS", help="For each machine; none is then asked twice.")]
-ConfigFile = Annotated[Path | None, Option(metavar="FILE", help="Settings to use instead of Pulumi.STACK.yaml.")]
+ConfigFile = Annotated[Path | None, Option(metavar="FILE", help="Settings to use instead of the stack file.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Go ahead without asking.")]
 Target = Annotated[
     list[str] | None,

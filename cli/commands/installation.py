@@ -61,7 +61,7 @@ _HEAD = """\
 
 <!-- Written by `./hpc schema --write` from the commands' help: change the docstrings, not this page. -->
 
-`--help` of a command has all its options and more examples. Most commands have `--json`.
+`--help` of a command has all its options and more examples. Most commands have `--json`: one document, of an error too.
 """
 
 

@@ -17,7 +17,7 @@ from cluster.capability import Capability
 _Command = Annotated[
     list[str] | None, Argument(metavar="[-- COMMAND...]", help="The command, after `--`. Left out: a login shell.")
 ]
-_As = Annotated[str | None, Option("--as", metavar="USER", help="Who to be. Default: the first configured user.")]
+_As = Annotated[str | None, Option("--as", "-u", metavar="USER", help="Who to be. Default: the first configured user.")]
 
 
 def run(

@@ -25,7 +25,7 @@ from cli.operation.run_options import Kind, RunOptions
 from cli.options import EngineName
 from cli.stack import impact_of_edit, outputs, project, stack_config, stackfile, state_dir, state_edit
 from cli.stack.pulumi_program import require_pulumi
-from cli.stack.stack_config import StackFileError, needs_cli, on_this_host, parse, platform_of, protected
+from cli.stack.stack_config import needs_cli, on_this_host, parse, platform_of, protected
 from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
 from cluster.findings import listing
@@ -39,6 +39,14 @@ from engine.events import Started
 
 def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     """Run one operation and show it. Returns the exit code. An upgrade of Slurm takes several `up`s."""
+    try:
+        return _run_all(kind, stack, chosen)
+    except CliError as error:
+        error.document = {"kind": kind, **error.document}
+        raise
+
+
+def _run_all(kind: Kind, stack: str, chosen: RunOptions) -> int:
     code = _run(kind, stack, chosen)
     if kind != "up" or code == INTERRUPTED:
         return code
@@ -67,7 +75,7 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     config = None
     if kind in ("preview", "up"):
         file = project.require_file(stack, chosen.config_file)
-        config = _parsed(file, kind, json=chosen.json)
+        config = parse(file)
     else:
         # A stack file that has errors or is gone must not keep its cluster from being removed.
         file = stackfile.read(project.ROOT, stack, chosen.config_file)
@@ -129,24 +137,12 @@ def show_nothing_to_do(kind: Kind, stack: str, *, json: bool) -> None:
     view.close(Result(kind, ok=True))
 
 
-def _parsed(file: StackFile, kind: Kind, *, json: bool) -> ClusterConfig:
-    """Return the configuration in the stack file. Raises StackFileError, which with `json` is also printed."""
-    try:
-        return parse(file)
-    except StackFileError as error:
-        if json:
-            console.json({"kind": kind, **error.document})
-        raise
-
-
 def _refuse_or_announce(impacts: impact_of_edit.Effects, *, json: bool) -> None:
     """Before the first step of an `up`, print what it will wait for. Raises CliError: the edit can't be made."""
     try:
         impacts.refuse()
     except CliError as error:
-        if json:
-            document = {"stack": impacts.stack, "kind": "up", "ok": False, "error": str(error)}
-            console.json({**document, "effects": impacts.document()})
+        error.document = {"effects": impacts.document()}
         raise
     if impacts.waits and not json:
         for text, style in impacts.lines(steps=True):

@@ -24,13 +24,9 @@ class StackFileError(CliError):
     def __init__(self, file: StackFile, error: ConfigError) -> None:
         super().__init__(f"{file.path}: {error}")
         self.document = {
-            "stack": file.stack,
-            "ok": False,
-            "error": str(self),
             "errors": [{key: getattr(finding, key) for key in _OF_FINDING} for finding in error.findings],
             "unchecked": error.unchecked,
         }
-        """The errors as JSON."""
 
 
 def parse(file: StackFile) -> ClusterConfig:

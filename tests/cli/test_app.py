@@ -1,11 +1,13 @@
 """`./hpc`: help, exit codes, completion, schema, version, and what it imports at its start."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests import programs
 from tests.cli.conftest import OUTPUTS, Hpc
 
 ROOT = Path(__file__).parents[2]
+STACKS = ("dev", "prod")
 COMMANDS = ["up", "ssh", "state", "state export", "install-pulumi", "test", "check jobs", "nccl run"]
 
 
@@ -35,6 +38,22 @@ class TestHelp:
         assert "\x1b" not in ended.out
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("command", [*COMMANDS, "user add", "mlperf run", "backend init nebius"])
+def test_help_fits_the_terminal_and_is_wrapped_once(
+    hpc: Hpc, monkeypatch: pytest.MonkeyPatch, command: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    help_text = hpc(*command.split(), "--help").out
+    before_examples = [line.rstrip() for line in help_text.partition("Examples:")[0].splitlines()]
+    assert "…" not in help_text
+    assert max(map(len, before_examples)) <= columns
+    about = list(takewhile(lambda line: not re.search("Arguments|Options", line), before_examples))
+    for line, following in pairwise(about):
+        if line.strip() and following.strip():
+            assert len(f"{line} {following.split()[0]}") > columns - 4, f"{line} | {following}"
+
+
 class TestExitCodes:
     def test_a_wrong_command_line_is_2(self, hpc: Hpc) -> None:
         for line in (["upp"], ["up"], ["up", "dev", "--engine", "terraform"], ["up", "dev", "--parallel", "0"]):
@@ -45,6 +64,26 @@ class TestExitCodes:
     def test_an_expected_error_is_1_with_its_text(self, hpc: Hpc) -> None:
         ended = hpc("up", "prod")
         assert ended.error == "error: there is no stack 'prod': Pulumi.prod.yaml does not exist. There is: dev.\n"
+
+    @pytest.mark.parametrize(
+        "line",
+        ["preview prod", "up prod", "destroy prod", "status dev", "drift dev", "job dev 7", "usage dev --since never",
+         "outputs prod", "nodes dev", "check jobs dev", "user list prod"],
+    )  # fmt: skip
+    def test_an_error_is_one_json_document_with_json(self, hpc: Hpc, line: str) -> None:
+        ended = hpc(*line.split(), "--json")
+        document = json.loads(ended.out)
+        assert (document["ok"], document["stack"]) == (False, next(word for word in line.split() if word in STACKS))
+        assert ended.error == f"error: {document['error']}\n"
+
+    def test_an_unexpected_exception_and_ctrl_c_are_json_documents_with_json(
+        self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(project, "known", raising(RuntimeError("of all things")))
+        document = json.loads(hpc("stacks", "--json").out)
+        assert document["error"].startswith("Unexpected error: RuntimeError: of all things\n")
+        monkeypatch.setattr(project, "known", raising(KeyboardInterrupt()))
+        assert json.loads(hpc("stacks", "--json").out) == {"ok": False, "error": "interrupted"}
 
     def test_ctrl_c_is_130(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(project, "known", raising(KeyboardInterrupt()))
