@@ -57,7 +57,7 @@ def test_the_slow_node_is_named_after_two_rounds(ring: Cluster):
     slow = {tuple(pair["nodes"]): round(pair["busbw"], 1) for pair in found["pairs"] if pair["slow"]}
     assert set(slow.values()) == {45.9}
     assert [set(nodes) & {"ring-gpu-3"} for nodes in slow] == [{"ring-gpu-3"}] * 2
-    assert "round 1: 2 of 2 pairs ended" in done.stderr
+    assert "round 1: 2 of 2 runs ended" in done.stderr
     # Jobs of a round ran side by side, each on its two nodes.
     jobs = [pair["job"] for pair in found["pairs"]]
     rows = lambda: ring.run("sacct", "-nXP", "-j", ",".join(jobs), "-o", "JobID,NNodes,State").splitlines()  # noqa: E731

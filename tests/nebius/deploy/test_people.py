@@ -52,7 +52,7 @@ def converge(users, groups, with_homes):
 """,
     "system/homes.py": "",
     "system/containers.py": "from note import note\ndef install_nvcrlogin():\n    note('nvcrlogin')\n",
-    "interface.py": "User = dict\n",
+    "interface.py": "UnixUser = dict\n",
     **{f"system/{name}.py": (ROOT / f"scripts/node/system/{name}.py").read_text() for name in ("host", "locks")},
 }
 

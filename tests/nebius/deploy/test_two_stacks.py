@@ -16,19 +16,20 @@ PROGRAM = """
 import json, pathlib, pulumi
 from cluster.load import parse
 from cluster.platforms.nebius.stack_file_fields import settings_of
-from components.nebius.backups import Backups
-from components.nebius.infrastructure import Filesystems, GpuClusters, KubernetesCluster, LoginAddress, Network
-from components.nebius.resource import Cloud
+from components.nebius.backups import NebiusBackups
+from components.nebius import infrastructure as parts
+from components.nebius.resource import NebiusPlace
 
 found = json.loads(pathlib.Path("given.json").read_text())
 config = parse({"hpc:cluster": found["cluster"]})
-cloud = Cloud(config=config, settings=settings_of(config), owner=pulumi.Output.from_input(found["owner"]), after=())
-subnet = Network("network", cloud).subnet_id
-Filesystems("fs", cloud)
-LoginAddress("login", cloud, subnet)
-GpuClusters("gpu", cloud)
-Backups("backups", cloud)
-pulumi.export("kubernetes", KubernetesCluster("kubernetes", cloud, subnet).access)
+owner = pulumi.Output.from_input(found["owner"])
+cloud = NebiusPlace(config=config, settings=settings_of(config), owner=owner, after=())
+subnet = parts.NebiusNetwork("network", cloud).subnet_id
+parts.SharedFilesystems("fs", cloud)
+parts.LoginAddress("login", cloud, subnet)
+parts.GpuClusters("gpu", cloud)
+NebiusBackups("backups", cloud)
+pulumi.export("kubernetes", parts.KubernetesCluster("kubernetes", cloud, subnet).access)
 """
 NAMES = {
     "Network": "soperator", "Subnet": "soperator", "Cluster": "soperator", "Allocation": "soperator-static-ip",
