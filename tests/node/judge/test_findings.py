@@ -61,8 +61,7 @@ class TestPublish:
 
 
 def test_every_kind_that_is_written_somewhere_exists():
-    """A finding of a stack file, in `cluster`, has the same class name and is none of these."""
-    classes = {"scripts/node": "Finding", "cluster": "ClusterFinding"}
+    classes = {"scripts/node": "MachineFinding", "cluster": "ClusterFinding"}
     named = {
         value.value
         for folder, name in classes.items()
