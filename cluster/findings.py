@@ -2,6 +2,8 @@
 
 import difflib
 import json
+import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +12,7 @@ from typing import Any
 
 from cluster.printable import one_line
 from scripts.node.judge.kinds import KINDS
+from scripts.node.slurm.hostlist import compress
 
 ROOT = "hpc:cluster"
 """The stack-configuration key that holds the cluster; every path starts with it."""
@@ -237,19 +240,26 @@ class ClusterFinding:
 
 
 def merge_alike(findings: list[ClusterFinding]) -> list[ClusterFinding]:
-    """Merge findings that are the same on many machines into one, with the command for the first of them."""
+    """Merge findings that are the same on many machines into one, with a command for all of them, or for the first
+    where the command takes one machine."""
     groups: dict[tuple[str, str], list[ClusterFinding]] = {}
     for finding in findings:
         without_name = finding.what.replace(finding.where[0], "")
         groups.setdefault((finding.id, without_name), []).append(finding)
-    return [
-        replace(
-            group[0],
-            where=tuple(name for finding in group for name in finding.where),
-            since=min((finding.since for finding in group if finding.since is not None), default=None),
-        )
-        for group in groups.values()
-    ]
+    return [_merge(group) for group in groups.values()]
+
+
+def _merge(group: list[ClusterFinding]) -> ClusterFinding:
+    first, names = group[0], tuple(dict.fromkeys(name for finding in group for name in finding.where))
+    takes_many = re.compile(rf"(\./hpc (?:nodes|health) \S+ (?:[a-z]+ )?){re.escape(first.where[0])}(?![\w-])")
+    listed = names[0] if len(names) == 1 else shlex.quote(compress(names))
+    return replace(
+        first,
+        where=names,
+        todo=takes_many.sub(rf"\g<1>{listed}", first.todo),
+        note=takes_many.sub(rf"\g<1>{listed}", first.note),
+        since=min((finding.since for finding in group if finding.since is not None), default=None),
+    )
 
 
 class Actor(str, Enum):

@@ -322,3 +322,12 @@ def test_many_nodes_with_the_same_fault_are_one_finding():
     for n in range(40):
         state(seen, f"cpu-{n}", State="IDLE+DRAIN", Reason="maintenance [root@2026-11-21T06:20:00]")
     assert only(seen).where == tuple(f"hc-cpu-{n}" for n in range(40))
+    assert only(seen).todo == "./hpc nodes hc resume 'hc-cpu-[0-39]'"
+
+
+def test_a_command_for_one_machine_names_the_first_and_advice_for_all_of_them_all():
+    seen = healthy(64)
+    for n in range(3):
+        state(seen, f"cpu-{n}", State="IDLE+DRAIN", Reason="Prolog error [root@2026-11-21T06:20:00]")
+    assert only(seen).todo.startswith("./hpc ssh hc hc-cpu-0 -- tail ")
+    assert only(seen).note == "When that is mended: ./hpc nodes hc resume 'hc-cpu-[0-2]'"
