@@ -50,7 +50,7 @@ def usage(
     since, until, accounted = read_usage(cluster, begin, end)
     records = accounted.records
     if accounted.runaways and not json:
-        console.note(accounting.runaway_note(accounted))
+        console.note(accounting.runaway_note(accounted, stack))
     _require_known("user", user, {record.user for record in records}, cluster.users)
     configured = config.accounting.accounts if (config := stack_config.applied(cluster.outputs)) else ()
     _require_known("account", account, {record.account for record in records}, [row.name for row in configured])

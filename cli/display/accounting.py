@@ -7,11 +7,13 @@ from cluster.observe import usage
 from cluster.observe.reliability import DAY, LEMON_DAYS
 
 
-def runaway_note(records: usage.UsageRecords) -> str:
-    """Return the sentence about runaway jobs, which usage leaves out."""
+def runaway_note(records: usage.UsageRecords, stack: str) -> str:
+    """Return the sentences about runaway jobs, which usage leaves out."""
+    jobs = "1 job" if records.runaways == 1 else f"{records.runaways} jobs"
     return (
-        f"{records.runaways} jobs whose end the database does not know are left out: sacctmgr show runawayjobs (on the "
-        "controller) lists them and offers to end them."
+        f"{jobs} without an end in the database, which slurmctld does not have, are left out. "
+        f"./hpc ssh {stack} controller -- sacctmgr show runawayjobs lists them, and asks whether to end them, "
+        "with no use of anything."
     )
 
 

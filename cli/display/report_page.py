@@ -219,7 +219,7 @@ def _troubles(facts: ReliabilityRecords) -> list[Block]:
     return table or [Block(text="No check has failed in the kept history.")]
 
 
-def _usage(_: Report, usage: tuple[str, str, UsageRecords]) -> list[Block]:
+def _usage(report: Report, usage: tuple[str, str, UsageRecords]) -> list[Block]:
     since, until, read = usage
     total = usage_total(read.records)
     if not read.records:
@@ -241,7 +241,7 @@ def _usage(_: Report, usage: tuple[str, str, UsageRecords]) -> list[Block]:
     for key in GROUP_KEYS:
         table = accounting.usage_table(usage_rows(read.records, [key]), total, [key])
         blocks += _table(f"By {key}", table, range(1, len(table[0])))
-    return [*blocks, *([Block(text=accounting.runaway_note(read))] if read.runaways else [])]
+    return [*blocks, *([Block(text=accounting.runaway_note(read, report.stack))] if read.runaways else [])]
 
 
 def _reliability(_: Report, facts: ReliabilityRecords) -> list[Block]:

@@ -25,7 +25,7 @@ CHECKS: Mapping[str, str] = {
     "confined": "ConstrainDevices=yes in cgroup.conf, and gres.conf's device files: ./hpc drift STACK",
     "container": "start one manually on the node, with ./hpc run STACK -- srun; see docs/guides/quickcheck.md",
     "nccl": "",
-    "accounting": "./hpc logs STACK slurmdbd; sacctmgr show runaway; ./hpc up STACK applies accounts and users",
+    "accounting": "./hpc logs STACK slurmdbd; sacctmgr show runawayjobs; ./hpc up STACK applies accounts and users",
     "together": "srun over these nodes manually; nodes must reach each other's slurmd",
     "mail": "./hpc ssh STACK controller -- mailq; ./hpc logs STACK slurmctld",
     "driver": "",

@@ -66,8 +66,8 @@ def killed(document: Document) -> Iterator[MachineFinding]:
         what=f"slurmctld was killed before its start at {start}. Jobs "
         "that it acknowledged in the last seconds before may be missing, and records of jobs that ended then",
         todo="./hpc ssh STACK controller -- sacctmgr show runawayjobs",
-        note="It shows jobs that run in the accounting only, and offers to end them there. Users submit missing jobs "
-        "again. This is shown for a day.",
+        note="It lists jobs that run in the accounting only, and asks whether to end them there: as COMPLETED at their "
+        "start, so that they have used nothing. Users submit missing jobs again. This is shown for a day.",
         since=when,
     )
 
