@@ -1,8 +1,9 @@
 """Decides what the reconcile loop does with each node and instance: a table, and a pure function over observations.
 
-`RULES` is the table; the first rule that applies to a name decides. A node that a person has drained or set down is
-left alone, and so are nodes that reboot or that a maintenance reservation holds; but a machine is deleted whose node
-Slurm powers down, and one is created that a job in a MAINT reservation needs.
+`RULES` is the table; the first rule that applies to a name decides. A node that a person has drained is left alone,
+and one that is set DOWN while it is: with ReturnToService=2 that ends when its slurmd answers (node_did_resp of
+src/slurmctld/node_mgr.c). So are nodes that reboot or that a maintenance reservation holds; but a machine is deleted
+whose node Slurm powers down, and one is created that a job in a MAINT reservation needs.
 """
 
 from collections.abc import Callable
