@@ -6,6 +6,11 @@ Nodes without a place are below a switch of their nodeset.
 slurmctld numbers nodes by their switch (SwitchAsNodeRank), and records what a job has on its nodes in that order
 (job_resources.c: reset_node_bitmap sets the nodes, and leaves CPUs and cores as they are). So the order of switches
 does not depend on which switches exist, and nodes of a job on several nodes keep their switch until the job has ended.
+
+A reconfigure replaces slurmctld's process (_try_to_reconfig, src/slurmctld/controller.c, from 23.11 on). Machines that
+boot can't register meanwhile, and the PrologSlurmctld that waits for them is run again (_sync_nodes_to_jobs,
+read_config.c). So all nodes keep their switches while one boots. `scontrol update node topology=` of 25.05 needs no
+reconfigure, but leaves the nodes' numbers as they are, and older releases do not have it.
 """
 
 import hashlib
@@ -46,6 +51,7 @@ MAX_LEAVES = 1000  # slurmctld's time grows with the third power (switch_record_
 POLL_SECONDS = 2
 QUIET_SECONDS, MAX_DELAY_SECONDS = 5, 30  # from the last report, and from the first one, until a refresh
 MIN_INTERVAL_SECONDS = 30  # between two reconfigures: a node may report another place at any time
+MAX_WAIT_SECONDS = 1800  # for the end of all boots: longer than one lasts (ResumeTimeout, 1500 s at most)
 HEAD = """\
 # Written by the cluster's set-up from the places that nodes report; what is written here is lost then.
 # A job is placed below as few switches as possible. Nodes of ns-NODESET have reported no place.
@@ -139,9 +145,12 @@ def present(text: str) -> dict[str, tuple[str, ...]]:
     return above
 
 
-def _held_nodes(all_nodes: Iterable[str]) -> set[str]:
-    """Return the nodes of jobs on several nodes; all nodes if slurmctld does not answer."""
+def _held_nodes(all_nodes: Iterable[str], *, during_boots: bool) -> set[str]:
+    """Return the nodes of jobs on several nodes; all nodes if slurmctld does not answer, and while a node boots unless
+    `during_boots`."""
     if not succeeds("scontrol", "ping"):
+        return set(all_nodes)
+    if not during_boots and any(node.booting for node in scheduler.read_nodes().values()):
         return set(all_nodes)
     hosts = [job.hosts for job in scheduler.read_jobs(f"--states={jobs.HOLDING}")]
     return {name for nodes in hosts if len(nodes) > 1 for name in nodes}
@@ -152,30 +161,34 @@ def files(settings: TopologyInput | None) -> dict[str, str]:
     return {NAME: _topology(settings)[0]} if settings else {}
 
 
-def _topology(settings: TopologyInput) -> tuple[str, bool]:
-    """Return the text of topology.conf, and whether nodes keep a switch until the end of their jobs."""
+def _topology(settings: TopologyInput, *, during_boots: bool = False) -> tuple[str, bool]:
+    """Return the text of topology.conf, and whether nodes keep a switch until the end of jobs or boots."""
     reports = cluster_state.reports() if settings["places"] else {}
     places = {name: str(report.get("place", "")) for name, report in reports.items()}
     nodesets = {name: hostlist.expand(nodes) for name, nodes in settings["nodesets"].items()}
-    before = present(slurmctld.applied().get(NAME, ""))
-    held = _held_nodes(before) if before and settings["places"] else set()
+    applied = slurmctld.applied().get(NAME, "")
+    before = present(applied)
+    held = _held_nodes(before, during_boots=during_boots) if before and settings["places"] else set()
     above = paths(nodesets, places, present=before, held=held)
     text = render(above, [places[name] for name in above if name in places])
     if read_json(REFUSED, {}).get("text") == text:
-        return slurmctld.applied().get(NAME, text), False
+        return applied or text, False
     remove(REFUSED)
+    if conf_changes.settings(text) == conf_changes.settings(applied):
+        text = applied  # another comment needs no reconfigure
     return text, above != paths(nodesets, places, present=before, held=())
 
 
-def refresh() -> bool:
-    """Update slurmctld's topology.conf if places have changed. Return whether some changes wait for the end of jobs.
+def refresh(*, during_boots: bool = False) -> bool:
+    """Update slurmctld's topology.conf if places have changed. Return whether some changes wait for the end of jobs, or
+    of boots unless `during_boots`.
 
     Raises SetupError if slurmctld refuses the file. Then it runs with the one of before.
     """
     settings: TopologyInput | None = read_json(SETTINGS, None)
     if not settings or not settings["places"]:
         return False
-    text, waits = _topology(settings)
+    text, waits = _topology(settings, during_boots=during_boots)
     path = slurmctld.ETC / NAME
     if text != slurmctld.applied().get(NAME) or not path.exists() or path.read_text() != text:
         try:
@@ -207,8 +220,10 @@ def converge(settings: TopologyInput | None) -> None:
 
 
 def main() -> None:
-    """Run the service: refresh when nodes have reported, and when jobs that a change waits for may have ended."""
+    """Run the service: refresh when nodes have reported, and when jobs or boots that a change waits for may have
+    ended."""
     changed, first, last, refreshed = 0.0, time.monotonic(), time.monotonic(), -float(MIN_INTERVAL_SECONDS)
+    waiting: float | None = None  # since when a change waits
     waits, logged = False, ""
     while True:
         time.sleep(POLL_SECONDS)
@@ -224,11 +239,12 @@ def main() -> None:
         with open_lock(SETUP_LOCK) as lock:
             if not take_lock(lock):
                 continue  # an `up` is running, which refreshes at its end
-            first, refreshed = 0.0, now
+            first, refreshed, overdue = 0.0, now, waiting is not None and now - waiting > MAX_WAIT_SECONDS
             try:
-                waits, text = refresh(), ""
+                waits, text = refresh(during_boots=overdue), ""
             except (SetupError, OSError) as error:
                 waits, text = False, printable(f"{NAME}: {error}")
+            waiting = (waiting or now) if waits and not overdue else None
             if text != logged:
                 logged = text
                 log(text or f"{NAME}: slurmctld runs with it")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from interface import TopologyInput
-from slurm import conf_changes, hostlist, jobs, scheduler, slurmctld, topology
+from slurm import conf_changes, hostlist, jobs, nodes, scheduler, slurmctld, topology
 from system import cluster_state
 from system.host import SetupError
 
@@ -104,11 +104,15 @@ class TestRefresh:
         queue = [{"T": "RUNNING", "N": hosts} for hosts in ("dev-gpu-[0-1]", "dev-gpu-3")]
 
         def run(*command: str, **_: object) -> str:
-            commands.append(command[0] if command[0] == "squeue" else " ".join(command))
+            if command != nodes.COMMAND:
+                commands.append(command[0] if command[0] == "squeue" else " ".join(command))
             if command[1] == "reconfigure" and "nonsense" in (slurmctld.ETC / topology.NAME).read_text():
                 raise SetupError("Unable to contact slurm controller")
+            if command == nodes.COMMAND:
+                return f"NodeName=dev-gpu-7 State={self.state}\n"
             return squeue.printed(command, queue) if command[0] == "squeue" else ""
 
+        self.state = "IDLE"
         monkeypatch.setattr(slurmctld, "write", lambda path, text, **_: path.write_text(text))
         monkeypatch.setattr(slurmctld, "wait_for_slurmctld", lambda: None)
         monkeypatch.setattr(slurmctld, "service", lambda *_, **__: commands.append("start"))
@@ -137,9 +141,35 @@ class TestRefresh:
         found = topology.present(slurmctld.applied()[topology.NAME])
         assert (found["dev-gpu-0"], found["dev-gpu-3"]) == (("ns-gpu",), topology.switches("/c/b/i"))
         row = {"T": "RUNNING", "N": "dev-gpu-3"}
-        monkeypatch.setattr(scheduler, "run", lambda *words: squeue.printed(words, [row]))
+        monkeypatch.setattr(
+            scheduler, "run", lambda *words: "" if words == nodes.COMMAND else squeue.printed(words, [row])
+        )
         assert topology.refresh() is False
         assert topology.present(slurmctld.applied()[topology.NAME])["dev-gpu-0"] == topology.switches("/c/b/h")
+
+    @pytest.mark.parametrize("state", ["MIXED+CLOUD+POWERING_UP", "IDLE+CLOUD+POWERED_DOWN+POWER_UP"])
+    def test_all_wait_while_a_node_boots(self, commands, state):
+        """Also a switch that no node has any more, and whose place is a comment of the file."""
+        self.report(dev_gpu_3="/c/b/h")
+        topology.refresh()
+        before, self.state = slurmctld.applied()[topology.NAME], state
+        self.report(dev_gpu_3="/c/b2/h")
+        assert topology.refresh() is True
+        settings = json.loads(topology.SETTINGS.read_text())
+        assert topology.files(settings) == {topology.NAME: before}, "nor does an `up` with other edits change it"
+        assert commands.count("scontrol reconfigure") == 1
+        assert topology.refresh(during_boots=True) is False
+        assert commands.count("scontrol reconfigure") == 2
+        assert topology.present(slurmctld.applied()[topology.NAME])["dev-gpu-3"] == topology.switches("/c/b2/h")
+
+    def test_a_new_node_does_not_wait_for_boots(self, commands):
+        self.state = "MIXED+CLOUD+POWERING_UP"
+        wider: TopologyInput = {"nodesets": {"gpu": "dev-gpu-[0-12]"}, "places": True}
+        assert "dev-gpu-12" in topology.present(topology.files(wider)[topology.NAME])
+
+    def test_nothing_waits_if_no_place_has_changed(self, commands):
+        self.state = "MIXED+CLOUD+POWERING_UP"
+        assert topology.refresh() is False
 
     def test_all_wait_while_slurmctld_can_not_be_asked(self, commands, monkeypatch):
         monkeypatch.setattr(topology, "succeeds", lambda *_: False)
