@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from components.local.compute_engine.errors import STOCK_OUT
 from components.local.compute_engine.fault_day import FaultClient
 from components.local.host.cloud import CloudPaths
 from components.local.host.machine import bare, stop
@@ -82,7 +83,7 @@ def test_a_job_waits_for_capacity_gets_all_of_its_nodes_or_none_and_these_go_whe
     spare.inside("controller", AT_ONCE)
     cloud.set(capacity={"*": 2})
     waits = submit(spare, "--nodes=4", "--exclusive", script="srun hostname >> /home/alice/ran")
-    eventually(lambda: cloud.refused() > 0, what="a refusal")
+    eventually(lambda: bool(cloud.refused(STOCK_OUT["code"])), what="a refusal")
     # A refusal of three machines says nothing of one.
     becomes(spare, submit(spare, "--nodelist=spare-cpu-1"), "COMPLETED")
     becomes(spare, waits, "PENDING")

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.local.compute_engine.errors import QUOTA, STOCK_OUT
 from components.local.compute_engine.host_compute import LOST, NVIDIA_SMI
 from components.local.host import cloud, machine
 from components.local.host.cloud import CloudPaths
@@ -30,11 +31,17 @@ RECORD_SECONDS = 10.0
 """Time until the end of a job is in the database: slurmctld sends records every five seconds."""
 LONGEST_SECONDS = 1500.0
 """Longest time from the last fault until all jobs have ended."""
+EFFECT_SECONDS = 240.0
+"""Longest time until a fault has its effect: a node is powered down (SuspendTimeout, 120 s) or boots before it."""
 USER = "getent passwd | awk -F: '$3 >= 1000 && $3 < 60000 { print $1; exit }'"
 """Prints the first of the stack's users."""
 JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
 TWICE = "COMPLETED twice"
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
+
+
+class NotPlayedError(Exception):
+    """A fault did not happen, or was not repaired. Its text says why."""
 
 
 class FaultClient:
@@ -70,10 +77,15 @@ class FaultClient:
         """Return the last requests: time, method, path, status."""
         return self._ask("/rehearsal/requests")["requests"]
 
-    def refused(self) -> int:
-        """Return the number of operations that ended with an error."""
+    def refused(self, code: str) -> frozenset[str]:
+        """Return the operations that ended with this error, by name."""
         rows = self._ask(f"/compute/v1/{self._place}/operations")["items"]
-        return sum("error" in row for row in rows)
+        errors = {row["name"]: row.get("error", {}).get("errors", ()) for row in rows}
+        return frozenset(name for name, found in errors.items() if any(error["code"] == code for error in found))
+
+    def hanging(self) -> int:
+        """Return how many of the next insertions will not end."""
+        return self._ask("/rehearsal/faults")["hang"].get("insert", 0)
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
@@ -96,6 +108,8 @@ class Day:
     paths: StackPaths
     controller: str
     cloud: FaultClient
+    elastic: list[str]
+    """Elastic nodes of the partition."""
     partition: str = ""
     largest: int = 1
     user: str = "root"
@@ -121,13 +135,13 @@ class Day:
         lines = self.slurm(f"grep -h '\"repaired\"' {JOURNAL}").splitlines()
         return [json.loads(line) for line in lines]
 
-    def submit(self, count: int) -> None:
-        """Submit jobs of one node and of several nodes in turn."""
+    def submit(self, count: int, *, node: str = "") -> None:
+        """Submit jobs of one node and of several nodes in turn, on `node` if it is given."""
         for number in range(count):
             nodes = 1 + number % self.largest
             name = f"day-{self.began:.0f}-{len(self.jobs)}"
             words = f"--parsable --chdir=/tmp --output=/dev/null --partition={self.partition} --nodes={nodes}"
-            more = f"--job-name={name} --exclusive --time=30 --requeue"
+            more = f"--job-name={name} --exclusive --time=30 --requeue" + (f" --nodelist={node}" if node else "")
             if not self.slurm(f"runuser -u {self.user} -- sbatch {words} {more} --wrap '{JOB}'"):
                 raise HostError(f"partition {self.partition} takes no job of {self.user}'s")
             self.jobs.append(name)
@@ -139,6 +153,41 @@ class Day:
         ).split()
         elastic = {row["name"] for row in self.cloud.instances() if row["labels"].get("hpc-made-by")}
         return [name for name in names if name in elastic]
+
+    def idle(self, state: str) -> list[str]:
+        """Return the elastic nodes in this state of sinfo: `idle`, or `idle~` without a machine."""
+        rows = (row.split() for row in self.slurm("sinfo --noheader --Node --format='%N %T'").splitlines())
+        found = {name for name, word in rows if word == state}
+        return [name for name in self.elastic if name in found]
+
+    def busy(self) -> str:
+        """Return an elastic node that runs a job. Raises NotPlayedError if there is none in time."""
+        self.submit(1, node=next(iter(self.idle("idle") or self.idle("idle~")), ""))
+        running: list[str] = []
+
+        def runs() -> bool:
+            running[:] = self.running()
+            return bool(running)
+
+        self.expect(runs, "no elastic node ran a job")
+        return running[0]
+
+    def sleeper(self) -> str:
+        """Return an elastic node without a machine; if all have one, the last of them."""
+        return next(iter(self.idle("idle~")), self.elastic[-1])
+
+    def ask_for_machine(self, node: str) -> None:
+        """Submit a job that needs another machine for `node`, and one for any. A node with a machine is powered down
+        first, when its job has ended."""
+        if node not in self.idle("idle~"):
+            self.slurm(f"scontrol update NodeName={node} State=POWER_DOWN_ASAP")
+        self.submit(1, node=node)
+        self.submit(1)
+
+    def expect(self, condition: Callable[[], bool], otherwise: str, seconds: float = EFFECT_SECONDS) -> None:
+        """Wait for a condition. Raises NotPlayedError with this text if it is not met in time."""
+        if not self.until(condition, seconds):
+            raise NotPlayedError(f"{otherwise} in {seconds:.0f} s")
 
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Wait for a condition. Return whether it was met in time."""
@@ -174,45 +223,50 @@ def _state(states: list[str]) -> str:
 
 
 def _no_capacity(day: Day) -> str:
-    until = time.time() + 60
-    day.cloud.set(stock_out_until={"*": until}, unavailable=0.01)
-    day.submit(3)
-    refused = day.until(lambda: day.cloud.refused() > 0, 120)
-    time.sleep(max(0.0, until - time.time()))
+    before = day.cloud.refused(STOCK_OUT["code"])
+    day.cloud.set(stock_out_until={"*": time.time() + 2 * EFFECT_SECONDS}, unavailable=0.01)
+    day.ask_for_machine(day.sleeper())
+    day.expect(lambda: bool(day.cloud.refused(STOCK_OUT["code"]) - before), "no request was refused")
+    time.sleep(30)
     day.cloud.set(unavailable=0.01)
     day.slurm("hpc-reconcile lift")
-    return "a request was refused" if refused else "nothing was asked for meanwhile"
+    return "a request was refused"
 
 
 def _quota(day: Day) -> str:
-    day.cloud.set(quota=1, unavailable=0.05)
-    day.submit(2)
-    time.sleep(30)
+    before, began = day.cloud.refused(QUOTA["code"]), time.time()
+    day.cloud.set(quota=0, unavailable=0.05)
+    day.ask_for_machine(day.sleeper())
+    day.expect(lambda: bool(day.cloud.refused(QUOTA["code"]) - before), "no request was refused")
+    missed = [row for row in day.cloud.requests() if row["time"] > began and row["status"] == 503]
     day.cloud.set(unavailable=0.05)
     day.slurm("hpc-reconcile lift")
-    return "one instance, and no more, for 30 s; every twentieth request was answered with 503"
+    return f"no further instance was allowed; of all requests meanwhile {len(missed)} were answered with 503"
 
 
 def _hanging(day: Day) -> str:
     day.cloud.set(hang={"insert": 1})
-    day.submit(2)
-    time.sleep(30)
+    day.ask_for_machine(day.sleeper())
+    day.expect(lambda: day.cloud.hanging() == 0, "no instance was asked for")
     day.cloud.set()
     return "an insert does not end"
 
 
 def _preempted(day: Day) -> str:
-    if not day.until(lambda: bool(day.running()), 120):
-        return "no elastic node ran a job"
-    name = day.running()[0]
+    name = day.busy()
+    machines = _running_machines(day, name)
     day.cloud.preempt(name)
+    day.expect(lambda: not machines & _running_machines(day, name), f"{name} was not stopped")
     return f"{name} was stopped by the cloud"
 
 
+def _running_machines(day: Day, name: str) -> set[str]:
+    """Return the id of the instance of this name, if it runs."""
+    return {row["id"] for row in day.cloud.instances() if row["name"] == name and row["status"] == "RUNNING"}
+
+
 def _crash(day: Day) -> str:
-    if not day.until(lambda: bool(day.running()), 120):
-        return "no elastic node ran a job"
-    name = day.running()[0]
+    name = day.busy()
     machine.stop(machine.bare(day.paths.folder.parents[1], day.paths.stack, name))
     return f"{name} was cut off"
 
@@ -220,16 +274,19 @@ def _crash(day: Day) -> str:
 def _killed(day: Day) -> str:
     day.submit(2)
     time.sleep(RECORD_SECONDS)  # slurmctld saves jobs every five seconds too, and forgets others when it is killed
-    day.slurm("systemctl kill --signal=KILL hpc-reconcile slurmctld")
+    if "killed" not in day.slurm("systemctl kill --signal=KILL hpc-reconcile slurmctld && echo killed"):
+        raise NotPlayedError("loop and slurmctld could not be killed")
     paths = cloud.CloudPaths(day.paths.cloud)
-    if process := Process.load(paths.record):
-        process.end(signal.SIGKILL, wait=10)
+    process = Process.load(paths.record)
+    if process is None:
+        raise NotPlayedError("the process of the cloud's API is unknown")
+    process.end(signal.SIGKILL, wait=10)
     cloud.start(day.paths, json.loads(paths.design.read_text()))
     return "loop, slurmctld and the cloud's API were killed"
 
 
 def _maintenance(day: Day) -> str:
-    name = day.cloud.instances()[-1]["name"]
+    name = day.busy()
     day.cloud.maintain(name, 7200)
     time.sleep(30)
     return f"maintenance of {name} in two hours"
@@ -237,16 +294,15 @@ def _maintenance(day: Day) -> str:
 
 def _sick_host(day: Day) -> str:
     """Make a host whose machines lose a GPU, also after each reboot, until the machine is on another host."""
-    if not day.slurm("scontrol show config | grep '^HealthCheckProgram.*hpc'"):
-        return "the stack has no health checks"
-    if not day.until(lambda: bool(day.running()), 120):
-        return "no elastic node ran a job"
-    name, before = day.running()[0], len(day.repairs())
+    name, before = day.busy(), len(day.repairs())
     host = day.host(name)
     day.cloud.set(sick_hosts=[host])
     day.inside(name, f"printf %s {shlex.quote(LOST)} >{NVIDIA_SMI}; chmod 755 {NVIDIA_SMI}")
-    if not day.until(lambda: any(name in row["nodes"] for row in day.repairs()[before:]), 420):
-        return f"{name} lost a GPU on {host}, and was not repaired in 7 minutes"
+    day.expect(
+        lambda: any(name in row["nodes"] for row in day.repairs()[before:]),
+        f"{name} lost a GPU on {host}, and was not repaired",
+        seconds=420,
+    )
     repair = next(row for row in day.repairs()[before:] if name in row["nodes"])
     day.cloud.set()
     day.slurm("hpc-reconcile lift")  # makes the loop use the host again before a week is over
@@ -255,14 +311,23 @@ def _sick_host(day: Day) -> str:
 
 
 def _bad_host(day: Day) -> str:
-    free = f"host-{len(day.cloud.instances())}"
-    day.cloud.set(bad_hosts=[free])
-    day.submit(2)
+    node, before = day.sleeper(), {row["id"] for row in day.cloud.instances()}
+    taken = {row["resourceStatus"]["physicalHost"].rpartition("/")[2] for row in day.cloud.instances()}
+    # The next instance gets the first host that is free then: that of the node may be, if it is powered down.
+    first = next(host for number in range(len(taken) + 1) if (host := f"host-{number}") not in taken)
+    bad = {first, day.host(node)}
+    day.cloud.set(bad_hosts=sorted(bad))
+    day.ask_for_machine(node)
+    day.expect(
+        lambda: any(day.host(row["name"]) in bad for row in day.cloud.instances() if row["id"] not in before),
+        f"no machine was on {first}",
+    )
     time.sleep(30)
     day.cloud.set()
-    return f"a machine on {free} boots and does not join"
+    return f"a machine on {first} boots and does not join"
 
 
+LOST_GPU = "lost GPU"
 FAULTS: dict[str, Callable[[Day], str]] = {
     "no capacity": _no_capacity,
     "preemption": _preempted,
@@ -271,25 +336,42 @@ FAULTS: dict[str, Callable[[Day], str]] = {
     "an operation hangs": _hanging,
     "kill -9": _killed,
     "maintenance": _maintenance,
-    "lost GPU": _sick_host,
+    LOST_GPU: _sick_host,
     "bad host": _bad_host,
 }
 
 
 def play(root: Path, stack: str) -> int:
-    """Play the day, and print what was lost. Return 1 if something was lost."""
+    """Play the day, and print what was lost. Return 1 if something was lost, or a fault was not played."""
     paths = StackPaths(root, stack)
     design = json.loads(cloud.CloudPaths(paths.cloud).design.read_text())
-    controller = f"{stack}-controller"
-    day = Day(paths, controller, FaultClient(root, stack))
     elastic = [name for name in design["addresses"] if name not in design["static"]]
-    partitions = day.slurm(f"sinfo --noheader --nodes={elastic[0]} --format=%R").split()
-    day.partition, day.largest = partitions[0], min(3, len(elastic))
+    day = Day(paths, f"{stack}-controller", FaultClient(root, stack), elastic)
+    day.partition = day.slurm(f"sinfo --noheader --nodes={elastic[0]} --format=%R").split()[0]
+    members = set(day.slurm(f"sinfo --noheader --Node --partition={day.partition} --format=%N").split())
+    day.elastic = [name for name in elastic if name in members]
+    day.largest = min(3, len(day.elastic))
     day.user = day.slurm(USER) or day.user
+    return play_day(day, elastic)
+
+
+def play_day(day: Day, elastic: list[str]) -> int:
+    """Play the faults of a day, and print what was lost. `elastic` are the elastic nodes of all partitions. Return 1 if
+    something was lost, or a fault was not played."""
     began = time.monotonic()
     day.submit(JOBS)
+    missed: list[str] = []
     for name, fault in FAULTS.items():
-        print(f"{_clock(began)}  {name}: {fault(day)}", flush=True)
+        if name == LOST_GPU and (why := _without_gpu_checks(day)):
+            print(f"{_clock(began)}  {name}: left out, as {why}", flush=True)
+            continue
+        try:
+            print(f"{_clock(began)}  {name}: {fault(day)}", flush=True)
+        except (NotPlayedError, HostError, OSError) as error:
+            missed.append(name)
+            print(f"{_clock(began)}  {name}: NOT PLAYED: {error}", flush=True)
+            day.cloud.set()
+            day.slurm("hpc-reconcile lift")
     day.cloud.set()
     day.slurm("hpc-reconcile lift")
     in_time = day.until(day.ended, LONGEST_SECONDS)
@@ -300,7 +382,18 @@ def play(root: Path, stack: str) -> int:
     lost = [f"job {state}: {count}" for state, count in states.items() if state != "COMPLETED"]
     lost += _leftovers(day, elastic)
     print(f"{_clock(began)}  lost: {'; '.join(lost) if lost else 'nothing'}", flush=True)
-    return 0 if asleep and not lost else 1
+    if missed:
+        print(f"{_clock(began)}  not played: {', '.join(missed)}. The day shows nothing about these", flush=True)
+    return 0 if asleep and not lost and not missed else 1
+
+
+def _without_gpu_checks(day: Day) -> str:
+    """Return why nothing on this stack would notice a lost GPU; empty if something would."""
+    if not day.slurm("scontrol show config | grep '^HealthCheckProgram.*hpc'"):
+        return "the stack has no health checks"
+    if "gpu" not in day.slurm(f"sinfo --noheader --nodes={day.elastic[0]} --format=%G"):
+        return "the elastic nodes have no GPU"
+    return ""
 
 
 def _leftovers(day: Day, elastic: list[str]) -> list[str]:
