@@ -61,6 +61,11 @@ REQUEUES = ("no-way", "gone", "ends", "moves", "boot-failed")
 LOST = ("gone", "ends", "moves")
 """Rules among REQUEUES whose jobs may begin at once, since their nodes are not requested again."""
 
+_ONE_BY_ONE = (
+    "bulkInsert is refused to the controller's service account, and single requests are not: each machine is requested "
+    "by itself, so some may run, and cost, without the others"
+)
+
 
 class Loop:
     """The loop of one cluster."""
@@ -271,17 +276,7 @@ class Loop:
     def _apply(self, actions: Sequence[Action], world: World) -> None:
         if not actions:
             return
-        creates = [action for action in actions if action.do is Do.CREATE]
-        postponed = [action for action in creates if len(action.nodes) > 1][BULK_REQUESTS:]
-        creates = [action for action in creates if action not in postponed]
-        for action in creates:
-            self._journal_action(action, world)
-        for answer in (
-            in_parallel(self._send_create, creates, at_once=self.at_once)
-            if self.at_once > 1
-            else [self._send_create(action) for action in creates]
-        ):
-            self._record_create(*answer, world.now)
+        self._create([action for action in actions if action.do is Do.CREATE], world)
         self._save_record()
         grouped: dict[tuple[str, str, str], Action] = {}
         for action in actions:
@@ -317,6 +312,23 @@ class Loop:
             if jobs:
                 with self.journal.errors("hasten", jobs):
                     self.slurm.hasten(jobs)
+
+    def _create(self, creates: Sequence[Action], world: World) -> None:
+        """Request the machines of all actions, but for some of many requests for several."""
+        postponed = [action for action in creates if len(action.nodes) > 1][BULK_REQUESTS:]
+        creates = [action for action in creates if action not in postponed]
+        for action in creates:
+            self._journal_action(action, world)
+        answers = (
+            in_parallel(self._send_create, creates, at_once=self.at_once)
+            if self.at_once > 1
+            else [self._send_create(action) for action in creates]
+        )
+        for action, sent in zip(creates, answers, strict=True):
+            if len(sent) > 1:
+                self.journal.write(rule=action.rule, nodes=action.nodes, result=_ONE_BY_ONE)
+            for answer in sent:
+                self._record_create(*answer, world.now)
 
     def _must_wait(self, action: Action, now: float) -> bool:
         """Return whether the cloud refused this a moment ago, or has the instance that slurmctld misses."""
@@ -398,21 +410,36 @@ class Loop:
             self.slurm.update([name], "", action.reason)
             self._delete(name, world.now)
 
-    def _send_create(self, action: Action) -> tuple[Action, str, CloudError | None]:
-        """Send one request for instances. Threads of their own call this, so it records nothing."""
+    def _send_create(self, action: Action) -> list[tuple[Action, str, CloudError | None]]:
+        """Send a request for instances, and return its operation or its refusal; several where its nodes were
+        requested one by one. Threads of their own call this, so it records nothing.
+
+        The controller's role holds for names of the nodeset's. Where its condition does not let a request for several
+        names pass, it lets one for each pass; if it refuses the first of them too, the permission itself is missing.
+        """
+        try:
+            return [(action, self._request_instances(action).name, None)]
+        except CloudError as error:
+            refused = error
+        together = len(action.nodes) > 1 and way_key(action.nodeset, action.way) not in self._flex.rows
+        if refused.kind is not ErrorKind.PERMISSION or not together:
+            return [(action, "", refused)]
+        first, *others = [replace(action, nodes=(name,)) for name in action.nodes]
+        ((_, operation, error),) = self._send_create(first)
+        if error and error.kind is ErrorKind.PERMISSION:
+            return [(action, "", refused)]
+        return [(first, operation, error), *(answer for other in others for answer in self._send_create(other))]
+
+    def _request_instances(self, action: Action) -> ComputeOperation:
+        """Request the instances of an action, by a group of flex start or directly. Raises CloudError."""
         names, nodeset, way = list(action.nodes), action.nodeset, action.way
         request = self._request_id(f"create {way}", *names)
-        try:
-            if row := self._flex.rows.get(way_key(nodeset, way)):
-                policy = row.get("policy", "")
-                operation = self.cloud.insert_group(
-                    names, template=action.template, nodeset=nodeset, way=way, policy=policy, request=request
-                )
-            else:
-                operation = self.cloud.insert(names, template=action.template, nodeset=nodeset, request=request)
-        except CloudError as error:
-            return action, "", error
-        return action, operation.name, None
+        if row := self._flex.rows.get(way_key(nodeset, way)):
+            policy = row.get("policy", "")
+            return self.cloud.insert_group(
+                names, template=action.template, nodeset=nodeset, way=way, policy=policy, request=request
+            )
+        return self.cloud.insert(names, template=action.template, nodeset=nodeset, request=request)
 
     def _record_create(self, action: Action, operation: str, error: CloudError | None, now: float) -> None:
         for name in action.nodes if error is None else ():
