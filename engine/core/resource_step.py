@@ -255,7 +255,8 @@ class ResourceSteps:
         if self._run.dry:
             record()
         else:
-            self._run.step(op, "creating", replace(new, inputs=inputs), work)
+            # The time distinguishes it from an earlier creation of this resource, which the CLI keeps as pending.
+            self._run.step(op, "creating", replace(new, inputs=inputs, created=new.created or now()), work)
         return created
 
     def _update(self, new: Resource, old: Resource, inputs: Props) -> Resource:

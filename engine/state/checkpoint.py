@@ -2,14 +2,17 @@
 
 import contextlib
 import functools
+import gzip
 import hashlib
 import json
 import os
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine.errors import DamagedStateError, EngineError
-from engine.state.resource import Resource
+from engine.state.resource import Resource, now
 from engine.values import Value
 from scripts.hostfiles import write_atomically
 
@@ -84,7 +87,7 @@ def _read(file: Path, _stamp: object) -> tuple[str, dict[str, Value]]:
     try:
         text = file.read_text(encoding="utf-8")
         row = deployment(text)
-        return text, replayed(file, text, row) or row
+        return text, without_finished_creations(file, replayed(file, text, row) or row)
     except FileNotFoundError:
         return "", {}
     except UNREADABLE as error:
@@ -110,6 +113,22 @@ def newest_outcome(file: Path) -> Path | None:
 def _outcomes(file: Path) -> list[Path]:
     project, stack = file.parent.name, file.stem
     return sorted((file.parents[2] / "backups" / project / stack).glob(f"{stack}.*.json"), reverse=True)
+
+
+def states_after_runs(file: Path) -> Iterator[tuple[int, dict[str, Value]]]:
+    """Yield what runs of either engine left as the stack's state, the newest first: its time in nanoseconds, and the
+    deployment. The CLI copies it to the history after each run (addToHistory in pkg/backend/diy/state.go of pulumi
+    v3.274.1), compressed if the user chose that. A copy that can't be read is left out."""
+    history = file.parents[2] / "history" / file.parent.name / file.stem
+    stamped: list[tuple[int, Path]] = []
+    for copy in history.glob("*.checkpoint.json*"):
+        stamp_ = copy.name.rpartition("-")[2].partition(".")[0]
+        if stamp_.isdecimal() and copy.suffix in (".json", ".gz"):
+            stamped.append((int(stamp_), copy))
+    for time_, copy in sorted(stamped, reverse=True):
+        with contextlib.suppress(*UNREADABLE, OSError, EOFError, EngineError):
+            data = copy.read_bytes()
+            yield time_, deployment((gzip.decompress(data) if copy.suffix == ".gz" else data).decode())
 
 
 def link_or_copy(file: Path, other: Path) -> None:
@@ -239,7 +258,7 @@ def replayed(file: Path, text: str, deployment: dict[str, Value]) -> dict[str, V
         return None
     ops = [op for entry in rest if isinstance(entry, list) for op in entry]
     if header.get("of") != current:
-        return _with_pending_creations(header, deployment, ops)
+        return _with_pending_creations(file, header, deployment, ops)
     return _applied(header.get("done") or 0, deployment, ops) if ops else None
 
 
@@ -249,11 +268,55 @@ def set_journal_aside(file: Path) -> None:
         journal_file(file).replace(file.with_name(f"{file.name}.journal-{time.time_ns()}"))
 
 
+def without_finished_creations(file: Path, deployment: dict[str, Value]) -> dict[str, Value]:
+    """Return a deployment without the pending creations that a later run of the CLI has finished, of resources that are
+    deleted since.
+
+    The CLI neither resumes a pending creation nor removes one (Snap in pkg/backend/snapshot.go of pulumi v3.274.1). So
+    the state after each later run has it, and beside it the resource, once a run has created that. If a creation is
+    interrupted again, the CLI adds one of the same resource, and this engine one with another time."""
+    operations = deployment.get("pending_operations") or []
+    counts, existing = _creations(operations), _created(deployment)
+    open_, finished = {key for key in counts if key[0] not in existing}, set[_Creation]()
+    for _, copy in states_after_runs(file) if open_ else ():
+        then = _creations(copy.get("pending_operations") or [])
+        open_ = {key for key in open_ if then[key] == counts[key]}
+        if not open_:
+            break
+        created = _created(copy)
+        finished |= {key for key in open_ if key[0] in created}
+    kept = [op for op in operations if op["type"] != "creating" or _creation(op) not in finished]
+    return {**deployment, "pending_operations": kept} if finished else deployment
+
+
+_Creation = tuple[str, str]
+"""A pending creation: the URN without its stack, and the time that this engine has recorded for it."""
+
+
+def _creation(operation: Value) -> _Creation:
+    return _without_stack(operation["resource"]["urn"]), operation["resource"].get("created") or ""
+
+
+def _creations(operations: list[Value]) -> Counter[_Creation]:
+    return Counter(_creation(op) for op in operations if op["type"] == "creating")
+
+
+def _created(deployment: dict[str, Value]) -> set[str]:
+    """Return the URNs of the resources that exist, without their stack."""
+    rows = deployment.get("resources") or []
+    return {_without_stack(row["urn"]) for row in rows if row.get("id") and not row.get("delete")}
+
+
+def _without_stack(urn: str) -> str:
+    """Return a URN without the stack and project, which `pulumi stack rename` changes in the state only."""
+    return urn.split("::", 2)[-1]
+
+
 def _applied(done: int, deployment: dict[str, Value], ops: list[Value]) -> dict[str, Value]:
     rows = deployment.get("resources") or []
     news: dict[int, Value] = dict(enumerate(rows[:done]))
     olds: dict[int, Value] = dict(enumerate(rows[done:], done))
-    pending = {_key(op["type"], op["resource"]): op for op in deployment.get("pending_operations") or []}
+    pending = newest(deployment.get("pending_operations") or [])
     renamed: dict[str, str] = {}
     for op, *args in ops:
         if op == "put":
@@ -279,7 +342,7 @@ def _applied(done: int, deployment: dict[str, Value], ops: list[Value]) -> dict[
 
 
 def _with_pending_creations(
-    header: dict[str, Value], deployment: dict[str, Value], ops: list[Value]
+    file: Path, header: dict[str, Value], deployment: dict[str, Value], ops: list[Value]
 ) -> dict[str, Value] | None:
     salt = ((deployment.get("secrets_providers") or {}).get("state") or {}).get("salt")
     if header.get("salt") != salt:
@@ -292,9 +355,25 @@ def _with_pending_creations(
         elif op in ("drop", "end"):
             rows.pop(args[0] if op == "drop" else args[1], None)
     created = [row for row in rows.values() if row.get("custom") and row["urn"] not in urns]
+    if created:
+        # What a later run of the CLI has created and another one deleted is not pending.
+        ended = journal_file(file).stat().st_mtime_ns
+        later = (copy for time_, copy in states_after_runs(file) if time_ > ended)
+        finished = set[str]().union(*map(_created, later))
+        created = [row for row in created if _without_stack(row["urn"]) not in finished]
     pending = {_key("creating", row): {"resource": row, "type": "creating"} for row in created}
-    pending |= {_key(op["type"], op["resource"]): op for op in deployment.get("pending_operations") or []}
+    pending |= newest(deployment.get("pending_operations") or [])
     return {**deployment, "pending_operations": list(pending.values())} if created else None
+
+
+def newest(operations: list[Value]) -> dict[tuple[str, str], Value]:
+    """Return pending operations by type and URN. Of several, the CLI writes the newest first, which gets a time: it may
+    be pending while the others are finished."""
+    rows: dict[tuple[str, str], Value] = {}
+    for op in reversed(operations):
+        key, resource = _key(op["type"], op["resource"]), op["resource"]
+        rows[key] = {**op, "resource": {**resource, "created": resource.get("created") or now()}} if key in rows else op
+    return rows
 
 
 def _key(kind: str, row: dict[str, Value]) -> tuple[str, str]:

@@ -119,7 +119,8 @@ class State:
         try:
             rows = unseal(self._row.get("resources") or [], decrypt)
             self._olds = {id(r): r for r in map(Resource.from_json, rows)}
-            for op in unseal(self._row.get("pending_operations") or [], decrypt):
+            operations = checkpoint.newest(self._row.get("pending_operations") or []).values()
+            for op in unseal(list(operations), decrypt):
                 resource = Resource.from_json(op["resource"])
                 self.pending[resource.urn, op["type"]] = resource
         except PassphraseError as error:

@@ -141,6 +141,21 @@ def test_resources_of_the_journal_are_pending_after_another_program_wrote_the_st
     assert "pending_operations" not in bench.stack().export_state()["deployment"]
 
 
+def test_resources_of_the_journal_that_another_program_created_and_deleted_are_not_pending(bench):
+    """After `pulumi cancel`, the CLI created `c` in one run and deleted it in the next; its runs are in the history."""
+    file = killed(bench)
+    document = json.loads(file.read_text())
+    latest = document["checkpoint"]["latest"]
+    row = {**next(r for r in latest["resources"] if r["urn"] == URN + "a"), "urn": URN + "c", "id": "c.0"}
+    with_c = {**document, "checkpoint": {"latest": {**latest, "resources": [*latest["resources"], row]}}}
+    for text in (json.dumps(with_c), json.dumps(document, indent=1)):
+        copy = file.parents[2] / "history" / "bench" / "dev" / f"dev-{time.time_ns()}.checkpoint.json"
+        copy.write_text(text)
+        file.write_text(text)
+    pending = bench.stack().export_state()["deployment"]["pending_operations"]
+    assert {op["resource"]["urn"] for op in pending} == {URN + "b"}
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_while_the_journal_is_folded_loses_nothing(bench, monkeypatch, when):
     file = killed(bench)

@@ -1,6 +1,8 @@
 """Stale pending operations: the CLI never drops those of creations. They never delete a resource of the state, and a
 preview does not show a resumed creation as a deletion."""
 
+import copy
+import gzip
 import json
 import os
 import tempfile
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from engine import events
+from engine import Scope, events
 
 NODES = ("a", ("b", {"refs": ["a"]}), ("c", {"options": {"parent": "a"}}))
 KINDS = ("creating", "updating", "deleting", "reading", "importing")
@@ -107,6 +109,100 @@ def test_an_interrupted_replacement_is_no_deletion_in_a_preview_either(bench):
     bench.take_log()
     assert bench.up("a").ok
     assert set(bench.objects()) == {"a.0"}, "what was made beside it goes"
+
+
+def pending_creation(state, resource):
+    """Add a pending creation to a state or a copy, as a run of the CLI that was killed leaves it, the newest first."""
+    row = copy.deepcopy(resource)
+    as_created(row)
+    state["checkpoint"]["latest"].setdefault("pending_operations", []).insert(0, {"type": "creating", "resource": row})
+
+
+@pytest.fixture
+def finished(bench):
+    """A stack that the CLI has destroyed. Its first `up` was killed while `b` was created and the second one finished
+    it, so that both runs left the pending creation in the state and its copy in the history."""
+    bench.up(*NODES)
+    resource = bench.resources()["b"]
+    assert bench.run("destroy").ok
+    file = bench.stack().file
+    copies = sorted((file.parents[2] / "history" / "bench" / "dev").glob("*.checkpoint.json"))
+    assert len(copies) == 2
+    for written in (file, *copies):
+        document = json.loads(written.read_text())
+        pending_creation(document, resource)
+        text = json.dumps(document)
+        written.unlink()  # copies of one state are one file
+        written.write_text(text)
+    bench.take_log()
+    return resource
+
+
+def change_state(bench, change):
+    file = bench.stack().file
+    document = json.loads(file.read_text())
+    change(document)
+    file.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("kind", ["preview", "up", "destroy"])
+def test_a_creation_that_the_cli_finished_is_not_repeated_after_the_resource_was_deleted(
+    bench, finished, kind, compressed
+):
+    if compressed:
+        for file in list((bench.stack().file.parents[2] / "history" / "bench" / "dev").glob("*.checkpoint.json")):
+            file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+            file.unlink()
+    bench.graph("a")
+    assert bench.run(kind).ok
+    assert bench.take_steps() == (["create a.0"] if kind == "up" else [])
+    assert bench.planned() == ({} if kind == "destroy" else {"a": "create"})
+    assert not bench.stack().export_state()["deployment"].get("pending_operations")
+
+
+def test_it_is_not_repeated_either_after_the_stack_was_renamed(bench, finished):
+    """`pulumi stack rename` gives the URNs of the state another stack, and not those of the history."""
+    change_state(
+        bench, lambda row: row.update(json.loads(json.dumps(row).replace("urn:pulumi:dev::", "urn:pulumi:old::")))
+    )
+    assert bench.run("destroy").ok
+    assert bench.take_steps() == []
+
+
+def test_a_creation_that_was_interrupted_again_is_undone(bench, finished):
+    """By the CLI, which adds a pending creation of the same resource before the one that it keeps."""
+    change_state(bench, lambda document: pending_creation(document, finished))
+    (bench.living / "b.0").write_text("half")
+    assert bench.run("destroy").ok
+    assert bench.objects() == {}
+    assert bench.take_steps() == ["create b.0", "delete b.0"]
+
+
+def test_a_creation_that_was_interrupted_again_is_undone_after_a_run_without_it(bench, finished):
+    change_state(bench, lambda document: pending_creation(document, finished))
+    (bench.living / "b.0").write_text("half")
+    bench.graph("a")
+    assert bench.run("up", scope=Scope(targets=("**::a",))).ok
+    assert sorted(bench.objects()) == ["a.0", "b.0"]
+    assert bench.run("destroy").ok
+    assert bench.objects() == {}
+
+
+def test_a_creation_of_this_engine_that_was_interrupted_later_is_undone(bench, finished):
+    bench.graph("b")
+    bench.flag("hold-b")
+    process = bench.spawn("up")
+    bench.wait_until_held()
+    process.kill()
+    process.join()
+    bench.flag("hold-b", on=False)
+    # A run of the CLI keeps it, and copies the state.
+    file = bench.stack().file
+    history = file.parents[2] / "history" / "bench" / "dev"
+    (history / "dev-9999999999999999999.checkpoint.json").write_text(file.read_text())
+    assert bench.run("destroy").ok
+    assert bench.objects() == {}
 
 
 changes = st.fixed_dictionaries(

@@ -168,3 +168,23 @@ def test_what_a_kill_of_one_leaves_the_other_finishes(both: Both, first: str, st
     both.nothing_to_do()
     both.by(first, "destroy")
     assert both.objects() == {}
+
+
+def test_a_creation_that_the_cli_finished_is_not_repeated(both: Both, start: Callable[[str], Any]) -> None:
+    """The CLI keeps the pending creation in the state, also when it has deleted the resource."""
+    both.want(names=["a"])
+    both.flag("hold-a")
+    process = start("cli")
+    both.wait_until_held()
+    kill(process)
+    both.flag("hold-a", on=False)
+    both.pulumi("cancel", "--yes", *STACK, check=False)
+    both.by("cli", "up")
+    both.by("cli", "destroy")
+    pending = json.loads(both.stack().file.read_text())["checkpoint"]["latest"]["pending_operations"]
+    assert [operation["type"] for operation in pending] == ["creating"]
+    both.take_log()
+    both.by("embedded", "destroy")
+    both.want(names=[])
+    both.by("embedded", "up")
+    assert both.take_steps() == []
