@@ -82,14 +82,22 @@ def same(a: Value, b: Value) -> bool:
 
 
 def keep_secrets(outs: Props, ins: Props) -> Props:
-    """Mark what is secret in `ins` as secret in `outs` too, since providers get and return plain values."""
+    """Mark what is secret in `ins` as secret in `outs` too, since providers get and return plain values.
+
+    A list that was returned as it was given has the same secret elements. Of any other list with a secret element, all
+    is secret, since the element may have moved."""
     result = dict(outs)
     for key, value in ins.items():
         output = result.get(key)
         if output is None or is_secret(output) or not contains_secret(value):
             continue
         inner = value["value"] if is_secret(value) else value
-        marked = keep_secrets(output, inner) if isinstance(output, dict) and isinstance(inner, dict) else secret(output)
+        if isinstance(output, list) and same(output, inner):
+            marked = inner
+        elif isinstance(output, dict) and isinstance(inner, dict):
+            marked = keep_secrets(output, inner)
+        else:
+            marked = secret(output)
         result[key] = secret(marked) if is_secret(value) else marked
     return result
 

@@ -138,6 +138,19 @@ class TestLocal:
         assert [log.message for log in bench.events_of(events.LogLine)] == ["it is [secret]"]
         assert "hush-hush" not in repr(bench.events)
 
+    def test_of_triggers_only_the_secret_element_is_secret_as_in_the_clis_state(self, bench):
+        """The provider gets and returns secrets as such (AcceptSecrets in provider.go of pulumi-go-provider v1.3.0). To
+        it a list that is secret as a whole differs from one with a secret element, which is a replacement."""
+        bench.program(
+            "import pulumi\nfrom pulumi_command import local\n"
+            "local.Command('c', create='true', triggers=['seen', pulumi.Output.secret('hush-hush')])\n"
+        )
+        assert bench.up().ok
+        for part in ("inputs", "outputs"):
+            shown, hidden = bench.resources()["c"][part]["triggers"]
+            assert shown == "seen"
+            assert sorted(hidden) == ["4dabf18193072939515e22adb298388d", "ciphertext"]
+
     def test_custom_timeouts_end_a_command(self, bench):
         bench.program(
             "import pulumi\nfrom pulumi_command import local\n"

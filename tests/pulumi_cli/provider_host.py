@@ -19,7 +19,7 @@ from engine.core.diff import differences
 from engine.errors import EngineError
 from engine.providers import Providers
 from engine.providers.base import Context, Foreign, InputCheckError, Provider
-from engine.values import Props, from_struct, plain, to_struct
+from engine.values import Props, from_struct, is_secret, plain, secret, to_struct
 from tests.pulumi_cli.plugin import serve
 
 _INTERNAL: dict[str, Props] = {"command": {"__pulumi-go-provider-version": "1.2.0"}}
@@ -62,7 +62,7 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CheckResponse(inputs=to_struct(inputs))
 
     def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return provider_pb2.ConfigureResponse(acceptResources=True)
+        return provider_pb2.ConfigureResponse(acceptResources=True, acceptSecrets=self._keeps_secrets)
 
     @_answered
     def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -80,7 +80,7 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
             inputs = provider.check(ctx, _props(request.olds), _props(request.news))
         except InputCheckError as error:
             return provider_pb2.CheckResponse(failures=[provider_pb2.CheckFailure(reason=str(error))])
-        return provider_pb2.CheckResponse(inputs=to_struct(inputs))
+        return provider_pb2.CheckResponse(inputs=self._returned(inputs, request.news))
 
     @_answered
     def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -88,9 +88,14 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
         olds, news = _props(request.old_inputs), _props(request.news)
         diff = provider.diff(ctx, request.id, olds, _props(request.olds), news)
         changes = bool(differences(olds, news)) if diff.changes is None else diff.changes
+        replaces = set(diff.replaces)
+        # To the real provider a value that is secret differs from the same value that is not (diff in infer/resource.go
+        # of pulumi-go-provider v1.3.0).
+        if self._keeps_secrets and _raw(request.old_inputs, "triggers") != _raw(request.news, "triggers"):
+            replaces.add("triggers")
         return provider_pb2.DiffResponse(
-            changes=_CHANGES[changes or bool(diff.replaces)],
-            replaces=diff.replaces,
+            changes=_CHANGES[changes or bool(replaces)],
+            replaces=sorted(replaces),
             deleteBeforeReplace=diff.delete_first,
         )
 
@@ -98,14 +103,14 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
     def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         provider, ctx = self._of(request)
         id_, outputs = provider.create(ctx, _props(request.properties))
-        return provider_pb2.CreateResponse(id=id_, properties=to_struct(outputs))
+        return provider_pb2.CreateResponse(id=id_, properties=self._returned(outputs, request.properties))
 
     @_answered
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
         provider, ctx = self._of(request)
         old_inputs, outputs, news = (_props(bag) for bag in (request.old_inputs, request.olds, request.news))
         outputs = provider.update(ctx, request.id, old_inputs, outputs, news)
-        return provider_pb2.UpdateResponse(properties=to_struct(outputs))
+        return provider_pb2.UpdateResponse(properties=self._returned(outputs, request.news))
 
     @_answered
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -120,12 +125,37 @@ class Plugin(provider_pb2_grpc.ResourceProviderServicer):
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         return empty_pb2.Empty()
 
+    @property
+    def _keeps_secrets(self) -> bool:
+        """Whether the real provider gets secrets as such, and returns them so (AcceptSecrets in provider.go of
+        pulumi-go-provider v1.3.0, on which pulumi-command 1.2.1 is built)."""
+        return self._package == "command"
+
+    def _returned(self, result: Props, given: Any) -> Any:
+        return to_struct(_marked(result, from_struct(given)) if self._keeps_secrets else result)
+
     def _of(self, request: Any) -> tuple[Provider, Context]:
         provider = self._providers.of(request.type)
         if isinstance(provider, Foreign) and self._package in ("command", "random", "tls"):
             raise EngineError(f"{request.type}: no such type here")
         timeout = getattr(request, "timeout", 0) or None
         return provider, Context(request.urn, request.type, request.name, lambda *_words, **_options: None, timeout)
+
+
+def _marked(value: Any, given: Any) -> Any:
+    """Mark what is secret in `given` at the same place of a value, as infer/internal/ende of pulumi-go-provider v1.3.0
+    does."""
+    if is_secret(given):
+        return secret(_marked(value, given["value"]))
+    if isinstance(value, dict) and isinstance(given, dict):
+        return {key: _marked(part, given.get(key)) for key, part in value.items()}
+    if isinstance(value, list) and isinstance(given, list) and len(value) == len(given):
+        return list(map(_marked, value, given))
+    return value
+
+
+def _raw(struct: Any, name: str) -> Any:
+    return from_struct(struct).get(name)
 
 
 def _props(struct: Any) -> Props:

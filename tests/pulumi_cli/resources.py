@@ -19,7 +19,7 @@ note = local.Command(
     delete='rm -f "$FILE"',
     stdin=password.result,
     environment={"FILE": wanted["file"]},
-    triggers=[pet.id],
+    triggers=[pet.id, password.result],
     opts=pulumi.ResourceOptions(delete_before_replace=True),
 )
 last = None
