@@ -1,9 +1,11 @@
 """`./hpc install-pulumi`, `completion`, `version` and `schema`."""
 
+import os
 import platform
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
@@ -19,9 +21,13 @@ from cli.stack import project, pulumi_program, state_dir
 def install_pulumi() -> None:
     """Install the Pulumi CLI that fits this project, for this user.
 
-    Uses the SDK's own installer; the version is the one of the SDK in requirements.txt.
+    Uses the SDK's own installer; the version is the one of the SDK in requirements.txt. `./hpc` finds it where it is.
+    Standard output has the line that puts `pulumi` on PATH, for `eval "$(./hpc install-pulumi)"` or your ~/.profile.
     """
-    pulumi_program.install_pulumi()
+    folder = Path(pulumi_program.install_pulumi()).parent
+    console.lines([f'export PATH={shlex.quote(str(folder))}:"$PATH"'])
+    if str(folder) not in os.environ.get("PATH", "").split(os.pathsep):
+        console.note('Not on PATH. In this shell: eval "$(./hpc install-pulumi)"')
 
 
 def completion(

@@ -1,6 +1,7 @@
 """Which engine runs a stack."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,7 +87,19 @@ def test_a_failed_installation_prints_the_installers_output(hpc: Hpc, monkeypatc
     monkeypatch.setattr(pulumi.automation.PulumiCommand, "install", install)
     ended = hpc("install-pulumi")
     assert ended.code == 1
+    assert not ended.out
     assert ended.err.splitlines()[-1] == (
         "error: the Pulumi CLI could not be downloaded: no route. Check this machine's way out."
     )
     assert os.environ["HOME"] in ended.err
+
+
+def test_pulumi_is_on_path_after_its_installation(hpc: Hpc, tmp_path: Path) -> None:
+    """The installer changes no profile: PulumiCommand of the SDK calls it with --no-edit-path."""
+    folder = tmp_path / ".pulumi/versions" / pulumi_program.pulumi_version() / "bin"
+    programs.write(folder / "pulumi", "echo found")
+    ended = hpc("install-pulumi")
+    assert ended.code == 0
+    command = ["env", "-i", "PATH=/usr/bin:/bin", "sh", "-c", f"{ended.out}\npulumi"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "found\n"
+    assert 'eval "$(./hpc install-pulumi)"' in ended.err
