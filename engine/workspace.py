@@ -11,7 +11,7 @@ from engine.events import Event, Kind, Result
 from engine.project import Project, salt_of
 from engine.state import crypter
 from engine.state.crypter import Passphrase
-from engine.state.stored_stack import StoredStack
+from engine.state.stored_stack import StoredStack, stored_files
 
 OnEvent = Callable[[Event], None]
 WHOLE_STACK = Scope()
@@ -40,7 +40,7 @@ class Workspace:
 
     def stacks(self) -> list[str]:
         """Return the names of the project's stacks that have a state."""
-        return sorted(file.stem for file in (self.folder / "stacks" / self.project.name).glob("*.json"))
+        return sorted({name for name, _ in stored_files(self.folder, self.project.name)})
 
 
 class Stack(StoredStack):

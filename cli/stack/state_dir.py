@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cli import ROOT, console
 from cli.errors import CliError
+from engine.state.stored_stack import stored_files
 from scripts.hostfiles import write_atomically
 
 _BACKEND = "PULUMI_BACKEND_URL"
@@ -88,7 +89,7 @@ def _home_folder() -> str:
 
 def _is_in_state_dir(stack: str) -> bool:
     rehearsal = directory() / "rehearsals" / f"Pulumi.{stack}.yaml"
-    return rehearsal.exists() or any(directory().glob(f".pulumi/stacks/*/{stack}.json"))
+    return rehearsal.exists() or bool(stored_files(directory() / ".pulumi", stack=stack))
 
 
 def _project_backend() -> str:
@@ -140,10 +141,10 @@ def passphrase_file() -> Path:
     file = directory() / "passphrase"
     if file.exists():
         return file
-    states = sorted(directory().glob(".pulumi/stacks/*/*.json"))
+    states = stored_files(directory() / ".pulumi")
     if states:
         raise CliError(
-            f"{file}: gone, but there is state whose secrets are encrypted ({states[0]}).\n"
+            f"{file}: gone, but there is state whose secrets are encrypted ({states[0][1]}).\n"
             f"Put the file back, or set {_PASSPHRASE} or {_PASSPHRASE_FILE} to the passphrase that was used."
         )
     make_directory()

@@ -19,6 +19,7 @@ from engine.events import Event, Finished, Kind, ProgramError, Result, Started, 
 from engine.project import salt_of
 from engine.providers import Foreign, Providers
 from engine.providers.base import Context, Provider
+from engine.state import checkpoint
 from engine.state.resource import Resource, now
 from engine.state.state import State
 from engine.state.stored_stack import StoredStack, outputs_in, state_file
@@ -43,6 +44,7 @@ class Operation:
         ProgramError, EngineError."""
         began = int(time.time())
         stack, project = self.stack, self.stack.project
+        state.require_known()
         if not self.dry:
             state.unlock()
         state.load()
@@ -133,7 +135,7 @@ class Operation:
         """Return the outputs of another stack, named as [[ORGANIZATION/]PROJECT/]STACK."""
         *_, project, name = (self.stack.project.name, *reference.split("/"))
         file = state_file(self.stack.folder, project, name)
-        if not file.exists():
+        if checkpoint.stored(file) is None:
             raise EngineError(f"stack reference {reference!r}: {file} does not exist: is that stack up?")
         other = State(file, name, project, self.stack.passphrase)
         other.load()

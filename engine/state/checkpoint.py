@@ -7,17 +7,22 @@ import hashlib
 import json
 import os
 import time
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.errors import DamagedStateError, EngineError
 from engine.state.resource import Resource, now
 from engine.values import Value
 from scripts.hostfiles import write_atomically
 
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, gzip.BadGzipFile, zlib.error)
 """Exceptions from reading a file that is not a state."""
+ENDINGS = ("", ".gz", ".zst")
+"""Endings that a state file's name may have after STACK.json: the CLI compresses it with PULUMI_DIY_BACKEND_GZIP or
+_ZSTD (sdk/go/common/env/env.go and encoding/marshal.go of pulumi v3.274.1)."""
 FEATURES = {"replaceWith": "replaceWith", "taint": "taint"}
 """Features that this engine keeps, each with the key of a resource that uses it. With one of them a state is of version
 4, which older CLIs refuse; else of version 3 (pkg/resource/stack/deployment.go of pulumi v3.274.1)."""
@@ -25,54 +30,96 @@ PRIVATE = 0o600
 """File mode of states and their copies: even encrypted, they are for their owner only."""
 
 
-def deployment(text: str) -> dict[str, Value]:
-    """Return the deployment in the text of a state file. Raises one of UNREADABLE, or EngineError for a state that only
-    the CLI understands."""
+class StoredState(NamedTuple):
+    """The content of a state file: its text, the deployment in it (with the changes of its journal), and the features
+    that the CLI wrote."""
+
+    text: str
+    deployment: dict[str, Value]
+    features: Sequence[str] = ()
+
+
+def parse(text: str) -> StoredState:
+    """Parse the text of a state file. Raises one of UNREADABLE, and EngineError for a version that only the CLI has."""
     document = json.loads(text)
     row = document["checkpoint"].get("latest") or {}
-    require_known(document)
+    require_version(document)
     for resource in row.get("resources") or []:
         if not (resource["urn"] and resource["type"]):
             raise ValueError("a resource without a URN or type")
-    return row
+    return StoredState(text, row, document.get("features") or [])
 
 
-def require_known(document: dict[str, Value]) -> None:
-    """Raise EngineError unless this engine can keep the version and the features of a state or an export."""
-    version, features = document.get("version"), document.get("features") or []
-    if version not in (3, 4):
+def require_version(document: dict[str, Value]) -> None:
+    """Raise EngineError unless this engine reads the version of a state or an export."""
+    if document.get("version") not in (3, 4):
         raise EngineError(
-            f"state of version {version!r}: this engine reads 3 and 4. Use the Pulumi CLI: --engine pulumi"
+            f"state of version {document.get('version')!r}: this program reads 3 and 4. Use `pulumi` itself"
         )
-    if unknown := sorted({*features} - {*FEATURES}):
+
+
+def require_known(features: Sequence[str]) -> None:
+    """Raise EngineError unless this engine keeps these features of a state, which it is to write."""
+    if unknown := _unknown(features):
         raise EngineError(
             f"the state uses {', '.join(unknown)}, which the embedded engine does not know: it would be lost. Use the "
             "Pulumi CLI: --engine pulumi"
         )
 
 
-def versioned(row: dict[str, Value]) -> dict[str, Value]:
-    """Return the keys `version` and `features` of a document with this deployment."""
+def _unknown(features: Sequence[str]) -> list[str]:
+    return sorted({*features} - {*FEATURES})
+
+
+def versioned(row: dict[str, Value], features: Sequence[str] = ()) -> dict[str, Value]:
+    """Return the keys `version` and `features` of a document with this deployment, which was read with `features`."""
     resources = row.get("resources") or []
-    used = sorted(name for name, key in FEATURES.items() if any(resource.get(key) for resource in resources))
+    known = [name for name, key in FEATURES.items() if any(resource.get(key) for resource in resources)]
+    used = sorted([*known, *_unknown(features)])
     return {"version": 4, "features": used} if used else {"version": 3}
+
+
+def stored(file: Path) -> Path | None:
+    """Return the path of the file with a state: STACK.json, or a compressed one beside it; None if there is none. Of
+    several the one that was written last counts (stackPath in pkg/backend/diy/state.go of pulumi v3.274.1)."""
+    found: list[tuple[int, Path]] = []
+    for path in forms(file):
+        with contextlib.suppress(OSError):
+            found.append((path.stat().st_mtime_ns, path))
+    return max(found)[1] if found else None
+
+
+def forms(file: Path) -> list[Path]:
+    """Return the paths that a state may have: STACK.json, and those of its compressed forms."""
+    return [file.with_name(file.name + ending) for ending in ENDINGS]
+
+
+def _read_text(path: Path) -> str:
+    """Return the text of a state file or a copy. Raises OSError, one of UNREADABLE, and EngineError if it is compressed
+    with Zstandard, for which Python has no module."""
+    data = path.read_bytes()
+    if path.suffix == ".zst":
+        raise EngineError(
+            f"{path}: compressed with Zstandard, which only the Pulumi CLI reads.\n"
+            f"Unset PULUMI_DIY_BACKEND_ZSTD, and run: zstd -d --rm {path}"
+        )
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
 
 
 def read(file: Path) -> dict[str, Value]:
     """Return the deployment in a state file and its journal; empty if there is no file. Raises DamagedStateError."""
-    return text_and_deployment(file)[1]
+    return load(file).deployment
 
 
-def text_and_deployment(file: Path) -> tuple[str, dict[str, Value]]:
-    """Return the text of a state file ("" if there is none), and the deployment in it and its journal. Raises
-    DamagedStateError."""
-    return _read(file, stamp(file))
+def load(file: Path) -> StoredState:
+    """Read a state file and its journal; without a file all is empty. Raises DamagedStateError."""
+    return _load(file, stamp(file))
 
 
 def stamp(file: Path) -> tuple[tuple[int, int, int] | None, ...]:
     """Return numbers that change when the state file or its journal is written."""
     numbers: list[tuple[int, int, int] | None] = []
-    for path in (file, journal_file(file)):
+    for path in (stored(file) or file, journal_file(file)):
         try:
             status = path.stat()
             numbers.append((status.st_ino, status.st_mtime_ns, status.st_size))
@@ -82,23 +129,26 @@ def stamp(file: Path) -> tuple[tuple[int, int, int] | None, ...]:
 
 
 @functools.lru_cache(maxsize=1)
-def _read(file: Path, _stamp: object) -> tuple[str, dict[str, Value]]:
+def _load(file: Path, _stamp: object) -> StoredState:
     # Cached because a run reads the state three times, and a large one has tens of megabytes.
+    path = stored(file)
+    if path is None:
+        return StoredState("", {})
     try:
-        text = file.read_text(encoding="utf-8")
-        row = deployment(text)
-        return text, without_finished_creations(file, replayed(file, text, row) or row)
+        found = parse(_read_text(path))
+        row = replayed(file, found.text, found.deployment) or found.deployment
+        return found._replace(deployment=without_finished_creations(file, row))
     except FileNotFoundError:
-        return "", {}
+        return StoredState("", {})
     except UNREADABLE as error:
-        raise DamagedStateError(file, f"{type(error).__name__}: {error}", newest_backup(file)) from None
+        raise DamagedStateError(path, f"{type(error).__name__}: {error}", newest_backup(file)) from None
 
 
 def newest_backup(file: Path) -> Path | None:
     """Return the newest readable copy of a state: its .bak, or the one kept after a run; None if there is none."""
     for candidate in (file.with_name(file.name + ".bak"), *_outcomes(file)):
         try:
-            deployment(candidate.read_text(encoding="utf-8"))
+            parse(candidate.read_text(encoding="utf-8"))
         except (*UNREADABLE, OSError, EngineError):
             continue
         return candidate
@@ -123,12 +173,11 @@ def states_after_runs(file: Path) -> Iterator[tuple[int, dict[str, Value]]]:
     stamped: list[tuple[int, Path]] = []
     for copy in history.glob("*.checkpoint.json*"):
         stamp_ = copy.name.rpartition("-")[2].partition(".")[0]
-        if stamp_.isdecimal() and copy.suffix in (".json", ".gz"):
+        if stamp_.isdecimal():
             stamped.append((int(stamp_), copy))
     for time_, copy in sorted(stamped, reverse=True):
-        with contextlib.suppress(*UNREADABLE, OSError, EOFError, EngineError):
-            data = copy.read_bytes()
-            yield time_, deployment((gzip.decompress(data) if copy.suffix == ".gz" else data).decode())
+        with contextlib.suppress(*UNREADABLE, OSError, EngineError):
+            yield time_, parse(_read_text(copy)).deployment
 
 
 def link_or_copy(file: Path, other: Path) -> None:
@@ -143,8 +192,8 @@ def set_damaged_aside(file: Path) -> None:
     """Rename a state file that can't be read, so that it does not become the .bak."""
     try:
         read(file)
-    except DamagedStateError:
-        file.replace(file.with_name(f"{file.name}.damaged-{time.time_ns()}"))
+    except DamagedStateError as error:
+        error.file.replace(error.file.with_name(f"{error.file.name}.damaged-{time.time_ns()}"))
 
 
 def text_of(name: str, row: dict[str, Value]) -> str:
@@ -160,12 +209,15 @@ def write_state(file: Path, name: str, row: dict[str, Value]) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a state file. The old one is kept as `.bak`."""
+    """Write a state file. The old one is kept as `.bak`, a compressed one too."""
     if file.exists():
         backup = file.with_name(file.name + ".bak")
         backup.unlink(missing_ok=True)
         os.link(file, backup)
     write_atomically(file, text, mode=PRIVATE, sync=True)
+    for compressed in forms(file)[1:]:
+        if compressed.exists():
+            compressed.replace(compressed.with_name(compressed.name + ".bak"))
 
 
 def journal_file(file: Path) -> Path:

@@ -54,7 +54,7 @@ class State:
         self.file = file
         self._name = f"organization/{project}/{stack}"
         self._stamp = checkpoint.stamp(file)
-        self._text, self._row = checkpoint.text_and_deployment(file)
+        self._text, self._row, self._features = checkpoint.load(file)
         self._journal = StateJournal(file)
         self._folded = checkpoint.entries(file) == []
         self._rewrite = True  # the next write is of the whole file
@@ -100,6 +100,10 @@ class State:
             self.crypter.unlock()
         except PassphraseError as error:
             raise PassphraseError(f"encryptionsalt of the stack file: {error}") from None
+
+    def require_known(self) -> None:
+        """Raise EngineError unless what is written has everything that the file has."""
+        checkpoint.require_known(self._features)
 
     @property
     def managed_types(self) -> set[str]:
@@ -259,6 +263,7 @@ class State:
     def fold(self) -> None:
         """Merge the journal of a killed run into the file. Call this while the stack is held."""
         if not self._folded:
+            self.require_known()
             self._journal.resume()
             self._version += 1
             self.save()

@@ -32,6 +32,11 @@ class StoredStack:
         return State(self.file, self.name, self.project.name, self.passphrase, salt)
 
     @property
+    def exists(self) -> bool:
+        """True if the stack has a state."""
+        return checkpoint.stored(self.file) is not None
+
+    @property
     def interrupted(self) -> bool:
         """True if a killed run left a journal, so that the state file alone is not complete."""
         return checkpoint.journal_file(self.file).exists() and not any(
@@ -46,7 +51,7 @@ class StoredStack:
         if secrets.get("type", "passphrase") != "passphrase":
             return  # only the CLI can read them
         salt = salt_of(self.config_file)
-        if not self.file.exists() and not salt:
+        if not self.exists and not salt:
             return
         with self.hold():
             loaded = self.load(salt)
@@ -66,7 +71,7 @@ class StoredStack:
     def export_state(self) -> dict[str, Value]:
         """Return the state as `pulumi stack export` prints it, with secrets encrypted."""
         row = self._existing()
-        return {**checkpoint.versioned(row), "deployment": row}
+        return {**checkpoint.versioned(row, checkpoint.load(self.file).features), "deployment": row}
 
     def import_state(self, document: dict[str, Value]) -> None:
         """Replace the stack's state, as `pulumi stack import` does, with an export or, unlike there, a copy of a state
@@ -77,7 +82,8 @@ class StoredStack:
         if not isinstance(deployment, dict) or "version" not in document:
             raise EngineError("import: no version and deployment, as `pulumi stack export` writes them")
         try:
-            checkpoint.require_known(document)
+            checkpoint.require_version(document)
+            checkpoint.require_known(document.get("features") or [])
         except EngineError as error:
             raise EngineError(f"import: {error}") from None
         prefix = f"urn:pulumi:{self.name}::{self.project.name}::"
@@ -98,6 +104,7 @@ class StoredStack:
         EngineError, StackLockedError, DamagedStateError, and what `change` raises."""
         with self.hold():
             deployment = self._existing()
+            checkpoint.require_known(checkpoint.load(self.file).features)
             self._write({**deployment, "resources": change(deployment.get("resources") or [])})
 
     def _write(self, deployment: dict[str, Value]) -> None:
@@ -111,10 +118,12 @@ class StoredStack:
         """Remove all files of a stack without resources: state, copies and history. Raises EngineError,
         StackLockedError."""
         with self.hold():
-            if self.file.exists() and checkpoint.read(self.file).get("resources"):
+            if checkpoint.read(self.file).get("resources"):
                 raise EngineError(f"stack {self.name} still has resources: destroy it first")
-            for file in (self.file, self.file.with_name(self.file.name + ".bak"), checkpoint.journal_file(self.file)):
+            checkpoint.journal_file(self.file).unlink(missing_ok=True)
+            for file in checkpoint.forms(self.file):
                 file.unlink(missing_ok=True)
+                file.with_name(file.name + ".bak").unlink(missing_ok=True)
             for folder in ("history", "backups"):
                 shutil.rmtree(self.folder / folder / self.project.name / self.name, ignore_errors=True)
 
@@ -123,7 +132,7 @@ class StoredStack:
         return self._locks().break_all()
 
     def _existing(self) -> dict[str, Value]:
-        if not self.file.exists():
+        if not self.exists:
             raise EngineError(f"there is no stack {self.name}: {self.file} does not exist. `up` makes it")
         return checkpoint.read(self.file)
 
@@ -134,6 +143,16 @@ class StoredStack:
 def state_file(folder: Path, project: str, stack: str) -> Path:
     """Return the path at which a backend keeps the state of a stack."""
     return folder / "stacks" / project / f"{stack}.json"
+
+
+def stored_files(folder: Path, project: str = "*", stack: str = "*") -> list[tuple[str, Path]]:
+    """Return the stacks that have a state in a backend, each with the path of a file with it."""
+    files = (
+        (file.name.removesuffix(f".json{ending}"), file)
+        for ending in checkpoint.ENDINGS
+        for file in (folder / "stacks").glob(f"{project}/{stack}.json{ending}")
+    )
+    return sorted(files)
 
 
 def outputs_in(rows: list[dict[str, Value]], decrypt: Callable[[str], str] | None = None) -> dict[str, Value]:

@@ -1,7 +1,9 @@
 """The state file: the CLI's form, its encryption, and damaged files."""
 
 import copy
+import gzip
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -281,7 +283,78 @@ def test_a_state_with_features_of_the_cli_alone_is_refused_and_stays(bench):
     for kind in ("up", "preview", "destroy"):
         with pytest.raises(EngineError, match=r"the state uses views, .* Use the Pulumi CLI"):
             bench.run(kind)
+    with pytest.raises(EngineError, match=r"the state uses views, .* Use the Pulumi CLI"):
+        bench.stack().edit(list)
     assert bench.stack().file.read_text() == text
+
+
+def test_such_a_state_is_read_and_handed_to_the_cli(bench):
+    """Commands read the outputs of a stack that the CLI runs, and an export has all that the CLI imports."""
+    bench.program("import pulumi\npulumi.export('n', 5)\n")
+    bench.up()
+    file = bench.stack().file
+    text = json.dumps({**json.loads(file.read_text()), "version": 4, "features": ["views"]})
+    file.write_text(text)
+    assert bench.stack().outputs() == {"n": 5}
+    assert bench.stack().export_state().items() >= {"version": 4, "features": ["views"]}.items()
+    bench.stack().prepare_for_cli()
+    assert file.read_text() == text
+
+
+def compress(file):
+    """Compress a state as the CLI does with PULUMI_DIY_BACKEND_GZIP (saveCheckpoint in pkg/backend/diy/state.go of
+    pulumi v3.274.1): the old form becomes `.bak`, and is deleted."""
+    file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    file.replace(file.with_name(f"{file.name}.bak"))
+
+
+def test_a_state_that_the_cli_has_compressed_is_read_and_written_uncompressed(bench):
+    bench.up("a")
+    file = bench.stack().file
+    compress(file)
+    assert bench.workspace().stacks() == ["dev"]
+    assert set(bench.resources()) == {"a"}
+    assert bench.preview().summary == "nothing to do"
+    assert not file.exists(), "a preview changes nothing"
+    bench.take_log()
+    assert bench.up("a", "b").ok
+    assert bench.take_steps() == ["create b.0"]
+    assert [path.name for path in sorted(file.parent.iterdir())] == ["dev.json", "dev.json.bak", "dev.json.gz.bak"]
+    assert bench.run("destroy").ok
+    assert bench.objects() == {}
+    compress(file)
+    bench.stack().forget()
+    assert bench.workspace().stacks() == []
+
+
+def test_of_several_forms_of_a_state_the_last_written_counts(bench):
+    bench.up("a", "b")
+    file = bench.stack().file
+    compress(file)
+    bench.up("a")
+    gz = file.with_name(f"{file.name}.gz")
+    gz.with_name(f"{gz.name}.bak").rename(gz)  # an older one that was not deleted
+    os.utime(gz, ns=(0, 0))
+    assert set(bench.resources()) == {"a"}
+    os.utime(file, ns=(0, 0))
+    os.utime(gz)
+    assert set(bench.resources()) == {"a", "b"}
+
+
+def test_a_compressed_state_that_cannot_be_read_is_an_error(bench):
+    bench.up("a")
+    file = bench.stack().file
+    compress(file)
+    gz = file.with_name(f"{file.name}.gz")
+    data = gz.read_bytes()
+    for damaged in (data[:-20], b"", b"what"):
+        gz.write_bytes(damaged)
+        with pytest.raises(DamagedStateError, match=r"dev\.json\.gz: damaged"):
+            bench.run("up")
+    gz.rename(file.with_name(f"{file.name}.zst"))
+    with pytest.raises(EngineError, match="run: zstd -d --rm"):
+        bench.run("up")
+    assert bench.workspace().stacks() == ["dev"]
 
 
 def test_one_stack_reads_the_outputs_of_another(bench):
