@@ -58,6 +58,8 @@ class Finding:
     """The action to take."""
     missing: str | None = None
     """The name that does not exist, or the key whose value is missing, if that is the problem."""
+    line: int | None = None
+    """Line of the stack file, from 1 on; None if it is not known."""
 
     def __post_init__(self) -> None:
         if not self.what:
@@ -72,6 +74,7 @@ class Finding:
         if self.what:
             return f"{self.where}: {self.what}. To do: {self.todo}."
         place, allowed, todo = short(self.where, _LONGEST_PLACE), short(self.allowed), short(self.todo)
+        place += f", line {self.line}" if self.line else ""
         return f"{place}\n  given:   {short(self.given)}\n  allowed: {allowed}\n  to do:   {todo}"
 
 

@@ -24,6 +24,23 @@ from tests.cluster.stacks import cases, local
 ROOT = Path(__file__).parents[3]
 
 
+WRONG = """\
+config:
+  hpc:cluster:
+    platform: local
+    name: dev
+    nodesets:
+      cpu:
+        count: 0
+        features:
+          [a, 7]
+        cuont: 1
+    partitions: {cpu: {}}
+  hpc:users: []
+users: []
+"""
+
+
 class TestStackFiles:
     def test_all_errors_are_reported_together_with_the_files_name(self, hpc: Hpc, root: Path) -> None:
         file = root / "Pulumi.dev.yaml"
@@ -37,6 +54,23 @@ class TestStackFiles:
                 ("hpc:cluster.name", "UPPER"),
                 ("hpc:cluster.nodesets.cpu.count", "0"),
             ]
+
+    @pytest.mark.parametrize(
+        ("line", "place"),
+        {
+            "a value": (7, "hpc:cluster.nodesets.cpu.count"),
+            "an entry of a list": (9, "hpc:cluster.nodesets.cpu.features[1]"),
+            "an unknown key": (10, "hpc:cluster.nodesets.cpu.cuont"),
+            "a key that is missing": (11, "hpc:cluster.partitions.cpu.nodesets"),
+            "a key beside the cluster": (12, "hpc:users"),
+            "a key beside `config:`": (13, "users"),
+        }.values(),
+    )
+    def test_an_error_has_the_line_of_its_place(self, hpc: Hpc, root: Path, line: int, place: str) -> None:
+        (root / "Pulumi.dev.yaml").write_text(WRONG)
+        assert f"\n{place}, line {line}\n" in hpc("up", "dev").error
+        document = json.loads(hpc("up", "dev", "--json").out)
+        assert {error["where"]: error["line"] for error in document["errors"]}[place] == line
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -150,7 +184,7 @@ def test_a_stack_that_google_cloud_would_refuse_is_refused_before_the_first_step
     (root / "Pulumi.cloud.yaml").write_text(yaml.safe_dump({"config": settings(**changes)}, sort_keys=False))
     ended = hpc(command, "cloud")
     assert "1 error in the stack configuration" in ended.error
-    assert "nodesets.a3.capacity\n" in ended.err
+    assert "nodesets.a3.capacity, line " in ended.err
     assert "allowed: placement within on_demand or spot" in ended.err
     assert not list((root.parent / "home").rglob("cloud.json*"))
 
