@@ -163,21 +163,6 @@ def _stack_row(name: str) -> dict[str, Any]:
     return {**row, "resources": len(deployment.get("resources") or ()), "updated": updated}
 
 
-_FOR_PROGRAMS = {
-    "admin_key",
-    "config",
-    "config_hash",
-    "kubeconfig",
-    "kubernetes",
-    "munge_key",
-    "place",
-    "platform",
-    "port",
-    "prometheus",
-}
-"""Outputs that only --json and KEY print."""
-
-
 def outputs(
     stack: options.Stack,
     key: Annotated[str | None, Argument(metavar="[KEY]", help="Print this output only, bare.")] = None,
@@ -214,11 +199,10 @@ def _print_outputs(stack: str, values: Mapping[str, Any]) -> None:
     from cluster import people
     from cluster.load import parse_output
 
-    rest = {name: value for name, value in sorted(values.items()) if name not in _FOR_PROGRAMS}
+    rest = stack_outputs.for_people(values)
     if "cluster" in values:
         console.line(f"Cluster {rest.pop('cluster')}; ./hpc ssh-config {stack} writes what ssh needs to know of it.")
     if targets := rest.pop("targets", None):
-        rest.pop("machines", None)
         rows = [
             (name, ", ".join(row.get("roles") or ()), str(row.get("address") or "-"), str(row.get("method") or "-"))
             for name, row in sorted(targets.items())

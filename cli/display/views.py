@@ -18,6 +18,7 @@ from typing_extensions import Self
 from cli import console
 from cli.display import changes
 from cli.display.changes import op, seconds, summary
+from cli.stack import outputs
 from cli.stack.impact_of_edit import Effects
 from cluster.printable import printable
 from engine import urn as urns
@@ -134,9 +135,8 @@ class RunView(ABC):
             # The events, unlike the result, include the unchanged parents of resources that change.
             tree = changes.tree((row.plan for row in self.rows.values() if row.plan), with_inputs=self.diff)
             lines += [*tree, *self._warnings]
-        if result.kind == "up" and result.ok and result.outputs:
-            outputs = sorted((key, value) for key, value in result.outputs.items() if value not in ("", [], {}))
-            lines += [("Outputs:", "bold"), *((f"  {key}: {_short(value)}", "") for key, value in outputs)]
+        if result.kind == "up" and result.ok:
+            lines += output_lines(result.outputs)
         if len(self.rows) > _SCREEN:
             # The lines of the failures may have scrolled off the screen.
             lines += [
@@ -197,6 +197,12 @@ class RunView(ABC):
             self._warnings += lines
             return []
         return lines
+
+
+def output_lines(values: Mapping[str, Any]) -> list[changes.Line]:
+    """Return the outputs of a stack that are for people, each on one line; no lines if there are none."""
+    shown = [(f"  {key}: {_short(value)}", "") for key, value in outputs.for_people(values).items()]
+    return [("Outputs:", "bold"), *shown] if shown else []
 
 
 def _label(row: ResourceRow, name: str, verb: str) -> str:
@@ -341,7 +347,7 @@ class DocumentView(RunView):
     message, urn}], outputs (of `up`), effects (of `preview` and `up`, where it is known what the cluster runs with:
     {worst, sentence, fields [{path, old, new, effect, reason, command}]}; effects in order of harm are nothing,
     reconfigure, restart, drain, replace, refused), rehearsal (of `rehearse`: {of, file, differences [{file, line, name,
-    production, here, why, text}], stood_in [text]}), error (a text, where there is no result), errors [{id, where,
+    production, here, why, text}], stood_in [text]}), error (a text, where there is no result), errors [{id, where, line,
     given, allowed, todo}] and unchecked [place] (of a stack file with errors, beside stack, kind, ok and error).
     Secrets are "[secret]", what is not yet known is "[unknown]".
     """

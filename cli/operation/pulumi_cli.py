@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import console
-from cli.display.views import DocumentView
+from cli.display.views import DocumentView, output_lines
 from cli.interrupts import INTERRUPTED, leave_ctrl_c_to_child
 from cli.operation.run_options import RunOptions
 from cli.stack import outputs, project, stackfile, state_dir
@@ -168,10 +168,16 @@ def update(
     config = ["--config-file", str(chosen.config_file.absolute())] if chosen.config_file else []
     command = [pulumi, kind, "--stack", file.stack, *config, *chosen.flags()]
     if yes and kind != "preview":
-        command += ["--yes", "--skip-preview", *(["--suppress-outputs"] if kind == "up" else [])]
+        command += ["--yes", "--skip-preview"]
+    if kind in ("preview", "up"):
+        # Most outputs are for programs, such as the whole configuration as one line.
+        command.append("--suppress-outputs")
     if chosen.json:
         return _update_json(command, kind, file.stack, chosen, impact)
     code = run_on_terminal(command, file.stack)
+    if kind == "up" and code == 0:
+        for text, style in output_lines(outputs.read(file.stack, show_secrets=False)):
+            console.line(text, style=style)
     if impact and impact.changes and kind == "preview" and code == 0:
         for text, style in impact.lines(steps=True):
             console.line(text, style=style)

@@ -6,6 +6,27 @@ from typing import Any
 
 from cli.stack import project, state_dir, state_edit
 
+_FOR_PROGRAMS = {
+    "admin_key",
+    "config",
+    "config_hash",
+    "kubeconfig",
+    "kubernetes",
+    "munge_key",
+    "place",
+    "platform",
+    "port",
+    "prometheus",
+}
+"""Outputs that only --json and the key print."""
+
+
+def for_people(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outputs that `up` and `./hpc outputs` show, by name: those that are not empty and not for programs."""
+    # `targets` has all machines.
+    hidden = _FOR_PROGRAMS | ({"machines"} if values.get("targets") else set())
+    return {name: value for name, value in sorted(values.items()) if name not in hidden and value not in ("", [], {})}
+
 
 def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
     """Return the stack's outputs from the state, without running the program."""

@@ -43,7 +43,7 @@ class TestStackFile:
         assert "Added to Pulumi.dev.yaml: encryptionsalt" in ended.err
         init, preview = log.read_text().splitlines()
         assert init.startswith("stack init dev --no-select --secrets-provider passphrase --cwd ")
-        assert preview == "preview --stack dev"
+        assert preview == "preview --stack dev --suppress-outputs"
 
     def test_a_stack_file_without_a_salt_gets_that_of_the_state(self, hpc: Hpc, root: Path, log: Path) -> None:
         file = write_state()
@@ -63,7 +63,7 @@ class TestStackFile:
         assert hpc("preview", "new", "--config-file", str(other)).code == 0
         assert stackfile.encryption_keys(other) == {"encryptionsalt": "v1:made"}
         assert not (root / "Pulumi.new.yaml").exists()
-        assert log.read_text().splitlines()[-1] == f"preview --stack new --config-file {other}"
+        assert log.read_text().splitlines()[-1] == f"preview --stack new --config-file {other} --suppress-outputs"
 
     def test_a_stack_file_with_a_secrets_provider_keeps_it(self, hpc: Hpc, root: Path, log: Path) -> None:
         (root / "Pulumi.dev.yaml").write_text(f"secretsprovider: gcpkms://key\nencryptedkey: abc\n{STACK}")
@@ -107,7 +107,7 @@ class TestRun:
         with (root / "Pulumi.dev.yaml").open("a") as file:
             file.write("    deletion_protection: true\n")
         hpc("up", "dev", "--engine", "pulumi")
-        assert log.read_text().splitlines()[-1] == "up --stack dev"
+        assert log.read_text().splitlines()[-1] == "up --stack dev --suppress-outputs"
 
     def test_stacks_and_outputs_of_other_backends_are_read_with_the_cli(
         self, hpc: Hpc, log: Path, tool: Tool, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +124,7 @@ class TestRun:
             "stack ls",
             "stack init dev",
             "up",
+            "stack output",  # what it shows of them
             "stack output",  # whether that was a step of an upgrade
         ]
 
@@ -155,13 +156,16 @@ class TestRun:
         wanted = [*given, "--target-dependents", "--message=why not", "--yes", "--skip-preview", "--suppress-outputs"]
         assert sorted(f"--{item.strip()}" for item in told[2:]) == sorted(wanted)
         hpc("preview", "dev", "--exclude", "urn:a", "--exclude-dependents")
-        assert log.read_text().splitlines()[-1] == "preview --stack dev --exclude=urn:a --exclude-dependents"
+        assert (
+            log.read_text().splitlines()[-1]
+            == "preview --stack dev --exclude=urn:a --exclude-dependents --suppress-outputs"
+        )
         hpc("up", "dev", "--parallel", "8")
         wanted = "up --stack dev --parallel 8 --yes --skip-preview --suppress-outputs"
         assert log.read_text().splitlines()[-1] == wanted
         file = project.ROOT / "Pulumi.dev.yaml"
         hpc("preview", "dev", "--json", "--config-file", str(file))
-        assert log.read_text().splitlines()[-1] == f"preview --stack dev --config-file {file} --json"
+        assert log.read_text().splitlines()[-1] == f"preview --stack dev --config-file {file} --json --suppress-outputs"
 
     @pytest.mark.parametrize("kind", ["destroy", "refresh"])
     @pytest.mark.parametrize("engine", ["pulumi", "embedded"])
