@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, report
+from components.dynamic import DynamicResource, changed, given, report, without_traceback
 from components.local.host import cloud, images, machine, network, owner
 from components.local.host.cgroups import allow_watches
 from components.local.host.layer import File
@@ -23,7 +23,16 @@ from components.slurm import payload
 _CLAIM = "network"
 
 
-class NetworkProvider(ResourceProvider):
+class HostProvider(ResourceProvider):
+    """A provider whose HostErrors are shown without a traceback."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in {"create", "diff", "update", "read", "delete"} & vars(cls).keys():
+            setattr(cls, name, without_traceback(HostError)(getattr(cls, name)))
+
+
+class NetworkProvider(HostProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Create the network, or complete one of an interrupted run."""
         return CreateResult(_network(props).bridge, self._ensure(props, before=None))
@@ -85,7 +94,7 @@ class LocalNetwork(DynamicResource, module="local", name="Network"):
         super().__init__(NetworkProvider(), name, {**props, "bridge": None}, opts)
 
 
-class SharedFolderProvider(ResourceProvider):
+class SharedFolderProvider(HostProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Create the folder. A folder of an interrupted run is kept with its content."""
         return CreateResult(f"{props['stack']}/{props['folder']}", self._ensure(props, None))
@@ -139,7 +148,7 @@ class SharedFolder(DynamicResource, module="local", name="SharedFolder"):
         super().__init__(SharedFolderProvider(), name, dict(props), opts)
 
 
-class ImageProvider(ResourceProvider):
+class ImageProvider(HostProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Build the image, unless it exists."""
         self._ensure(props)
@@ -182,7 +191,7 @@ IN_PLACE = ("files_digest", "setup", "authorized_keys", "orderly")
 """Inputs that are changed on a running machine without a restart."""
 
 
-class MachineProvider(ResourceProvider):
+class MachineProvider(HostProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Create and start the machine. A machine of an interrupted run under its name is replaced."""
         require_host()
@@ -279,7 +288,7 @@ class LocalMachine(DynamicResource, module="local", name="Machine"):
         super().__init__(MachineProvider(), name, props, pulumi.ResourceOptions.merge(opts, deleted_first))
 
 
-class CloudProvider(ResourceProvider):
+class CloudProvider(HostProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Start the process. A process of an interrupted run is kept."""
         return CreateResult(props["stack"], self._start(props))

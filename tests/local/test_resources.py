@@ -1,6 +1,8 @@
 """What a change of an input does: nothing, a change in place, or a new one; and what counts as drift."""
 
 import base64
+import sys
+import traceback
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -247,3 +249,23 @@ def test_a_name_that_is_no_host_name_is_refused(name: str) -> None:
 
 def test_the_lock_of_a_machine_is_beside_its_folder() -> None:
     assert MachinePaths(Path("/r/machines/m")).lock == Path("/r/machines/.m.lock")
+
+
+@pytest.mark.parametrize("provider", [MachineProvider(), resources.ImageProvider(), resources.CloudProvider()])
+def test_the_pulumi_clis_process_prints_no_traceback_if_the_host_can_not_do_it(
+    provider: ResourceProvider, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That process prints the traceback of what a provider raises (pulumi/dynamic/__main__.py,
+    _abort_with_traceback)."""
+
+    def refuse() -> None:
+        raise HostError("this is no Linux")
+
+    monkeypatch.setattr(resources, "require_host", refuse)
+    monkeypatch.setattr(sys.modules["__main__"], "DynamicResourceProviderServicer", object, raising=False)
+    monkeypatch.setattr(sys, "tracebacklimit", 1000, raising=False)
+    with pytest.raises(HostError) as caught:
+        provider.create(props)
+    printed = traceback.format_exception(caught.value)
+    assert printed[-1].endswith("HostError: this is no Linux\n")
+    assert not [line for line in printed if line.startswith("  File")]
