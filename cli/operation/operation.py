@@ -87,7 +87,8 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if kind in ("destroy", "refresh") and _has_no_state(kind, file, pulumi, json=chosen.json):
         return 0
     confirmed = kind == "destroy" and confirm_destroy(file, chosen, pulumi)
-    impacts = impact_of_edit.effects_of_edit(stack, config, pulumi) if config else None
+    asked = bool(chosen.targets or chosen.excludes or chosen.replace or chosen.refresh)
+    impacts = impact_of_edit.effects_of_edit(stack, config, pulumi, asked=asked) if config else None
     if impacts and kind == "up":
         _refuse_or_announce(impacts, json=chosen.json)
     if on_this_host(file) and kind != "preview":

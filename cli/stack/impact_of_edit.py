@@ -30,6 +30,8 @@ class Effects:
     """Worst first."""
     static: tuple[str, ...] = ()
     """Nodes that were elastic and become static."""
+    asked: bool = False
+    """True if options of the run, such as --replace, have steps without an edit."""
 
     @property
     def worst(self) -> Effect:
@@ -50,7 +52,7 @@ class Effects:
         """Return the end of a preview: the worst effect in a sentence, then every field, by effect. `steps`: whether
         the preview has any step."""
         if not self.changes:
-            return [(_UNEDITED, "")] if steps else []
+            return [(_UNEDITED, "")] if steps and not self.asked else []
         lines: list[Line] = [(self.worst.sentence, _STYLES.get(self.worst.value, "bold"))]
         for effect in reversed(Effect):
             rows = [change for change in self.changes if change.effect is effect]
@@ -70,15 +72,16 @@ class Effects:
         return {"worst": self.worst.value, "sentence": self.worst.sentence, "fields": fields}
 
 
-def effects_of_edit(stack: str, after: ClusterConfig, pulumi: str | None) -> Effects | None:
+def effects_of_edit(stack: str, after: ClusterConfig, pulumi: str | None, *, asked: bool = False) -> Effects | None:
     """Return the effects of the stack file's edit; None if the configuration that the cluster runs with is not known,
-    as for a new stack or one of an older version of this program. `pulumi` is the CLI if that runs the stack."""
+    as for a new stack or one of an older version of this program. `pulumi` is the CLI if that runs the stack. `asked`:
+    options of the run may have steps without an edit."""
     before = deployed_config(_config_output(stack, pulumi))
     if before is None:
         return None
     has_machines = registry.get(after.platform).installs_slurm  # pods have no elastic machines of this program
     static = [node for name in after.nodesets if has_machines for node in roster.newly_static(before, after, name)]
-    return Effects(stack=stack, changes=tuple(effects(before, after, stack)), static=tuple(static))
+    return Effects(stack=stack, changes=tuple(effects(before, after, stack)), static=tuple(static), asked=asked)
 
 
 def _config_output(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an output may be anything

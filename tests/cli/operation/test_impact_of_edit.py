@@ -93,6 +93,22 @@ class TestShown:
         assert same.lines(steps=False) == []
         assert "another version of this program" in same.lines(steps=True)[0][0]
 
+    @pytest.mark.parametrize(
+        "option", ["--target=**::dev-cpu-0", "--exclude=**::dev-cpu-0", "--replace=**", "--refresh"]
+    )
+    def test_steps_that_an_option_asks_for_get_none(
+        self, hpc: Hpc, root: Path, made: Callable[..., None], monkeypatch: pytest.MonkeyPatch, option: str
+    ) -> None:
+        made(config=MADE_WITH)
+        (root / "Pulumi.dev.yaml").write_text(STACK)
+        shown: list[impact_of_edit.Effects | None] = []
+        run_embedded = "cli.operation.operation._run_embedded"
+        monkeypatch.setattr(run_embedded, lambda _kind, _file, _chosen, effects: shown.append(effects) or 0)
+        assert hpc("preview", "dev", option).code == 0
+        (effects,) = shown
+        assert effects
+        assert effects.lines(steps=True) == []
+
     def test_effects_are_in_the_json_document(
         self, root: Path, made: Callable[..., None], capfd: pytest.CaptureFixture[str]
     ) -> None:
