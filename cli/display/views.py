@@ -347,8 +347,8 @@ class DocumentView(RunView):
     message, urn}], outputs (of `up`), effects (of `preview` and `up`, where it is known what the cluster runs with:
     {worst, sentence, fields [{path, old, new, effect, reason, command}]}; effects in order of harm are nothing,
     reconfigure, restart, drain, replace, refused), rehearsal (of `rehearse`: {of, file, differences [{file, line, name,
-    production, here, why, text}], stood_in [text]}), error (a text, where there is no result), errors [{id, where, line,
-    given, allowed, todo}] and unchecked [place] (of a stack file with errors, beside stack, kind, ok and error).
+    production, here, why, text}], stood_in [text]}), error (a text, where there is no result), errors [{id, where,
+    line, given, allowed, todo}] and unchecked [place] (of a stack file with errors, beside stack, kind, ok and error).
     Secrets are "[secret]", what is not yet known is "[unknown]".
     """
 

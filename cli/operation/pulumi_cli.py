@@ -9,20 +9,20 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cli import console
-from cli.display.views import DocumentView, output_lines
+from cli.display.views import choose_view, output_lines
 from cli.interrupts import INTERRUPTED, leave_ctrl_c_to_child
 from cli.operation.run_options import RunOptions
 from cli.stack import outputs, project, stackfile, state_dir
 from cli.stack.impact_of_edit import Effects
-from cli.stack.pulumi_program import run_captured, run_on_terminal
+from cli.stack.pulumi_program import run_captured, run_on_terminal, with_source
 from cli.stack.stackfile import StackFile
 from engine.core.diff import differences, mark_replacing
-from engine.events import Change, LogLine, Planned, Result, Started, StepFailed
+from engine.events import Change, Event, LogLine, Planned, Result, Started, StepFailed
 from engine.values import show
 
 _STREAMED = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
@@ -37,29 +37,29 @@ _OPS = {
 _SILENT = {"discard-replaced", "read-discarded", "remove-pending-replace"}
 
 
-def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, impact: Effects | None) -> int:
-    """Run `pulumi KIND --json` and print one document. Returns the exit code."""
+def _update_by_events(command: Sequence[str], kind: str, stack: str, chosen: RunOptions, impact: Effects | None) -> int:
+    """Run `pulumi KIND --json`, and show its events as those of the embedded engine. Returns the exit code."""
     env = {**state_dir.environment(stack), _STREAMED: "true"}
-    with (
-        leave_ctrl_c_to_child() as interrupts,
-        subprocess.Popen(
-            command,
-            cwd=project.ROOT,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process,
-    ):
-        out, stderr = process.communicate()
-    code = INTERRUPTED if process.returncode and interrupts else process.returncode
-    events = RunEvents(line for line in out.splitlines() if line.startswith("{"))
-    with DocumentView() as view:
-        view.effects, view.more = impact, chosen.more
+    with choose_view(json=chosen.json) as view:
+        view.effects, view.more, view.diff = impact, chosen.more, chosen.diff
         view.on_event(Started(kind, stack, project.name()))  # type: ignore[arg-type]
-        for message in events.messages:
-            view.on_event(LogLine(message["severity"], message["message"], message["urn"]))
+        with (
+            leave_ctrl_c_to_child() as interrupts,
+            subprocess.Popen(
+                command,
+                cwd=project.ROOT,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process,
+        ):
+            out, stderr = process.communicate()
+        code = INTERRUPTED if process.returncode and interrupts else process.returncode
+        events = RunEvents(line for line in out.splitlines() if line.startswith("{"))
+        for event in events.all():
+            view.on_event(event)
         values = outputs.read(stack, show_secrets=False) if kind == "up" and code == 0 else {}
         result = events.result(kind, ok=code == 0, outputs=values)
         if code == 0 or result.failures or (events.ended and code == INTERRUPTED):
@@ -67,7 +67,8 @@ def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptio
                 console.note(stderr.rstrip("\n"))
             view.close(result)
         else:
-            view.fail(events.why or stderr.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}")
+            why = events.why or stderr.strip().removeprefix("error: ") or f"pulumi {kind} ended with {code}"
+            view.fail(with_source(why))
     return code
 
 
@@ -130,6 +131,12 @@ class RunEvents:
         shown = {key: value for key, value in inputs.items() if key != "__provider"} if created else {}
         self._planned[urn] = Planned(urn, type_, urn.rpartition("::")[2], parent, op, changes, inputs=shown)
 
+    def all(self) -> Iterator[Event]:
+        """Yield the messages and the steps."""
+        for message in self.messages:
+            yield LogLine(message["severity"], message["message"], message["urn"])
+        yield from self._planned.values()
+
     def result(self, kind: str, *, ok: bool, outputs: dict[str, Any]) -> Result:
         counts = dict(Counter(plan.op for plan in self._planned.values()))
         failed = dict(self._failed) | {urn: "diff" for urn in self._errors if urn not in self._failed}
@@ -164,6 +171,8 @@ def update(
         stack = project.workspace(file.stack).stack(file.stack, file.path)
         if kind != "preview" or stack.interrupted:
             stack.prepare_for_cli()
+        else:
+            project.check_passphrase(file)
     ensure_stack(pulumi, kind, file)
     config = ["--config-file", str(chosen.config_file.absolute())] if chosen.config_file else []
     command = [pulumi, kind, "--stack", file.stack, *config, *chosen.flags()]
@@ -173,7 +182,10 @@ def update(
         # Most outputs are for programs, such as the whole configuration as one line.
         command.append("--suppress-outputs")
     if chosen.json:
-        return _update_json(command, kind, file.stack, chosen, impact)
+        return _update_by_events(command, kind, file.stack, chosen, impact)
+    if kind == "preview" and chosen.diff:
+        # The CLI prints the whole value of each input that changes, of which many are configuration files.
+        return _update_by_events([*command, "--json"], kind, file.stack, chosen, impact)
     code = run_on_terminal(command, file.stack)
     if kind == "up" and code == 0:
         for text, style in output_lines(outputs.read(file.stack, show_secrets=False)):

@@ -82,6 +82,13 @@ def state_salt(name: str) -> str:
     return provider["state"]["salt"] if provider.get("type") == "passphrase" else ""
 
 
+def check_passphrase(file: stackfile.StackFile) -> None:
+    """Check that the passphrase fits the secrets of a stack file, else of its state. Raises PassphraseError."""
+    salt = stackfile.encryption_keys(file.path).get(stackfile.ENCRYPTION_KEYS[0]) or state_salt(file.stack)
+    if salt:
+        Crypter(state_dir.passphrase, salt).unlock()
+
+
 @contextmanager
 def held(name: str) -> Generator[None]:
     """Lock a stack, so that no `up` changes its machines meanwhile. State that is not in files is not locked. Raises

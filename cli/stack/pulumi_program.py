@@ -101,6 +101,11 @@ def run_captured(command: Sequence[str], stack: str, stdin: str = "") -> str:
     if done.returncode:
         printed = done.stderr.strip() or done.stdout.strip()
         subcommand = [word for word in command[1:] if not word.startswith("-")]
-        source = f"\nThe passphrase was taken from {state_dir.passphrase_source()}." if "passphrase" in printed else ""
-        raise CliError(f"{' '.join(subcommand[:2])} failed: {printed.removeprefix('error: ')}{source}")
+        raise CliError(f"{' '.join(subcommand[:2])} failed: {with_source(printed.removeprefix('error: '))}")
     return done.stdout
+
+
+def with_source(message: str) -> str:
+    """Return an error of the CLI; if it is about the passphrase, with the variable or file that this comes from."""
+    source = f"\nThe passphrase was taken from {state_dir.passphrase_source()}." if "passphrase" in message else ""
+    return f"{message}{source}"

@@ -83,7 +83,7 @@ class TestRun:
         assert hpc("up", "dev").code == 5
         assert log.read_text() == f"{root} file://{home} {home}/passphrase\n"
 
-    @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
+    @pytest.mark.parametrize("kind", ["preview", "up", "destroy", "refresh"])
     def test_the_cli_does_not_run_with_a_wrong_passphrase(self, hpc: Hpc, log: Path, root: Path, kind: str) -> None:
         salt = Crypter(lambda: "another").salt
         (root / "Pulumi.dev.yaml").write_text(f"encryptionsalt: {salt}\n{STACK}")
@@ -191,6 +191,33 @@ def test_a_state_outside_of_files_is_imported_with_the_cli(hpc: Hpc, log: Path) 
     assert hpc("import", "dev", "--", "a:b:C", "name", "id", "--parent", "p=urn").code == 0
     told = "import --stack dev --generate-code=false --protect=false a:b:C name id --parent p=urn"
     assert log.read_text().splitlines() == [told]
+
+
+def test_a_wrong_passphrase_of_a_backend_elsewhere_is_named_with_its_source(
+    hpc: Hpc, log: Path, tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool(
+        "pulumi",
+        """[ "$1 $2" != 'stack ls' ] || { echo '[{"name": "dev"}]'; exit; }
+echo 'error: incorrect passphrase' >&2; exit 255""",
+    )
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "gs://bucket")
+    document = json.loads(hpc("preview", "dev", "--json", "--engine", "pulumi").out)
+    where = "The passphrase was taken from the variable PULUMI_CONFIG_PASSPHRASE."
+    assert document["error"] == f"incorrect passphrase\n{where}"
+
+
+def test_a_preview_with_diff_shows_the_clis_events_as_the_embedded_engine_does(hpc: Hpc, log: Path, tool: Tool) -> None:
+    """The CLI itself prints the whole text of each file that changes."""
+    write_state()
+    tool("pulumi", f'echo "$*" >>{log}; cat {HERE}/pulumi/preview.ndjson')
+    ended = hpc("preview", "dev", "--diff")
+    assert ended.code == 0
+    assert log.read_text().splitlines()[-1].endswith("--diff --suppress-outputs --json")
+    document = json.loads(hpc("preview", "dev", "--diff", "--json").out)
+    assert ended.out.startswith("Previewing stack dev\n")
+    assert all(f" {step['name']}  " in ended.out for step in document["steps"])
+    assert "to create" in ended.out.splitlines()[-1]
 
 
 class TestJson:
