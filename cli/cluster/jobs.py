@@ -22,7 +22,7 @@ from cluster.jobs.nccl import LOGS
 from cluster.jobs.script import BODIES, ENV, FOLDER, Option, option_words, render_environment
 from cluster.printable import printable
 from scripts.node.slurm.job_reasons import explain
-from scripts.node.slurm.jobs import ENDED
+from scripts.node.slurm.jobs import Job
 
 _COLUMNS = {"ArrayJobID": 16, "State": 20, "exit_code": 12, "TimeUsed": 20, "Reason": 60, "NodeList": 4000}
 """squeue's names and widths. Not one of them is a text that a user chooses."""
@@ -31,42 +31,15 @@ _ORDER = ("RUNNING", "COMPLETING", "SUSPENDED", "PENDING")
 """States in this order: an array has the state of the task whose state comes first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobState:
-    """The state of a job, or of a whole job array."""
-
-    id: str
-    state: str
-    """The state that squeue(1) shows: PENDING, RUNNING, COMPLETED."""
-    reason: str = ""
-    """The reason why it is pending; empty or None if it is not."""
-    nodes: str = ""
-    """A host list."""
-    exit_code: str = ""
-    """CODE:SIGNAL after its end."""
-    elapsed: str = ""
-    """Its run time: [days-]hours:minutes:seconds."""
-
-    @property
-    def ended(self) -> bool:
-        """True if the job has ended and will not run again."""
-        return self.state in ENDED
-
-    @property
-    def completed(self) -> bool:
-        """True if the job has ended with exit code 0."""
-        return self.state == "COMPLETED"
-
-
 def squeue_line() -> str:
     """Return the line that lists all jobs of the user who runs it, those that have just ended included."""
     columns = ",".join(f"{name}:{width}" for name, width in _COLUMNS.items())
     return f'squeue --noheader --states=all --user="$(id -un)" --Format={columns}'
 
 
-def parse_squeue(text: str, ids: Iterable[str]) -> dict[str, JobState]:
+def parse_squeue(text: str, ids: Iterable[str]) -> dict[str, Job]:
     """Parse the output of `squeue_line`, for these jobs."""
-    rows: list[JobState] = []
+    rows: list[Job] = []
     for line in text.splitlines():
         cells, at = [], 0
         for width in _COLUMNS.values():
@@ -76,7 +49,7 @@ def parse_squeue(text: str, ids: Iterable[str]) -> dict[str, JobState]:
         if code.isdigit():
             # squeue of Slurm 22.05 prints the status of wait(2), one number, in place of CODE:SIGNAL.
             code = f"{int(code) >> 8}:{int(code) & 0x7F}"
-        rows.append(JobState(id=number, state=state, exit_code=code, elapsed=elapsed, reason=reason, nodes=nodes))
+        rows.append(Job(id=number, state=state, exit_code=code, elapsed=elapsed, reason=reason, nodes=nodes))
     return _merge_tasks(rows, ids)
 
 
@@ -85,29 +58,29 @@ def sacct_line(ids: Iterable[str]) -> str:
     return f"sacct --noheader --parsable2 --allocations --jobs={','.join(ids)} --format={','.join(_FIELDS)}"
 
 
-def parse_sacct(text: str, ids: Iterable[str]) -> dict[str, JobState]:
+def parse_sacct(text: str, ids: Iterable[str]) -> dict[str, Job]:
     """Parse the output of `sacct_line`."""
-    rows: list[JobState] = []
+    rows: list[Job] = []
     for line in text.splitlines():
         cells = line.split("|")
         if len(cells) == len(_FIELDS):
             number, state, code, elapsed, nodes = cells
             # CANCELLED is followed by the user who did it, the number of an array's task by its index.
             state, number = state.partition(" ")[0], number.partition("_")[0]
-            rows.append(JobState(id=number, state=state, exit_code=code, elapsed=elapsed, nodes=nodes))
+            rows.append(Job(id=number, state=state, exit_code=code, elapsed=elapsed, nodes=nodes))
     return _merge_tasks(rows, ids)
 
 
-def _merge_tasks(rows: Iterable[JobState], ids: Iterable[str]) -> dict[str, JobState]:
+def _merge_tasks(rows: Iterable[Job], ids: Iterable[str]) -> dict[str, Job]:
     """Return one state for each job: of an array, the state of a task that has not ended, else of one that failed."""
-    tasks: Mapping[str, list[JobState]] = {job: [] for job in ids}
+    tasks: Mapping[str, list[Job]] = {job: [] for job in ids}
     for row in rows:
         if row.id in tasks:
             tasks[row.id].append(row)
     return {job: min(states, key=_rank) for job, states in tasks.items() if states}
 
 
-def _rank(row: JobState) -> int:
+def _rank(row: Job) -> int:
     if not row.ended:
         return _ORDER.index(row.state) if row.state in _ORDER else len(_ORDER)
     return len(_ORDER) + (2 if row.completed else 1)
@@ -190,7 +163,7 @@ class Jobs:
             )
         return match[1]
 
-    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+    def states(self, ids: Iterable[str]) -> dict[str, Job]:
         """Return the states of this user's jobs, without those that neither slurmctld nor the database has yet."""
         ids = list(ids)
         states = parse_squeue(self.run(squeue_line()), ids)
@@ -199,8 +172,8 @@ class Jobs:
         return states
 
     def wait(
-        self, ids: Iterable[str], on_change: Callable[[Mapping[str, JobState]], None], seconds: float
-    ) -> Mapping[str, JobState]:
+        self, ids: Iterable[str], on_change: Callable[[Mapping[str, Job]], None], seconds: float
+    ) -> Mapping[str, Job]:
         """Wait until jobs have ended, or for so many seconds, and return their last states.
 
         `on_change` is called with all states whenever a state, a reason or nodes change. Ctrl-C is not handled here:
@@ -319,7 +292,7 @@ class JobProgress:
     _last_time: float = field(default=0.0, init=False)
     _start: float = field(default=0.0, init=False)
 
-    def wait(self) -> JobState:
+    def wait(self) -> Job:
         """Wait until the job has ended, and return its last state. Ctrl-C cancels it.
 
         Raises:
@@ -342,7 +315,7 @@ class JobProgress:
             console.note(f"Job {self.id} was cancelled.")
             raise
 
-    def _poll(self) -> JobState:
+    def _poll(self) -> Job:
         state = self.jobs.wait([self.id], self._print_state, _POLL_SECONDS)[self.id]
         command = f"grep -aE {shlex.quote(self.shown)} {shlex.quote(self.log)} 2>/dev/null | tail -n +{self._lines + 1}"
         for line in self.jobs.run(command).splitlines():
@@ -351,7 +324,7 @@ class JobProgress:
                 self._print(text)
         return state
 
-    def _print_state(self, states: Mapping[str, JobState]) -> None:
+    def _print_state(self, states: Mapping[str, Job]) -> None:
         if state := states.get(self.id):
             text = _describe(state)
             if text != self._state and not state.ended:
@@ -384,7 +357,7 @@ def retry_while_unreachable(poll: Callable[[], T]) -> T:
             time.sleep(_POLL_SECONDS)
 
 
-def _describe(state: JobState) -> str:
+def _describe(state: Job) -> str:
     if state.state == "PENDING":
         why = f" ({state.reason}): {explain(state.reason)}" if state.reason not in ("", "None") else ""
         return f"job {state.id} is pending{why.removesuffix(': ')}"

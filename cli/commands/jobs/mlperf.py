@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from typer import Argument, Exit, Option
 
 from cli import console, options
-from cli.cluster.jobs import Jobs, JobState, retry_while_unreachable
+from cli.cluster.jobs import Jobs, retry_while_unreachable
 from cli.commands.jobs import job_cluster, mlperf_report
 from cli.commands.jobs.job_cluster import As, DryRun
 from cli.errors import CliError
@@ -27,6 +27,7 @@ from cluster.jobs.mlperf import (
 from cluster.jobs.script import JobScript
 from cluster.report.mlperf_log import Interval, NotAnMlperfLogError, read
 from cluster.report.mlperf_report import read_report
+from scripts.node.slurm.jobs import Job
 
 Benchmark = Literal["stable-diffusion", "gpt3"]
 _LOG_NAMES: Mapping[Benchmark, str] = {"stable-diffusion": STABLE_DIFFUSION, "gpt3": GPT3}
@@ -135,13 +136,13 @@ def _submit(jobs: Jobs, data: str, scripts: tuple[JobScript, ...]) -> dict[str, 
     return ids
 
 
-def _wait(jobs: Jobs, ids: Mapping[str, str], data: str) -> dict[str, JobState]:
+def _wait(jobs: Jobs, ids: Mapping[str, str], data: str) -> dict[str, Job]:
     """Wait until jobs have ended, and return their states by their names. Prints what changes, and the last line of the
     log of running jobs."""
     names = {number: name for name, number in ids.items()}
     printer = _ProgressPrinter(names)
 
-    def wait_and_print() -> Mapping[str, JobState]:
+    def wait_and_print() -> Mapping[str, Job]:
         states = jobs.wait(names, printer.states, _PREPARE_SECONDS)
         for number, state in states.items():
             if state.state == "RUNNING":
@@ -272,7 +273,7 @@ def _train(jobs: Jobs, script: JobScript, data: str, png: Path | None, *, no_wai
         raise Exit(1)
 
 
-def _follow(jobs: Jobs, number: str, log: str) -> JobState:
+def _follow(jobs: Jobs, number: str, log: str) -> Job:
     """Wait until the job has ended, and return its state. Prints its state, and the time of each interval as it is
     done."""
     printer, printed = _ProgressPrinter({number: f"job {number}"}), 0
@@ -315,7 +316,7 @@ class _ProgressPrinter:
     """Names of the jobs by their ids."""
     _printed: dict[str, str] = field(default_factory=dict)
 
-    def states(self, states: Mapping[str, JobState]) -> None:
+    def states(self, states: Mapping[str, Job]) -> None:
         """Print the states that changed."""
         for number, job in states.items():
             why = f" ({job.reason})" if job.state == "PENDING" and job.reason not in ("", "None") else ""

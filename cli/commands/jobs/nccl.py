@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster.jobs import JobProgress, Jobs, JobState, retry_while_unreachable
+from cli.cluster.jobs import JobProgress, Jobs, retry_while_unreachable
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import nccl_report
 from cli.commands.jobs.job_cluster import As, DryRun, connect_user, print_scripts, read_config
@@ -28,6 +28,7 @@ from cluster.report.nccl_compare import mean_busbw
 from cluster.report.nccl_log import NotALogError, read_text
 from cluster.report.nccl_result import NcclResult, ReportOutcome, check
 from scripts.node.slurm.hostlist import compress, expand
+from scripts.node.slurm.jobs import Job
 
 _Partition = Annotated[
     str | None,
@@ -402,7 +403,7 @@ class Measured:
     """A run whose job has ended, or was cancelled."""
 
     run: NcclRun
-    state: JobState
+    state: Job
     log: str
 
     @property
@@ -454,8 +455,8 @@ def measure_all(jobs: Jobs, runs: Sequence[NcclRun], what: str, *, seconds: floa
     return [Measured(run, states[job], read_log(jobs, job)) for job, run in submitted.items()]
 
 
-def _wait(jobs: Jobs, title: str, submitted: Iterable[str], seconds: float) -> Mapping[str, JobState]:
-    def changed(states: Mapping[str, JobState]) -> None:
+def _wait(jobs: Jobs, title: str, submitted: Iterable[str], seconds: float) -> Mapping[str, Job]:
+    def changed(states: Mapping[str, Job]) -> None:
         waiting = {state.reason for state in states.values() if state.state == "PENDING" and state.reason != "None"}
         running = sum(state.state == "RUNNING" for state in states.values())
         ended = sum(state.ended for state in states.values())

@@ -47,6 +47,8 @@ class Job(NamedTuple):
     """A pending job may name several, separated by commas."""
     reason: str = ""
     name: str = ""
+    exit_code: str = ""
+    """CODE:SIGNAL after its end, where it was read."""
 
     @property
     def waits(self) -> bool:
@@ -55,6 +57,11 @@ class Job(NamedTuple):
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def completed(self) -> bool:
+        """True if it has ended with exit code 0."""
+        return self.state == "COMPLETED"
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -100,7 +107,7 @@ COLUMNS = {
     "started": "S", "end": "e", "submitted": "V", "nodes": "N", "count": "D", "cpus": "C", "partition": "P",
     "reason": "r", "name": "j",
 }  # fmt: skip
-"""Letters of squeue(1)'s format, by field of `Job`."""
+"""Letters of squeue(1)'s format, by the fields of `Job` that it prints, in their order."""
 
 
 def command(mark: str, *options: str) -> tuple[str, ...]:
@@ -110,13 +117,13 @@ def command(mark: str, *options: str) -> tuple[str, ...]:
     for each call, and no user can guess it. (Slurm of Debian 12 prints JSON of all jobs or of none, in another form
     with each release.)
     """
-    columns = "".join(f"%{COLUMNS[field]}{mark}" for field in Job._fields)
+    columns = "".join(f"%{letter}{mark}" for letter in COLUMNS.values())
     return ("squeue", "--noheader", *options, f"--format={columns}")
 
 
 def parse(text: str, mark: str) -> list[Job]:
     """Return the jobs in the output of `command`."""
-    cells, width = text.split(mark)[:-1], len(Job._fields)
+    cells, width = text.split(mark)[:-1], len(COLUMNS)
     rows = (cells[at : at + width] for at in range(0, len(cells) - width + 1, width))
     return [Job(row[0].lstrip("\n"), *row[1:]) for row in rows]
 

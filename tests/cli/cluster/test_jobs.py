@@ -6,8 +6,9 @@ import pytest
 
 from cli.cluster import jobs as module
 from cli.cluster.cluster import from_outputs
-from cli.cluster.jobs import Jobs, JobState, parse_sacct, parse_squeue
+from cli.cluster.jobs import Jobs, parse_sacct, parse_squeue
 from cli.errors import CliError
+from scripts.node.slurm.jobs import Job
 from tests.cli.conftest import OUTPUTS, Tool
 
 SQUEUE_WIDTHS = (16, 20, 12, 20, 60, 4000)
@@ -137,7 +138,7 @@ class TestWaiting:
     def test_jobs_that_slurmctld_has_removed_are_read_from_the_database(self, jobs: Jobs, tool: Tool, tmp_path: Path):
         self.answers(tool, tmp_path, "")
         tool("sacct", f'echo "$@" >{tmp_path}/given; echo "7|CANCELLED by 2001|0:15|00:00:09|dev-cpu-0"')
-        assert jobs.wait(["7"], lambda _: None, 60)["7"] == JobState(
+        assert jobs.wait(["7"], lambda _: None, 60)["7"] == Job(
             id="7", state="CANCELLED", exit_code="0:15", elapsed="00:00:09", nodes="dev-cpu-0"
         )
         assert "--jobs=7 " in (tmp_path / "given").read_text()

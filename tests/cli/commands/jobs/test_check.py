@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.cluster.cluster import from_outputs
-from cli.cluster.jobs import Jobs, JobState
+from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import check
 from cli.errors import CliError
@@ -17,6 +17,7 @@ from cluster.config import ClusterConfig
 from cluster.jobs.quickcheck import CheckPlan, CheckResult, Options, plan
 from components.deploy import config_text
 from scripts.node.slurm.hostlist import expand
+from scripts.node.slurm.jobs import Job
 from scripts.node.slurm.nodes import parse as nodes_of
 from tests.cli import conftest
 from tests.cli.conftest import Hpc, patch_outputs
@@ -209,9 +210,9 @@ class TestNccl:
             slurm.scripts.append(script)
             return str(len(slurm.scripts))
 
-        def wait(_: Jobs, ids: Iterable[str], *_more: object) -> dict[str, JobState]:
+        def wait(_: Jobs, ids: Iterable[str], *_more: object) -> dict[str, Job]:
             slurm.waited.append(list(ids))
-            return {job: JobState(id=job, state=slurm.state, nodes="n", exit_code="1:0", elapsed="1") for job in ids}
+            return {job: Job(id=job, state=slurm.state, nodes="n", exit_code="1:0", elapsed="1") for job in ids}
 
         monkeypatch.setattr(check, "RUN_MINUTES", -1)
         monkeypatch.setattr(Jobs, "prepare", lambda *_: None)

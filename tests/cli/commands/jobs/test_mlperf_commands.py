@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from cli.cluster import jobs as job_progress
-from cli.cluster.jobs import Jobs, JobState
+from cli.cluster.jobs import Jobs
 from cli.commands.jobs import job_cluster
 from cli.errors import CliError
 from cli.stack import project
 from cluster.config import ClusterConfig
 from cluster.jobs.mlperf import NEEDED_FILES
+from scripts.node.slurm.jobs import Job
 from tests import programs
 from tests.cli.conftest import Hpc
 from tests.cluster.report.mlperf_logs import blocks, event, preamble, reference, text
@@ -79,7 +80,7 @@ class StandIn:
             assert line.startswith("mkdir -p ")
         return ""
 
-    def wait(self, ids: Iterator[str], on_change, seconds: float | None = None) -> Mapping[str, JobState]:
+    def wait(self, ids: Iterator[str], on_change, seconds: float | None = None) -> Mapping[str, Job]:
         self.waits += 1
         if self.interrupts and self.waits > 2:
             raise KeyboardInterrupt
@@ -88,7 +89,7 @@ class StandIn:
             end = self.end_states.get(self._name(number), "COMPLETED")
             state = ["PENDING", "RUNNING", end][min(self.waits, 3) - 1]
             reason = "Priority" if state == "PENDING" else ""
-            states[number] = JobState(id=number, state=state, reason=reason, nodes="worker-0", exit_code="1:0")
+            states[number] = Job(id=number, state=state, reason=reason, nodes="worker-0", exit_code="1:0")
         on_change(states)
         return states
 

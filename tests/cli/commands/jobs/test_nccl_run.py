@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.cluster import jobs
-from cli.cluster.jobs import Jobs, JobState
+from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
 from cli.stack import project
@@ -17,6 +17,7 @@ from cluster.config import ClusterConfig
 from cluster.load import parse as parse_stack
 from components.deploy import config_text
 from scripts.node.slurm.job_reasons import REASONS
+from scripts.node.slurm.jobs import Job
 from scripts.node.slurm.nodes import Node, parse_states
 from tests.cli.cluster.test_jobs import row
 from tests.cli.conftest import OUTPUTS, Ended, Hpc, patch_outputs
@@ -329,10 +330,8 @@ class PairsSite:
         self.submitted.append([f"a3mega-a3mega-{number}" for number in numbers.groups()])
         return str(30 + len(self.submitted))
 
-    def wait(self, ids: Mapping[str, object], changed: object, __: float) -> dict[str, JobState]:
-        states = {
-            job: JobState(id=job, state=self.end_state, reason="None", exit_code="0:0", elapsed="9") for job in ids
-        }
+    def wait(self, ids: Mapping[str, object], changed: object, __: float) -> dict[str, Job]:
+        states = {job: Job(id=job, state=self.end_state, reason="None", exit_code="0:0", elapsed="9") for job in ids}
         changed(states)  # type: ignore[operator]
         return states
 
