@@ -32,7 +32,7 @@ class User(Section):
     keys: Annotated[tuple[PublicKey, ...], ON_MACHINES] = ()
     """SSH public keys that may log in, as in ~/.ssh/id_ed25519.pub."""
     shell: Annotated[Program, ON_MACHINES] = "/bin/bash"
-    """Login shell."""
+    """Login shell. `nologin` and `false` refuse SFTP too; other shells are not started for it."""
     account: Annotated[AccountName | None, LEAVES] = None
     """Account that jobs are charged to. Default: the only account there is, else `general`."""
     accounts: Annotated[

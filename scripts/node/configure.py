@@ -47,7 +47,7 @@ def configure(payload: dict[str, Any]) -> None:
     containers.converge(
         payload["users"], data=payload.get("containers", ""), login="login" in roles, node="node" in roles
     )
-    login.allow_logins(users="login" in roles)
+    login.allow_logins(payload["users"] if "login" in roles else None)
     protected_files.restore_modes()
     munge.start()
     slurmd.link_pmix()
@@ -79,12 +79,12 @@ def boot() -> None:
         slurmd.write_settings(node["conf_server"])
         mounts.mount_all(mounts.without_new_clients(node["mounts"]), controller=node["conf_server"])
         if not login.SSHD.exists():
-            login.allow_logins(users=False)
+            login.allow_logins(None)
         protected_files.restore_modes()
         slurmd.link_pmix()
         config = cluster_state.wait_for_config()
         munge.start(config["munge"])
-        login.allow_logins_of_jobs(allowed=config.get("adopt", False))
+        login.allow_logins_of_jobs(config["users"], allowed=config.get("adopt", False))
         shared = {mount["target"] for mount in node["mounts"]}
         users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
         containers.converge(config["users"], data=config.get("containers", ""))

@@ -160,20 +160,31 @@ class Cluster:
 
         With `display`, X11 of what runs there comes back to that one.
         """
-        there = self.outputs()["machines"][f"{self.name}-{machine}"]
-        known = self.file.with_name("known_hosts")
-        known.write_text(f"{there['address']} {there['host_key']}\n")
-        options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={known}", "IdentitiesOnly=yes"]
+        program = ["ssh", *(["-Y"] if display else [])]
         done = subprocess.run(
-            [
-                "ssh", "-F", "none", *(["-Y"] if display else []), "-i", str(key),
-                *(word for option in options for word in ("-o", option)),
-                f"{user}@{there['address']}", command,
-            ],
+            [*program, *self._as_user(key, machine), f"{user}@{self._address(machine)}", command],
             capture_output=True, text=True, timeout=PATIENCE, check=False,
             env={**os.environ, "DISPLAY": display},
         )  # fmt: skip
         return done.stdout + done.stderr
+
+    def sftp(self, user: str, key: Path, machine: str, commands: str) -> subprocess.CompletedProcess[str]:
+        """What becomes of commands that a user gives to sftp, as scp and editors do, up to the first that fails."""
+        return subprocess.run(
+            ["sftp", "-q", "-b", "-", *self._as_user(key, machine), f"{user}@{self._address(machine)}"],
+            input=commands, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+
+    def _address(self, machine: str) -> str:
+        return str(self.outputs()["machines"][f"{self.name}-{machine}"]["address"])
+
+    def _as_user(self, key: Path, machine: str) -> list[str]:
+        """Options of ssh and sftp: a user's own key, and the machine's pinned one."""
+        known = self.file.with_name("known_hosts")
+        pinned = self.outputs()["machines"][f"{self.name}-{machine}"]["host_key"]
+        known.write_text(f"{self._address(machine)} {pinned}\n")
+        options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={known}", "IdentitiesOnly=yes"]
+        return ["-F", "none", "-i", str(key), *(word for option in options for word in ("-o", option))]
 
     def runs(self, machine: str) -> bool:
         """Whether a machine runs."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.cluster import Cluster, eventually
 
@@ -47,6 +48,31 @@ def test_is_added_with_the_next_number_and_nothing_else_changes(lab: Cluster, ca
 def test_logs_in_and_runs_jobs_on_the_account(lab: Cluster, carol: str, carols_key: Path):
     script = "id -un; srun -N2 sh -c 'id -un; echo $SLURM_JOB_ACCOUNT'"
     assert sorted(lab.log_in("carol", carols_key, "login-0", script).split()) == ["carol"] * 3 + ["research"] * 2
+
+
+def test_copies_files_though_the_shell_prints_something(lab: Cluster, carol: str, carols_key: Path, tmp_path: Path):
+    """sshd serves SFTP itself, and starts no shell for it."""
+    lab.inside("login-0", "sed -i '1i echo welcome' /home/carol/.bashrc")
+    assert lab.log_in("carol", carols_key, "login-0", "true") == "welcome\n"
+    (tmp_path / "data").write_text("42\n")
+    there = lab.sftp("carol", carols_key, "login-0", f"put {tmp_path}/data\nget data {tmp_path}/back\nrm data\n")
+    assert there.returncode == 0, there.stderr
+    assert (tmp_path / "back").read_text() == "42\n"
+    lab.inside("login-0", "sed -i 1d /home/carol/.bashrc")
+
+
+def test_has_no_sftp_with_a_shell_that_refuses(lab: Cluster, carol: str, carols_key: Path):
+    text = lab.file.read_text()
+    stack = yaml.safe_load(text)
+    (row,) = (row for row in stack["config"]["hpc:cluster"]["users"] if row["name"] == "carol")
+    row["shell"] = "/usr/sbin/nologin"
+    lab.file.write_text(yaml.safe_dump(stack))
+    lab.up()
+    assert lab.sftp("carol", carols_key, "login-0", "ls\n").returncode != 0
+    assert "not available" in lab.log_in("carol", carols_key, "login-0", "true")
+    lab.file.write_text(text)
+    lab.up()
+    assert lab.log_in("carol", carols_key, "login-0", "id -un") == "carol\n"
 
 
 def test_is_root_by_sudo_on_every_machine_and_in_jobs(lab: Cluster, carol: str, carols_key: Path, user):

@@ -394,7 +394,7 @@ def test_mount_lustre_refuses_with_a_reason(arguments: list[str], status: int, s
 
 
 def test_sshds_settings_in_the_image_are_those_of_the_set_up() -> None:
-    assert (ROOTFS / "etc/ssh/sshd_config.d/hpc.conf").read_text() == sshd_settings(users=False)
+    assert (ROOTFS / "etc/ssh/sshd_config.d/hpc.conf").read_text() == sshd_settings(None)
 
 
 SCRIPTS = [

@@ -4,11 +4,16 @@ pam_slurm_adopt lets users log in by SSH to the nodes of their jobs. It moves th
 limits of cores, memory and GPUs, and Slurm ends them with the job.
 """
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
+from interface import UnixUser
 from system.host import SetupError, run, stop_services, write, write_unit
 
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
+SSHD_MAIN = Path("/etc/ssh/sshd_config")  # the package's, which includes SSHD before its own settings
+CLOSED_SHELLS = ("nologin", "false")
 PROFILE = """\
 # Written by the cluster's set-up.
 # sacct's own columns leave out the user and the elapsed time. Only in interactive shells, since scripts count columns.
@@ -61,28 +66,48 @@ def configure(files: dict[str, list[str]]) -> None:
     stop_services("slurmd", "slurmctld", "slurmdbd", "mariadb")
 
 
-def allow_logins(*, users: bool) -> None:
-    """Let root log in by key and, with `users`, everybody. sshd reads the change without ending a connection."""
-    if write(SSHD, sshd_settings(users=users)):
+def allow_logins(users: Sequence[UnixUser] | None) -> None:
+    """Let root log in by key and, unless `users` is None, everybody. sshd reads the change without ending a connection.
+
+    `users` are those of the stack.
+    """
+    changed = write(SSHD_MAIN, with_internal_sftp(SSHD_MAIN.read_text()))
+    if write(SSHD, sshd_settings(users)) or changed:
         # If a socket starts sshd, it may not run yet, and reads the file when it starts.
         run("systemctl", "try-reload-or-restart", "ssh")
 
 
-def allow_logins_of_jobs(*, allowed: bool) -> None:
+def allow_logins_of_jobs(users: Sequence[UnixUser], *, allowed: bool) -> None:
     """Let users with a job on this node log in, or nobody but root. sshd never admits users without the PAM module."""
     if allowed:
         set_pam_slurm_adopt(enabled=True)
-        allow_logins(users=True)
+        allow_logins(users)
     else:
-        allow_logins(users=False)
+        allow_logins(None)
         set_pam_slurm_adopt(enabled=False)
 
 
-def sshd_settings(*, users: bool) -> str:
-    """Return the settings of sshd: root logs in by key, users only if `users` is set."""
+def sshd_settings(users: Sequence[UnixUser] | None) -> str:
+    """Return the settings of sshd: root logs in by key, users only if `users` is not None."""
     lines = ["# Written by the cluster's set-up.", "PasswordAuthentication no", "PermitRootLogin prohibit-password"]
-    # slurmctld allocates nodes: a shell that is not part of a job would use the resources of another user's job.
-    return "\n".join([*lines, *([] if users else ["AllowUsers root"])]) + "\n"
+    if users is None:
+        # slurmctld allocates nodes: a shell that is not part of a job would use the resources of another user's job.
+        lines.append("AllowUsers root")
+    elif closed := [user["name"] for user in users if Path(user["shell"]).name in CLOSED_SHELLS]:
+        # internal-sftp starts no shell, so that a shell that refuses everybody does not refuse it (session.c, do_child,
+        # of openssh-portable at V_8_9_P1 and V_10_0_P2). A match in an included file ends with that file.
+        lines += [f"Match User {','.join(closed)}", "    ForceCommand /bin/false"]
+    return "\n".join(lines) + "\n"
+
+
+def with_internal_sftp(text: str) -> str:
+    """Return sshd_config with sshd's own SFTP server, for sftp and scp. A pure function.
+
+    A program as server is started by the user's shell, whose .bashrc may print text, which breaks the protocol. The
+    line is replaced, since sshd before 9.5 does not start with a second one in another file (servconf.c, sSubsystem, of
+    openssh-portable: fatal at V_8_9_P1 and V_9_2_P1, ignored at V_9_6_P1 and V_10_0_P2).
+    """
+    return re.sub(r"(?im)^[ \t]*subsystem[ \t]+sftp[ \t].*$", "Subsystem sftp internal-sftp", text)
 
 
 PAM = Path("/etc/pam.d/sshd")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from interface import UnixUser
 from system import login
 from system.host import SetupError
 
@@ -81,6 +82,72 @@ def test_an_unknown_stack_is_left_alone(root: Path):
     assert (root / "etc/pam.d/sshd").read_text() == "account required pam_permit.so\n"
 
 
+def user(name: str, shell: str) -> UnixUser:
+    return {
+        "name": name, "uid": 2001, "gid": 2001, "groups": [], "shell": shell, "keys": [], "sudo": False,
+        "containers": False,
+    }  # fmt: skip
+
+
 def test_sshd_refuses_users_unless_they_are_allowed():
-    assert "AllowUsers root\n" in login.sshd_settings(users=False)
-    assert "AllowUsers" not in login.sshd_settings(users=True)
+    assert "AllowUsers root\n" in login.sshd_settings(None)
+    assert "AllowUsers" not in login.sshd_settings([])
+
+
+def test_a_shell_that_refuses_everybody_refuses_sftp_too():
+    shells = {"alice": "/bin/bash", "bob": "/usr/sbin/nologin", "carol": "/usr/bin/zsh", "dan": "/bin/false"}
+    lines = login.sshd_settings([user(*row) for row in shells.items()]).splitlines()
+    assert lines[-2:] == ["Match User bob,dan", "    ForceCommand /bin/false"]
+    assert "Match" not in login.sshd_settings([user("alice", "/bin/bash")])
+
+
+DEBIAN = """\
+Include /etc/ssh/sshd_config.d/*.conf
+#Port 22
+AcceptEnv LANG LC_*
+
+# override default of no subsystems
+Subsystem\tsftp\t/usr/lib/openssh/sftp-server
+
+# Example of overriding settings on a per-user basis
+#Match User anoncvs
+"""
+"""Lines of sshd_config of Debian's and Ubuntu's openssh-server (debian/patches/debian-config.patch)."""
+
+
+def test_sshd_serves_sftp_itself():
+    changed = login.with_internal_sftp(DEBIAN)
+    assert changed == DEBIAN.replace("Subsystem\tsftp\t/usr/lib/openssh/sftp-server", "Subsystem sftp internal-sftp")
+    assert login.with_internal_sftp(changed) == changed
+    assert login.with_internal_sftp("#Subsystem sftp x\n") == "#Subsystem sftp x\n"
+
+
+@pytest.mark.skipif(not Path("/usr/sbin/sshd").exists(), reason="needs sshd")
+def test_sshd_accepts_its_files(tmp_path: Path):
+    """As sshd reads them: the included file first, whose match ends with it."""
+    key = tmp_path / "key"
+    programs.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    (tmp_path / "hpc.conf").write_text(login.sshd_settings([user("bob", "/usr/sbin/nologin")]))
+    main = login.with_internal_sftp(DEBIAN).replace("/etc/ssh/sshd_config.d", str(tmp_path))
+    (tmp_path / "main").write_text(f"{main}HostKey {key}\n")
+
+    def effective(name: str) -> set[str]:
+        command = ["/usr/sbin/sshd", "-T", "-f", str(tmp_path / "main"), "-C", f"user={name},host=h,addr=10.0.0.1"]
+        return {*programs.run(command, check=True).stdout.splitlines()}
+
+    alice, bob = effective("root"), effective("bob")
+    assert {"subsystem sftp internal-sftp", "forcecommand none", "passwordauthentication no"} <= alice
+    assert {"subsystem sftp internal-sftp", "forcecommand /bin/false"} <= bob
+
+
+def test_sshd_reads_changed_files_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(login, "SSHD", tmp_path / "hpc.conf")
+    monkeypatch.setattr(login, "SSHD_MAIN", tmp_path / "sshd_config")
+    monkeypatch.setattr(login, "run", lambda *command: ran.append(command))
+    login.SSHD_MAIN.write_text(DEBIAN)
+    login.SSHD.write_text(login.sshd_settings(None))
+    for _ in range(2):
+        login.allow_logins(None)
+    assert ran == [("systemctl", "try-reload-or-restart", "ssh")]
+    assert "Subsystem sftp internal-sftp\n" in login.SSHD_MAIN.read_text()
