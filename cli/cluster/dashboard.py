@@ -28,7 +28,7 @@ from cli.access.remote import driver_of
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
 from cluster.monitoring.dashboards import DashboardPage
-from cluster.monitoring.files import PROMETHEUS_PORT
+from scripts.node.interface import PROMETHEUS_PORT
 from scripts.node.monitoring.tls import pinned
 
 PATHS = ("api/v1/query", "api/v1/query_range")

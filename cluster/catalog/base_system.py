@@ -69,6 +69,9 @@ JOB_PROGRAMS = {
 MONITORING = ("prometheus", "prometheus-alertmanager", "prometheus-node-exporter")
 """Packages of metrics and alerts, by one name in Debian and Ubuntu; each is a unit of systemd by its own name."""
 
+FIREWALL = "nftables"
+"""The package by which users of a machine are kept from ports (scripts/node/monitoring/service.py)."""
+
 
 def missing_interpreter(text: str) -> str | None:
     """Return the interpreter of a script's first line, also behind `env`, if not every image has it; else None."""

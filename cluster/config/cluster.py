@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from cluster.catalog import IMAGES
-from cluster.catalog.base_system import MONITORING
+from cluster.catalog.base_system import FIREWALL, MONITORING
 from cluster.config.accounting import Accounting
 from cluster.config.controller import Controller, Login
 from cluster.config.image import Image
@@ -120,7 +120,7 @@ class ClusterConfig(Section):
     def packages(self) -> tuple[str, ...]:
         """Additional packages of the distribution on machines: those of `image.packages`, and those that other sections
         need."""
-        return (*self.image.packages, *(MONITORING if self.monitoring else ()))
+        return (*self.image.packages, *((*MONITORING, FIREWALL) if self.monitoring else ()))
 
     @property
     def nodes_release(self) -> str:

@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from cluster.monitoring.files import PROMETHEUS_PORT
 from cluster.report import palette
+from scripts.node.interface import PROMETHEUS_PORT
 
 Kind = Literal["lines", "bars", "value"]
 """Curves over time; current values by label; one current value."""

@@ -24,10 +24,17 @@ from cluster.roster import (
 )
 from cluster.slurm import paths
 from cluster.slurm.slurm_conf import has_own_metrics, private_data
-from scripts.node.interface import ROLES, GpuExporter, Role
+from scripts.node.interface import (
+    ALERTMANAGER_PORT,
+    GPU_EXPORTER_PORT,
+    NODE_EXPORTER_PORT,
+    PROMETHEUS_PORT,
+    ROLES,
+    GpuExporter,
+    Role,
+)
 from scripts.node.interface import MonitoringInput as Payload
 
-PROMETHEUS_PORT, ALERTMANAGER_PORT, NODE_EXPORTER_PORT, GPU_EXPORTER_PORT = 9090, 9093, 9100, 9400
 TARGETS, GPU_TARGETS, RULES = "targets/hpc.json", "targets/hpc-gpus.json", "rules/hpc.yml"
 ETC = "/etc/prometheus"
 UNITS = (

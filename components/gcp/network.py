@@ -8,13 +8,13 @@ from pulumi_gcp import compute, servicenetworking
 
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
-from cluster.monitoring.files import PROMETHEUS_PORT
 from cluster.platforms.gcp import iap
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, fabric_of, plan, reserved
 from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.names import host_project, labels, place
 from cluster.roster import monitoring_machine
 from components.gcp.barrier import Barrier
+from scripts.node.interface import PROMETHEUS_PORT
 
 LNET_PORT = 988
 """Port of Lustre's network."""

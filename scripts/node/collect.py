@@ -196,9 +196,10 @@ def parts(own_roles: list[str]) -> dict[str, Part]:
         **{f"disks {path}": (lambda path=path: mounts.disk_usage(path)) for path in mounts.local_paths(own_roles)},
     }
     if monitoring.PROMETHEUS in monitoring.units():
-        from monitoring import prometheus
+        from monitoring import alertmanager, prometheus
 
         found["alerts"] = prometheus.firing
+        found["silences"] = alertmanager.silences
     if "node" in own_roles:
         found["jobs"] = lambda: sorted(lost_jobs.jobs_with_processes())
     if not controls:

@@ -13,6 +13,10 @@ ROLES: tuple[Role, ...] = get_args(Role)
 SPOOLS = {"controller": "/var/spool/slurmctld", "node": "/var/spool/slurmd"}
 """Folders of slurmctld's and slurmd's state (StateSaveLocation, SlurmdSpoolDir), by the role of the machine."""
 
+PROMETHEUS_PORT, ALERTMANAGER_PORT, NODE_EXPORTER_PORT, GPU_EXPORTER_PORT = 9090, 9093, 9100, 9400
+FIREWALL = "hpc-monitoring-firewall"
+"""The unit, and the table of nftables, that keeps users of a machine from the last three."""
+
 
 class Mount(TypedDict):
     """A file system: the arguments of `mount -t fs_type -o options source target`."""

@@ -1,6 +1,7 @@
 """Faults of nodes are found by their health check: the node is drained with figures, and no job is lost."""
 
 import json
+import shlex
 import signal
 import socket
 import ssl
@@ -35,6 +36,13 @@ pytestmark = pytest.mark.e2e
 
 NODES = ("cpu-0", "cpu-1", "gpu-0")
 SLOW = "dev host0 root tbf rate 10mbit burst 32kbit latency 400ms"
+MACHINES = ("controller", "cpu-1", "gpu-0")
+POST = """
+from urllib.request import Request, urlopen
+
+urlopen(Request("http://127.0.0.1:9093/api/v2/alerts", b"[]", {"Content-Type": "application/json"}), timeout=10)
+"""
+"""Posts alerts, of which there are none."""
 _CLOCK = """
 echo +90 >/etc/faketimerc
 ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/etc/ld.so.preload
@@ -228,6 +236,37 @@ def test_alerts_fire_under_their_faults_and_clear(sick: Cluster):
     well(sick)
     sick.inside("controller", AS_BEFORE)
     eventually(lambda: not LASTS & firing(sick), what=f"the end of {sorted(LASTS)}, of which one boot is none")
+
+
+def reached(cluster: Cluster, machine: str, user: str) -> set[int]:
+    """The ports of monitoring that a user of a machine can connect to, at its loopback and at its own address."""
+    connect = "(exec 3<>/dev/tcp/$address/$port) 2>/dev/null && echo $port"
+    loop = f"for address in 127.0.0.1 $(hostname); do for port in 9090 9093 9100 9400; do {connect}; done; done; true"
+    return {int(port) for port in cluster.inside(machine, f"runuser -u {user} -- bash -c {shlex.quote(loop)}").split()}
+
+
+def test_users_cannot_silence_an_alert_and_root_can(sick: Cluster):
+    """Where they log in, on the machine that has Alertmanager; cpu-1 was rebooted by an alert's fault."""
+    amtool = "amtool --alertmanager.url=http://localhost:9093 silence"
+    add = f"{amtool} add alertname=HealthDisk --duration=1h --comment='a disk is replaced'"
+    told = sick.inside("controller", f"runuser -u alice -- {add} 2>&1 || true")
+    assert "connection refused" in told
+    assert "refused" in sick.inside("controller", f"runuser -u alice -- python3 -c {shlex.quote(POST)} 2>&1 || true")
+    assert sick.inside("controller", f"{amtool} query -q") == ""
+    assert "alerts-silenced" not in sick.findings()
+
+    number = sick.inside("controller", add)
+    silenced = lambda: sick.findings().get("alerts-silenced", {}).get("controller", "")  # noqa: E731 - asked again
+    eventually(lambda: 'alertname="HealthDisk" are silenced by root until ' in silenced(), what="the finding")
+    assert silenced().endswith(": a disk is replaced")
+    sick.inside("controller", f"{amtool} expire {number}")
+    eventually(lambda: silenced() == "", what="the end of the finding")
+
+    root, alice = ({machine: reached(sick, machine, user) for machine in MACHINES} for user in ("root", "alice"))
+    assert root == {"controller": {9090, 9093, 9100}, "cpu-1": {9100}, "gpu-0": {9100, 9400}}
+    # Prometheus alone is open, and only reads.
+    assert alice == {"controller": {9090}, "cpu-1": set(), "gpu-0": set()}
+    assert {sick.inside(machine, "systemctl is-enabled hpc-monitoring-firewall") for machine in MACHINES} == {"enabled"}
 
 
 def user_is_written_to_once(cluster: Cluster, job: str) -> None:

@@ -10,7 +10,19 @@ from judge import controller, machine
 from judge.kinds import KINDS
 from slurm.findings import MachineFinding
 
-PARTS = ("boot", "daemons", "munge", "image", "cluster_state", "disks ", "killed", "reconcile", "topology", "alerts")
+PARTS = (
+    "boot",
+    "daemons",
+    "munge",
+    "image",
+    "cluster_state",
+    "disks ",
+    "killed",
+    "reconcile",
+    "topology",
+    "alerts",
+    "silences",
+)
 PARTS += tuple(f"slurm {name}" for name in ("nodes", "jobs", "ping", "statistics", "database"))
 """Beginnings of the names of the parts of a document that findings are made of."""
 _ORDER = list(KINDS)

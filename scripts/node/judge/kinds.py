@@ -49,6 +49,8 @@ KINDS: dict[str, FindingKind] = {
     "mount-missing": FindingKind("critical", 2),
     "disk-full": FindingKind("critical", 10),
     "monitoring-down": FindingKind("critical"),
+    "monitoring-open": FindingKind("warning"),
+    "alerts-silenced": FindingKind("warning"),  # an administrator made it, so that nobody is called for it
     "daemon-restarting": FindingKind("critical", 2),
     "old-config": FindingKind("warning"),
     "slurm-older": FindingKind("warning"),

@@ -5,6 +5,7 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from interface import ALERTMANAGER_PORT, FIREWALL
 from judge.document import bytes_used, error, inodes_used, is_busy, last_words, part, setup_failure, unit
 from judge.kinds import FREE_SHARE, OLDEST_KERNEL, OLDEST_PACKAGES
 from slurm.findings import MachineFinding
@@ -17,6 +18,8 @@ RECENT_SECONDS = 600
 FULL = 0.99
 """Share of a file system's space or inodes in use from which on it is called full, not nearly full."""
 DAY = 86400
+_LONGEST = 160
+"""Characters of a text that somebody gave to a silence."""
 _RETRIES = {"hpc-node"}
 """Units that are restarted until the machine has joined; the finding about the set-up reports them."""
 _REPORTED = {"slurmctld", "slurmdbd", "mariadb", "slurmrestd"}
@@ -91,6 +94,31 @@ def prometheus(document: Document) -> Iterator[MachineFinding]:
             what=f"Prometheus does not answer, so no alert fires: {why}",
             todo=f"./hpc ssh STACK {role} -- systemctl restart prometheus",
             note="Its log on that machine: journalctl -u prometheus",
+        )
+
+
+def silenced(document: Document) -> Iterator[MachineFinding]:
+    """Yield silences of Alertmanager: nobody gets these alerts until they end."""
+    for row in part(document, "silences") or ():
+        of, comment = (" ".join(row[name].split())[:_LONGEST] for name in ("alerts", "comment"))
+        yield MachineFinding(
+            id="alerts-silenced",
+            where=document["name"],
+            what=f"alerts with {of} are silenced by {row['by']} until {row['until']}: {comment or 'no comment'}",
+            todo=f"./hpc ssh STACK {document['name']} -- "
+            f"amtool --alertmanager.url=http://localhost:{ALERTMANAGER_PORT} silence expire {row['id']}",
+            note="That sends them again at once; by itself the silence ends at the time given.",
+        )
+
+
+def firewall(document: Document) -> Iterator[MachineFinding]:
+    """Yield a firewall of monitoring that does not run: users of the machine can silence alerts then."""
+    if not is_active(row := unit(document, FIREWALL)):
+        yield MachineFinding(
+            id="monitoring-open",
+            where=document["name"],
+            what=f"users of the machine reach Alertmanager and the exporters, as {FIREWALL} {state_of(row)}",
+            todo=f"./hpc ssh STACK {document['name']} -- systemctl restart {FIREWALL}",
         )
 
 
@@ -215,7 +243,7 @@ def _packages(found: Mapping[str, Any]) -> float | None:
         return found.get("made")
 
 
-CHECKS = (munged, setup, mounts, full_disks, prometheus, restarting, image)
+CHECKS = (munged, setup, mounts, full_disks, prometheus, firewall, silenced, restarting, image)
 
 
 def findings(document: Document) -> Iterator[MachineFinding]:

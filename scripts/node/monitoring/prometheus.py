@@ -11,9 +11,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
+from interface import PROMETHEUS_PORT as PORT
 from monitoring import service, tls
-
-PORT = 9090
 
 
 def query(expression: str) -> list[dict[str, Any]]:
@@ -44,7 +43,7 @@ def certificate_end() -> float:
 
 def get(path: str) -> dict[str, Any]:
     """Return the data of Prometheus' API for a path."""
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # slow to import; most phases need none
+    from http.client import HTTPConnection, HTTPSConnection  # slow to import; most phases need none
 
     connection, headers = HTTPConnection("127.0.0.1", PORT, timeout=3), dict[str, str]()
     if service.has_web_listener():
@@ -53,8 +52,15 @@ def get(path: str) -> dict[str, Any]:
         headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
         context = tls.pinned((service.ETC / service.CERTIFICATE).read_text())
         connection = HTTPSConnection("127.0.0.1", PORT, timeout=3, context=context)
+    return read(connection, f"/api/v1/{path}", headers)["data"]
+
+
+def read(connection: Any, path: str, headers: dict[str, str]) -> Any:  # noqa: ANN401 - an HTTPConnection; any JSON
+    """Return the JSON value at a path of an HTTP server, and close the connection."""
+    from http.client import HTTPException  # slow to import, as above
+
     try:
-        connection.request("GET", f"/api/v1/{path}", headers=headers)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         text = response.read()
     except HTTPException as error:
@@ -63,4 +69,4 @@ def get(path: str) -> dict[str, Any]:
         connection.close()
     if response.status != HTTPStatus.OK:
         raise OSError(f"HTTP {response.status} {response.reason}")
-    return json.loads(text)["data"]
+    return json.loads(text)

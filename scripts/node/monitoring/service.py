@@ -10,7 +10,16 @@ import hashlib
 import json
 from pathlib import Path
 
-from interface import GpuExporter, MonitoringInput, OpsAgent, WebInput
+from interface import (
+    ALERTMANAGER_PORT,
+    FIREWALL,
+    GPU_EXPORTER_PORT,
+    NODE_EXPORTER_PORT,
+    GpuExporter,
+    MonitoringInput,
+    OpsAgent,
+    WebInput,
+)
 from system.host import (
     STARTED,
     SetupError,
@@ -81,9 +90,38 @@ Nice=10
 WantedBy=multi-user.target
 """
 
+RULES = (
+    "type filter hook output priority 0;",
+    f"oif lo tcp dport {{ {ALERTMANAGER_PORT}, {NODE_EXPORTER_PORT}, {GPU_EXPORTER_PORT} }}",
+    f"meta skuid != {{ root, {USER} }} reject with tcp reset;",
+)
+FIREWALL_UNIT = f"""\
+# Written by the cluster's set-up.
+[Unit]
+Description=Keep users of this machine from Alertmanager and the exporters, which ask for no password
+# That one removes all rules at its start.
+After=nftables.service
+Before={ALERTMANAGER}.service {NODE_EXPORTER}.service {GPU_EXPORTER}.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+# In one transaction: the table as it was, if there is one, goes, and this one comes.
+ExecStart=/usr/sbin/nft "add table inet {FIREWALL}; delete table inet {FIREWALL}; \\
+    table inet {FIREWALL} {{ chain output {{ {" ".join(RULES)} }}; }}"
+ExecStop=/usr/sbin/nft delete table inet {FIREWALL}
+
+[Install]
+WantedBy=multi-user.target
+"""
+"""Alertmanager takes silences and alerts from whoever connects, and exporters have Go's profiler at /debug/pprof.
+
+`oif lo` is the way to each address of this machine. A connection to another machine is left alone.
+"""
+
 
 def export(arguments: str, *, required: bool = True) -> None:
-    """Run node_exporter with these arguments; stop it without any.
+    """Run node_exporter with these arguments, behind the firewall; stop both without any.
 
     It is not `required` on machines that get a new image, which contains it, after the controller.
     """
@@ -91,8 +129,12 @@ def export(arguments: str, *, required: bool = True) -> None:
         log(f"no metrics before this machine is recreated with another image: it has no {NODE_EXPORTER}")
     elif arguments:
         _package(NODE_EXPORTER, arguments)
+        write_unit(UNITS / f"{FIREWALL}.service", FIREWALL_UNIT)
+        service(FIREWALL, settings=FIREWALL_UNIT, block=False)
     else:
-        _stop(NODE_EXPORTER)
+        _stop(NODE_EXPORTER, FIREWALL)
+        if remove(UNITS / f"{FIREWALL}.service"):
+            unread_units()
 
 
 def export_gpus(wanted: GpuExporter | None) -> None:
@@ -227,7 +269,7 @@ def _crypt(text: str, setting: str) -> str:
 
 def units() -> list[str]:
     """Return the units of monitoring that the set-up has started on this machine."""
-    names = (PROMETHEUS, ALERTMANAGER, EXPORTER, NODE_EXPORTER, GPU_EXPORTER)
+    names = (PROMETHEUS, ALERTMANAGER, EXPORTER, NODE_EXPORTER, FIREWALL, GPU_EXPORTER)
     return [name for name in names if (STARTED / name).exists()]
 
 

@@ -183,16 +183,20 @@ def test_only_units_of_the_set_up_are_removed(tmp_path: Path, started: list[str]
     service.export("--web.listen-address=:9100")
     (tmp_path / "etc" / "rules" / "ours.yml").write_text("groups: []\n")
     (tmp_path / "data" / "metrics2").mkdir()
-    assert service.units() == [service.PROMETHEUS, service.ALERTMANAGER, service.EXPORTER, service.NODE_EXPORTER]
+    expected = [service.PROMETHEUS, service.ALERTMANAGER, service.EXPORTER, service.NODE_EXPORTER, service.FIREWALL]
+    assert service.units() == expected
+    unit = tmp_path / "units" / f"{service.FIREWALL}.service"
+    assert unit.read_text() == service.FIREWALL_UNIT
     started.clear()
     service.converge(None)
     service.export("")
-    names = [service.EXPORTER, service.PROMETHEUS, service.ALERTMANAGER, service.NODE_EXPORTER]
+    names = [service.EXPORTER, service.PROMETHEUS, service.ALERTMANAGER, service.NODE_EXPORTER, service.FIREWALL]
     assert started == [f"-{name}" for name in names]
     assert service.units() == []
     assert [path.name for path in (tmp_path / "etc" / "rules").iterdir()] == ["ours.yml"]
     assert not (tmp_path / "data" / "metrics2").exists()
     assert not service.SETTINGS.exists()
+    assert not unit.exists()
 
 
 def test_prometheus_leaves_the_controller_for_its_own_machine(
