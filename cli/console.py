@@ -58,10 +58,17 @@ def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None
     texts = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*texts, strict=True)]
     room = stdout().width - len(_GAP) * (len(widths) - 1) if stdout().is_terminal else sum(widths)
-    while sum(widths) > room and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
+    longest_words = [
+        max(len(word) for cell in cells for word in cell.split() or [""]) for cells in zip(*texts, strict=True)
+    ]
+    for narrowest in (longest_words, [_NARROWEST] * len(widths)):  # words are broken only if there is no other way
+        while sum(widths) > room and (wider := [at for at, least in enumerate(narrowest) if widths[at] > least]):
+            widths[max(wider, key=widths.__getitem__)] -= 1
     for number, row in enumerate(texts):
-        wrapped = [wrap(cell, width) if len(cell) > width else [cell] for cell, width in zip(row, widths, strict=True)]
+        wrapped = [
+            wrap(cell, width, break_on_hyphens=False) if len(cell) > width else [cell]
+            for cell, width in zip(row, widths, strict=True)
+        ]
         for cells in zip_longest(*wrapped, fillvalue=""):
             parts = [
                 cell.rjust(width) if column in right else cell.ljust(width)

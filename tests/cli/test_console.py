@@ -97,3 +97,18 @@ def test_a_table_is_wrapped_on_a_narrow_terminal_only(
         printed = capsys.readouterr().out.replace("\x1b[1m", "").replace("\x1b[0m", "")
         assert printed.splitlines() == lines
     console.stdout.cache_clear()
+
+
+def test_a_narrow_table_breaks_lines_between_words_as_long_as_there_is_room(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "32")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    console.stdout.cache_clear()
+    console.table([("NODES", "WHO ACTS"), ("hc-cpu-0 hc-cpu-1", "an administrator or a user")])
+    console.table([("NODES",), ("hc-cpu-" + "0" * 40,)])
+    lines = capsys.readouterr().out.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+    console.stdout.cache_clear()
+    assert max(map(len, lines)) <= 32
+    assert {"hc-cpu-0", "hc-cpu-1", "administrator"} <= {word for line in lines for word in line.split()}
