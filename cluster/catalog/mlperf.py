@@ -17,6 +17,32 @@ TITLES: Mapping[str, str] = MappingProxyType({STABLE_DIFFUSION: "Stable Diffusio
 """Benchmarks by the value of `submission_benchmark` in their logs (source: github.com/mlcommons/logging at 7bbf792,
 mlperf_logging/mllog/constants.py)."""
 
+
+@dataclass(frozen=True)
+class QualityTarget:
+    """A quality that an evaluation must measure before a model counts as trained."""
+
+    metric: str
+    limit: float
+    at_most: bool = True
+    """False if the measured value must be at least the limit."""
+
+    def is_met(self, value: float) -> bool:
+        return value <= self.limit if self.at_most else value >= self.limit
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'<=' if self.at_most else '>='} {self.limit:g}"
+
+
+QUALITY: Mapping[str, tuple[QualityTarget, ...]] = MappingProxyType(
+    {
+        STABLE_DIFFUSION: (QualityTarget("FID", 90), QualityTarget("CLIP", 0.15, at_most=False)),
+        GPT3: (QualityTarget("log perplexity", 2.69),),
+    }
+)
+"""Quality that a run must reach, by benchmark (source: github.com/mlcommons/training_policies at d73e20f,
+training_rules.adoc, retired benchmarks: Stable Diffusion of v5.0, GPT3 of v4.1)."""
+
 LOG_STEPS = 100
 """Training steps between two lines of a log of Stable Diffusion that targets are for (source: _RECIPE, parselog)."""
 

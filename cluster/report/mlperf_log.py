@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
-from cluster.catalog.mlperf import GPT3, TITLES
+from cluster.catalog.mlperf import GPT3, QUALITY, TITLES
 from cluster.printable import one_line
 
 MARK = ":::MLLOG"
@@ -52,6 +52,8 @@ class Evaluation(NamedTuple):
     step: int | None
     metric: str
     value: float
+    seconds: int | None
+    """Seconds from `run_start` to its result; None without a `run_start`."""
 
 
 @dataclass(kw_only=True)
@@ -75,7 +77,7 @@ class MlperfRun:
     status: str = ""
     """`success` or `aborted`; empty if the log does not have it."""
     seconds: int | None = None
-    """The time to train: from `run_start` to `run_stop`."""
+    """Seconds from `run_start` to `run_stop`."""
     notes: list[str] = field(default_factory=list)
     """Problems of the log, as sentences."""
     step_ms: dict[int, float] = field(default_factory=dict)
@@ -83,6 +85,8 @@ class MlperfRun:
     _inits: int = 0
     _trains_ms: int | None = None
     """Time of the first `run_start` or `block_start`."""
+    _clock_ms: int | None = None
+    """Time of the first `run_start`, which the beginning of a log may lack."""
     _starts: dict[int, int] = field(default_factory=dict)
     """Times of the starts of blocks by step."""
     _open: tuple[int, int, int] | None = None
@@ -108,6 +112,7 @@ class MlperfRun:
             self._inits += 1  # Stable Diffusion writes it once for each rank
         elif key == "run_start":
             self._trains_ms = ms if begun is None else begun
+            self._clock_ms = ms if self._clock_ms is None else self._clock_ms
         elif key == "submission_benchmark":
             self.benchmark = one_line(str(value)[:100])
         elif key == "submission_platform" and (gpus := _PLATFORM.match(str(value)[:100])):
@@ -117,11 +122,15 @@ class MlperfRun:
         elif key == "max_sequence_length":
             self.sequence = _whole(value) or self.sequence
         elif key == "eval_accuracy":
-            self._add_evaluation(value, metadata)
+            self._add_evaluation(value, metadata, self._elapsed(ms))
         elif key in ("run_stop", "status"):
             self.status = str((value if key == "status" else metadata.get("status")) or self.status)[:20]
-            self.seconds = max(0, ms - begun) // 1000 if key == "run_stop" and begun is not None else self.seconds
+            self.seconds = self._elapsed(ms) if key == "run_stop" else self.seconds
         return True
+
+    def _elapsed(self, ms: int) -> int | None:
+        """Return the whole seconds from `run_start` to a time; None without a `run_start`."""
+        return None if self._clock_ms is None else max(0, ms - self._clock_ms) // 1000
 
     def _add_block(self, line: int, key: str, ms: int, step: int | None) -> bool:
         """Add the start or the stop of a block. Of several ranks, the first one counts."""
@@ -146,7 +155,7 @@ class MlperfRun:
             self.notes.append(f"line {line} stops a block at {step} that has no block_start")
         return True
 
-    def _add_evaluation(self, value: object, metadata: dict[str, Any]) -> None:
+    def _add_evaluation(self, value: object, metadata: dict[str, Any], seconds: int | None) -> None:
         step, tokens = _whole(metadata.get("step_num")), _whole(metadata.get("epoch_num"))
         if step is None and tokens is not None and self.batch and self.sequence:
             step = tokens // (self.batch * self.sequence)
@@ -154,7 +163,24 @@ class MlperfRun:
             metric = str(metadata.get("metric") or ("log perplexity" if self.benchmark == GPT3 else "eval_accuracy"))[
                 :40
             ]
-            self.evaluations.append(Evaluation(step, metric, float(value)))
+            self.evaluations.append(Evaluation(step, metric, float(value), seconds))
+
+    def trained(self) -> list[Evaluation]:
+        """Return the evaluations that first met all targets of the benchmark, at one step; empty if none did.
+
+        The last of them ends the time to train, as the clock may be stopped once the target is reached
+        (training_rules.adoc, as of QUALITY). The status of a run of Stable Diffusion without thresholds is `success`
+        whatever its quality is (stable_diffusion/main.py).
+        """
+        found: dict[int | None, dict[str, Evaluation]] = {}
+        targets = QUALITY.get(self.benchmark, ())
+        for evaluation in self.evaluations:
+            met = found.setdefault(evaluation.step, {})
+            if any(target.metric == evaluation.metric and target.is_met(evaluation.value) for target in targets):
+                met[evaluation.metric] = evaluation
+            if targets and len(met) == len(targets):
+                return list(met.values())
+        return []
 
     def end(self) -> "MlperfRun":
         """Complete the run after its last event, with notes about it."""

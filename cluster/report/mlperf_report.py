@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, BinaryIO
 
-from cluster.catalog.mlperf import DIFFUSION_CONFIGS, LOG_STEPS, STABLE_DIFFUSION, TARGETS, TrainingTarget
+from cluster.catalog.mlperf import DIFFUSION_CONFIGS, LOG_STEPS, QUALITY, STABLE_DIFFUSION, TARGETS, TrainingTarget
 from cluster.findings import suggest
 from cluster.printable import one_line
 from cluster.report.mlperf_log import MlperfRun, read
@@ -36,8 +36,8 @@ class RunReport:
 
     run: MlperfRun
     target: TrainingTarget | None
-    average: float | None
-    """Average seconds of an interval; with a target, of LOG_STEPS steps. None without intervals."""
+    steps: int = LOG_STEPS
+    """Training steps that `seconds` are for: those of most intervals; with a target, LOG_STEPS."""
     notes: tuple[str, ...]
     """Sentences about the log, and assumptions of the comparison."""
 
@@ -47,6 +47,22 @@ class RunReport:
         if self.average is None or self.target is None:
             return "empty" if self.average is None else "none"
         return "pass" if self.average <= self.target.seconds else "fail"
+
+    @property
+    def seconds(self) -> list[float]:
+        """Seconds of each interval, for `steps` steps."""
+        return [round(self.steps * row.ms / 1000 / (row.last - row.first), 3) for row in self.run.intervals]
+
+    @property
+    def average(self) -> float | None:
+        """Average seconds for `steps` steps, over all steps of the intervals; None without intervals."""
+        steps = sum(row.last - row.first for row in self.run.intervals)
+        return self.steps * sum(row.ms for row in self.run.intervals) / 1000 / steps if steps else None
+
+    @property
+    def time_to_train(self) -> int | None:
+        """Seconds from `run_start` until the model had the benchmark's quality; None if the log does not show it."""
+        return max((row.seconds for row in self.run.trained() if row.seconds is not None), default=None)
 
     @property
     def started(self) -> str:
@@ -70,17 +86,22 @@ class RunReport:
                 sign = "<=" if self.result == "pass" else ">"
                 against = f" {sign} {self.target.seconds:.2f}s (target for {self.target.setup} GPU)"
             yield f" AVG: {self.average:.2f}s{against}"
-            yield f" min: {min(ms for _, _, ms in run.intervals) / 1000:.2f}s"
-            yield f" max: {max(ms for _, _, ms in run.intervals) / 1000:.2f}s"
+            yield f" min: {min(self.seconds):.2f}s"
+            yield f" max: {max(self.seconds):.2f}s"
         for evaluation in run.evaluations[-20:]:
             at = f" at step {evaluation.step}" if evaluation.step is not None else ""
             yield f" evaluation{at}: {one_line(evaluation.metric)} {evaluation.value:.4g}"
         if run.seconds is not None or run.status:
             whole = f" in {timedelta(seconds=run.seconds)}" if run.seconds is not None else ""
             yield f" end of the run: {one_line(run.status) or 'run_stop'}{whole}"
+        if targets := " and ".join(map(str, QUALITY.get(run.benchmark, ()))):
+            if self.time_to_train is not None:
+                yield f" time to train: {timedelta(seconds=self.time_to_train)}, until {targets}"
+            elif not run.trained() and (run.evaluations or run.seconds is not None or run.status):
+                yield f" no time to train: no evaluation has {targets}"
 
     def document(self) -> dict[str, Any]:
-        run, seconds = self.run, [interval.ms / 1000 for interval in self.run.intervals]
+        run = self.run
         return {
             "benchmark": run.benchmark,
             "line": run.line,
@@ -89,14 +110,16 @@ class RunReport:
             "gpus": run.ranks,
             "unit": "steps",
             "intervals": [interval._asdict() for interval in run.intervals],
+            "average_steps": self.steps,
             "average_seconds": self.average and round(self.average, 3),
-            "least_seconds": min(seconds, default=None),
-            "most_seconds": max(seconds, default=None),
+            "least_seconds": min(self.seconds, default=None),
+            "most_seconds": max(self.seconds, default=None),
             "target": self.target and {name: getattr(self.target, name) for name in ("setup", "seconds", "source")},
             "result": self.result,
             "evaluations": [evaluation._asdict() for evaluation in run.evaluations],
             "status": run.status,
             "seconds": run.seconds,
+            "time_to_train_seconds": self.time_to_train,
             "notes": list(self.notes),
         }
 
@@ -156,25 +179,25 @@ def read_report(log: BinaryIO, setup: str = "") -> MlperfReport:
 
 def _compare(run: MlperfRun, given: TrainingTarget | None) -> RunReport:
     if not run.intervals:
-        return RunReport(run=run, target=None, average=None, notes=tuple(run.notes))
+        return RunReport(run=run, target=None, notes=tuple(run.notes))
     notes = list(run.notes)
-    average = statistics.fmean(interval.ms for interval in run.intervals) / 1000
     target, reason = _target(run, given)
+    sizes = [interval.last - interval.first for interval in run.intervals]
+    steps = LOG_STEPS if target else statistics.mode(sizes)
+    if set(sizes) != {steps}:
+        given_sizes = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+        as_target = ", as the target is" if target else ""
+        notes.append(f"intervals have {given_sizes} steps: AVG, min and max are for {steps} steps{as_target}")
     if target is None:
         notes.append(reason)
     else:
-        steps = [interval.last - interval.first for interval in run.intervals]
-        if set(steps) != {LOG_STEPS}:
-            sizes = f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
-            notes.append(f"intervals have {sizes} steps: AVG is for {LOG_STEPS} steps, as the target is")
-            average *= LOG_STEPS / statistics.fmean(steps)
         gpus = target.nodes * target.gpus
         if run.ranks not in (None, gpus):
             notes.append(f"the log has {run.ranks} GPUs, and {target.setup} has {gpus}")
         if run.batch not in (None, gpus * target.batch):
             batch = gpus * target.batch
             notes.append(f"the log has a global batch size of {run.batch}, and {target.setup} has {batch}")
-    return RunReport(run=run, target=target, average=average, notes=tuple(notes))
+    return RunReport(run=run, target=target, steps=steps, notes=tuple(notes))
 
 
 def _target(run: MlperfRun, given: TrainingTarget | None) -> tuple[TrainingTarget | None, str]:

@@ -130,7 +130,9 @@ class _Reader:
             text = text[: debug.end(1) - len(host)] if host and host != debug[1] else text[: debug.start()]
         plain = text.strip()
         tokens = plain.split()
-        if plain.startswith("# "):
+        if self._is_elision(plain):
+            self.runs[-1].elided = True
+        elif plain.startswith("# "):
             self._marked(number, plain)
         elif begun := _ROW.fullmatch(text):
             self._begin(number, begun)
@@ -139,6 +141,13 @@ class _Reader:
             self._complete()
         elif _COMPLAINT.search(plain):
             self._complain(number, plain)
+
+    def _is_elision(self, text: str) -> bool:
+        """Return whether dots stand for lines of ranks: a person's, or those with which nccl-tests ends the 2 KiB of a
+        process with many GPUs (writeDeviceReport, src/util.cu at v2.19.6)."""
+        among_ranks = "Using devices" in self._parts and "table" not in self._parts
+        dots = "..." in text or "…" in text
+        return among_ranks and dots and (text.startswith("#") or not any(map(str.isalnum, text)))
 
     def _marked(self, number: int, text: str) -> None:
         """Read a line that begins with #."""

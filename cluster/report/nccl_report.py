@@ -85,8 +85,12 @@ def _document(run: ProgramRun) -> dict[str, Any]:
     rows = [
         asdict(row) | {"out_of_place": _half(row.out_of_place), "in_place": _half(row.in_place)} for row in run.rows
     ]
-    names = ("line", "program", "facts", "complete", "out_of_bounds")
-    return {**{name: getattr(run, name) for name in names}, "average": _finite(run.average), "rows": rows}
+    return {
+        **{name: getattr(run, name) for name in ("line", "program", "facts", "complete")},
+        "out_of_bounds": run.out_of_bounds if run.checked else None,
+        "average": _finite(run.average),
+        "rows": rows,
+    }
 
 
 def _half(measure: Measure | None) -> dict[str, float | int | None] | None:
@@ -107,5 +111,5 @@ def _cells(measure: Measure | None) -> tuple[str, ...]:
 def _footer(run: ProgramRun) -> str:
     if run.average is None:
         return "no footer"
-    bounds = "" if run.out_of_bounds is None else f", {run.out_of_bounds} values out of bounds"
-    return f"average busbw of all rows: {run.average:g} GB/s{bounds}"
+    bounds = "results not checked" if not run.checked else f"{run.out_of_bounds or 0} values out of bounds"
+    return f"average busbw of all rows: {run.average:g} GB/s, {bounds}"

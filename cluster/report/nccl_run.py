@@ -96,9 +96,11 @@ class ProgramRun:
     adapters: dict[str, int] = field(default_factory=dict)
     """Number of InfiniBand ports that NCCL found active, by host and by its own messages."""
     devices: list[Device] = field(default_factory=list)
+    elided: bool = False
+    """True if dots stand for some of its devices."""
     rows: list[SizeRow] = field(default_factory=list)
     out_of_bounds: int | None = None
-    """The footer's number of wrong results; None without a footer."""
+    """The footer's number of wrong results; None without a footer. It is 0 if results were not checked."""
     average: float | None = None
     """The footer's average busbw of all rows, GB/s; None without a footer."""
     average_failed: bool = False
@@ -125,13 +127,15 @@ class ProgramRun:
 
     @property
     def nodes(self) -> int | None:
-        """Number of machines, by the line `# hpc:`, else by its devices."""
+        """Number of machines, by the line `# hpc:`, else by its devices; None if the log does not show it."""
         nodes = self.facts.get("nodes", "")
-        return int(nodes) if re.fullmatch("[1-9][0-9]{0,6}", nodes) else len(self.hosts) or None
+        return int(nodes) if re.fullmatch("[1-9][0-9]{0,6}", nodes) else len(self.hosts) if self.ranks else None
 
     @property
     def ranks(self) -> int | None:
-        return len({device.rank for device in self.devices}) or None
+        """Number of ranks; None if the log does not have the lines of all."""
+        ranks = {device.rank for device in self.devices}
+        return len(ranks) if ranks == set(range(len(ranks))) and ranks and not self.elided else None
 
     @property
     def gpu(self) -> str:

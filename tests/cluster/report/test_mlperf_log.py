@@ -73,6 +73,14 @@ def megatron(batch: int = 1536, sequence: int = 2048) -> list[str]:
     return [f"{63 if 'iteration' in line else 0:2d}: {line}" for line in lines]
 
 
+def evaluated(fid: float, clip: float, *, at: int = END_MS, step: int = 1000) -> list[str]:
+    """The two results of an evaluation of Stable Diffusion (stable_diffusion/mlperf_logging_utils.py)."""
+    return [
+        event(at, "eval_accuracy", fid, step_num=step, metric="FID"),
+        event(at, "eval_accuracy", clip, step_num=step, metric="CLIP"),
+    ]
+
+
 CASES: dict[str, tuple[list[str], str]] = {
     "the guide's run": (reference(), ""),
     "the guide's run, with its target": (reference(), "2xh100"),
@@ -88,10 +96,27 @@ CASES: dict[str, tuple[list[str], str]] = {
     "a run with its end and its quality": (
         [
             *reference(),
-            event(END_MS, "eval_accuracy", 89.5, step_num=1000, metric="FID"),
-            event(END_MS, "eval_accuracy", 0.1501, step_num=1000, metric="CLIP"),
+            *evaluated(89.5, 0.1501),
             event(END_MS, "run_stop"),
             event(END_MS, "status", "success"),
+        ],
+        "",
+    ),
+    "a success without the quality": ([*reference(), *evaluated(90.1, 0.16), event(END_MS, "status", "success")], ""),
+    "quality at two evaluations": (
+        [*reference(), *evaluated(90.1, 0.16), *evaluated(90.0, 0.15, at=END_MS + 3_600_000, step=2000)], ""
+    ),
+    "metrics that meet their targets at different steps": (
+        [*reference(), *evaluated(80, 0.14), *evaluated(91, 0.16, step=2000)], ""
+    ),
+    "quality in a log without run_start": ([*preamble(), *blocks(), *evaluated(80, 0.2)], ""),
+    "GPT-3 that has reached its quality": (
+        [*megatron(), event(FIRST_MS + 1_600_001, "eval_accuracy", 2.69, epoch_num=16 * 1536 * 2048)], ""
+    ),
+    "intervals of 100 and of 20 steps, of no set-up": (
+        [
+            *preamble(ranks=4, batch=32), START,
+            *blocks([20_000, 21_000]), *blocks([4100], at=END_MS, steps=20, first=200),
         ],
         "",
     ),
@@ -143,6 +168,27 @@ def test_the_document_has_every_number() -> None:
     assert (run["least_seconds"], run["most_seconds"]) == (19.945, 23.618)
     assert (run["target"]["setup"], run["target"]["seconds"], run["result"]) == ("2xH100", 21.38, "pass")
     assert (run["global_batch_size"], run["gpus"], found["result"]) == (128, 16, "pass")
+    assert (run["average_steps"], run["time_to_train_seconds"]) == (100, None)
+
+
+def test_the_time_to_train_ends_with_the_first_evaluation_that_meets_all_targets() -> None:
+    """Not with run_stop: a job of Stable Diffusion ends at its time limit, without one."""
+    later = evaluated(80, 0.2, at=END_MS + 7_200_000, step=3000)
+    lines = [*reference(), *evaluated(95, 0.2), *evaluated(90, 0.15, at=END_MS + 3_600_000, step=2000), *later]
+    (run,) = reported(lines).document()["runs"]
+    assert run["time_to_train_seconds"] == (END_MS + 3_600_000 - FIRST_MS + 875) // 1000
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 500)), min_size=1, max_size=20))
+def test_an_average_is_over_steps_whatever_the_intervals_are(parts: list[tuple[int, int]]) -> None:
+    lines, first, at = [*preamble(ranks=1, batch=None), START], 0, FIRST_MS
+    for ms, steps in parts:
+        lines += blocks([ms], at=at, steps=steps, first=first)
+        first, at = first + steps, at + ms + 22
+    (report,) = reported(lines, "1xH100").runs
+    assert report.average is not None
+    assert report.average == pytest.approx(sum(ms for ms, _ in parts) / first / 10)
+    assert min(report.seconds) - 1e-3 <= report.average <= max(report.seconds) + 1e-3
 
 
 @given(

@@ -165,6 +165,43 @@ def test_facts_of_the_header_belong_to_the_following_runs():
     assert read_text(log(form=PLAIN), "x.log").last.nodes == 2
 
 
+RANKS = [line for line in log().split("\n") if line.startswith("#  Rank")]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        [RANKS[0], "..."],
+        [RANKS[0], "#  ...", RANKS[-1]],
+        [RANKS[0], "# ... 14 more ranks", RANKS[-1]],
+        [RANKS[0], "[…]", RANKS[-1]],
+        [RANKS[0], RANKS[-1]],
+        # writeDeviceReport (NVIDIA/nccl-tests v2.19.6, src/util.cu): 2 KiB of each process, the last line cut.
+        [*RANKS[:3], "#  Rank  3 Group  0 Pid   4003 on       a3-0 device  3 [0000:0b:00] NVID..."],
+    ],
+)
+def test_ranks_that_are_elided_are_not_counted_as_if_they_were_all(kept):
+    text = log().replace("\n".join(RANKS), "\n".join(kept))
+    run = read_text(text, "x.log").last
+    assert (run.nodes, run.ranks, run.gpu, len(run.rows)) == (None, None, "H100", 11)
+    found = check(read_text(f"# hpc: {A3_MEGA}\n{text}", "x.log"))
+    assert (found.outcome, {finding.id for finding in found.findings}) == (ReportOutcome.PASS, set())
+
+
+def test_results_that_were_not_checked_are_not_reported_as_sound():
+    """nccl-tests ends with `Out of bounds values : 0 OK` under `-c 0` too."""
+    unchecked = read_text(log(check=False, facts=A3_MEGA), "x.log")
+    found = check(unchecked)
+    assert "average busbw of all rows: 126.504 GB/s, results not checked" in report_lines(unchecked, found)
+    assert report_document(unchecked, found)["runs"][0]["out_of_bounds"] is None
+    assert "--check" in find(found, "nccl-unchecked").todo
+
+
+def test_dots_of_other_programs_elide_no_ranks():
+    text = log().replace(RANKS[3], f"{RANKS[3]}\nLoading modules ...").replace("# (B)", "Waiting...\n# (B)")
+    assert read_text(f"Starting ...\n...\n{text}\n...\n", "x.log").last.ranks == 16
+
+
 def test_a_program_names_its_collective_whatever_the_header_says():
     text = log("all_reduce", form=FORMATS[2], facts=A3_MEGA)
     assert read_text(text, "x.log").last.collective == "all_reduce"
