@@ -1,7 +1,8 @@
 "use strict";
 // Shows the dashboards of the table in #table. What comes from the cluster reaches the page as text alone.
 const { cluster, stack, interval, dashboards, colours, dashes } = JSON.parse(document.getElementById("table").textContent);
-const [$, WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [(query) => document.querySelector(query), 560, 230, 62, 40, 20];
+// The right margin has room for half of a time, so that each stands below its tick.
+const [$, WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM, TOP] = [(query) => document.querySelector(query), 560, 230, 62, 20, 40, 20];
 const REFRESH = Math.max(interval, 30), POINTS = 240, BARS = 20;
 const state = { dashboard: dashboards[0], nodes: ".*", job: null, round: 0 };
 
@@ -34,6 +35,9 @@ function scaled(unit, most) {
   const [factor, name] = scales.findLast(([size]) => most >= size) ?? scales[unit === "seconds" ? 2 : 0];
   return { factor, name, text: (value) => number(value / factor) };
 }
+
+// 1 job, 2 jobs.
+const counted = (count, things) => `${number(count)} ${things.slice(0, count === 1 ? -1 : undefined)}`;
 
 function number(value) {
   return Number(Math.abs(value) >= 1000 ? value.toFixed(0) : value.toPrecision(3)).toLocaleString("en", { maximumFractionDigits: 6 });
@@ -84,8 +88,9 @@ async function series(panel, when) {
 // ---- panels
 
 function drawValue(panel, [curve]) {
-  const scale = scaled(panel.unit, curve.points[0][1]);
-  return [make("p", { class: "value" }, scale.text(curve.points[0][1]), make("small", {}, ` ${scale.name}`))];
+  const scale = scaled(panel.unit, curve.points[0][1]), text = scale.text(curve.points[0][1]);
+  const unit = SCALES[panel.unit] ? scale.name : counted(curve.points[0][1], scale.name).slice(text.length + 1);
+  return [make("p", { class: "value" }, text, make("small", {}, ` ${unit}`))];
 }
 
 function drawBars(panel, all) {
@@ -121,13 +126,16 @@ function stroke(at) {
 
 function drawLines(panel, all, { start, end, step }) {
   const last = (curve) => curve.points.at(-1)[1];
+  const mean = (curve) => curve.points.reduce((sum, point) => sum + point[1], 0) / curve.points.length;
   const named = panel.queries.length > 1 || !panel.queries[0][1].includes("{{");
-  if (!named) all.sort((curve, other) => last(other) - last(curve) || curve.name.localeCompare(other.name));
-  const shown = all.slice(0, colours), values = shown.flatMap((curve) => curve.points.map((point) => point[1]));
+  if (!named) all.sort((curve, other) => mean(other) - mean(curve) || curve.name.localeCompare(other.name));
+  // Of machines and their GPUs the least are drawn too: one that waits holds up its job.
+  const least = state.dashboard.of_nodes && all.length > colours ? Math.floor(colours / 2) : 0;
+  const shown = [...all.slice(0, colours - least), ...all.slice(all.length - least)], values = shown.flatMap((curve) => curve.points.map((point) => point[1]));
   const scale = scaled(panel.unit, Math.max(...values, 0)), whole = !SCALES[panel.unit] && values.every(Number.isInteger);
   const rows = ticks(Math.max(...values, 0) / scale.factor, whole), top = rows.at(-1) * scale.factor || 1;
   const low = Math.min(...values, 0);
-  const x = (time) => LEFT + ((time - start) / (end - start)) * (WIDTH - LEFT - 8);
+  const x = (time) => LEFT + ((time - start) / (end - start)) * (WIDTH - LEFT - RIGHT);
   const y = (value) => HEIGHT - BOTTOM - ((value - low) / (top - low)) * (HEIGHT - BOTTOM - TOP);
   const svg = make("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
   svg.setAttribute("aria-label", `${panel.title}, ${scale.name}, from ${clock(start, true)} to ${clock(end, true)}: ` +
@@ -135,7 +143,7 @@ function drawLines(panel, all, { start, end, step }) {
   const text = (at, to, words, anchor) => svg.append(make("text", { x: at, y: to, "text-anchor": anchor }, words));
   for (const row of rows) {
     const to = y(row * scale.factor);
-    svg.append(make("line", { class: row ? "grid" : "axis", x1: LEFT, x2: WIDTH - 8, y1: to, y2: to }));
+    svg.append(make("line", { class: row ? "grid" : "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: to, y2: to }));
     text(LEFT - 6, to + 4, number(row), "end");
   }
   text(2, 11, scale.name, "start");
@@ -143,7 +151,7 @@ function drawLines(panel, all, { start, end, step }) {
   const offset = new Date(start * 1000).getTimezoneOffset() * 60;
   for (let time = Math.ceil((start - offset) / every) * every + offset; time <= end; time += every) {
     svg.append(make("line", { class: "axis", x1: x(time), x2: x(time), y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 5 }));
-    text(x(time), HEIGHT - BOTTOM + 18, every < 86400 ? clock(time) : clock(time, true).slice(5, 10), x(time) > WIDTH - 30 ? "end" : "middle");
+    text(x(time), HEIGHT - BOTTOM + 18, every < 86400 ? clock(time) : clock(time, true).slice(5, 10), "middle");
   }
   text((LEFT + WIDTH) / 2, HEIGHT - 5, every < 86400 ? "local time" : "day (month-day)", "middle");
   shown.forEach((curve, at) => {
@@ -156,7 +164,7 @@ function drawLines(panel, all, { start, end, step }) {
     });
     svg.append(make("path", { class: "curve", d: path, ...stroke(at) }));
   });
-  return [svg, ...legend(panel, shown, scale, svg, x, { start, end, step }), ...more(panel, all, shown, scale)];
+  return [svg, ...legend(panel, shown, scale, svg, x, { start, end, step }), ...more(panel, all, shown, least, scale)];
 }
 
 // The values at one moment, which the pointer or the arrow keys choose.
@@ -178,7 +186,7 @@ function legend(panel, shown, scale, svg, x, { start, end, step }) {
   slider.addEventListener("input", () => show(true));
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect(), to = ((event.clientX - box.left) / box.width) * WIDTH;
-    slider.value = Math.round(((to - LEFT) / (WIDTH - LEFT - 8)) * times);
+    slider.value = Math.round(((to - LEFT) / (WIDTH - LEFT - RIGHT)) * times);
     show(true);
   });
   svg.addEventListener("pointerleave", () => show(false));
@@ -187,7 +195,7 @@ function legend(panel, shown, scale, svg, x, { start, end, step }) {
   return [slider, make("ul", { class: "legend" }, when, ...shown.map((curve, row) => make("li", {}, sample(row), ` ${curve.name} `, figures[row])))];
 }
 
-function more(panel, all, shown, scale) {
+function more(panel, all, shown, least, scale) {
   const table = () => {
     const times = [...new Set(all.flatMap((curve) => curve.points.map((point) => point[0])))].sort((time, later) => later - time);
     const known = all.map((curve) => new Map(curve.points));
@@ -198,7 +206,8 @@ function more(panel, all, shown, scale) {
         ...known.map((curve) => make("td", {}, curve.has(time) ? scale.text(curve.get(time)) : "–"))))));
   };
   const rest = all.length - shown.length;
-  const note = rest ? [make("p", { class: "note" }, `The ${shown.length} greatest are drawn; ${rest} more are in the table.`)] : [];
+  const drawn = `${shown.length - least} greatest${least ? ` and the ${least} least` : ""} on average`;
+  const note = rest ? [make("p", { class: "note" }, `The ${drawn} are drawn; all ${all.length} are in the table.`)] : [];
   return [...note, folded("Data", panel, table)];
 }
 
@@ -232,7 +241,7 @@ async function refresh() {
   }))).filter(Boolean);
   if (round !== state.round) return;
   performance.mark("drawn");
-  const job = state.job ? `Job ${state.job.id}, ${visible(state.job.name)}, of ${state.job.user}: ${state.job.state}, ${state.job.nodes.length} nodes, ${clock(when.start, true)} to ${clock(when.end, true)}. ` : "";
+  const job = state.job ? `Job ${state.job.id}, ${visible(state.job.name)}, of ${state.job.user}: ${state.job.state}, ${counted(state.job.nodes.length, "nodes")}, ${clock(when.start, true)} to ${clock(when.end, true)}. ` : "";
   if (!errors.length) say(`${job}Read at ${clock(Date.now() / 1000)}, again every ${REFRESH} s.`);
   else if (errors[0].away) say(`${errors[0].message}: what is shown is old. What still works: ./hpc status ${stack}, ./hpc nodes ${stack}, ./hpc job ${stack} ID. This page asks again every ${REFRESH} s.`, true);
   else say(errors[0].message, true);

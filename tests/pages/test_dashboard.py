@@ -32,6 +32,8 @@ class Synthetic:
     def __init__(self, nodes: int = 2) -> None:
         self.nodes = nodes
         self.away = ""
+        self.idle: dict[str, str] = {}
+        """The labels of a series that is 0 all the time."""
         self.asked: list[str] = []
 
     def close(self) -> None:
@@ -74,6 +76,8 @@ class Synthetic:
         counted = panel.unit not in SIZES
 
         def at(moment: float) -> str:
+            if self.idle and self.idle.items() <= metric.items():
+                return "0"
             value = most * (0.55 + 0.45 * math.sin(moment / 1500 + number * 1.7)) / (1 + number % 7)
             return str(round(value) if counted else value)
 
@@ -164,7 +168,7 @@ def test_every_dashboard_is_drawn_within_its_axes_and_escapes_names(
     prometheus.nodes = 24
     outside = """[...document.querySelectorAll('.panel > svg')].filter(svg => [...svg.querySelectorAll('path, circle')]
         .some(one => { const box = one.getBBox(), r = one.r?.baseVal.value ?? 0;  // the centre of a sample's mark
-        return box.y + r < 19 || box.y + box.height - r > 191 || box.x + r < 61 || box.x + box.width - r > 553 }))
+        return box.y + r < 19 || box.y + box.height - r > 191 || box.x + r < 61 || box.x + box.width - r > 541 }))
         .map(svg => svg.ariaLabel)"""
     with browser.page(served.url, width=400) as page:
         for dashboard in DASHBOARDS:
@@ -207,6 +211,41 @@ def test_the_page_of_a_job_shows_its_nodes_during_its_run(
         page.wait("document.querySelector('#status.bad')")
         assert "is no job's number" in page.evaluate("document.querySelector('#status').textContent")
         page.errors.clear()  # the browser prints each answer that is a refusal
+
+
+def test_the_page_of_a_job_draws_its_idle_gpu_among_many(
+    browser: Browser, served: DashboardServer, prometheus: Synthetic
+):
+    prometheus.nodes, prometheus.idle = 8, {"instance": "big-gpu-5", "gpu": "3"}
+    with browser.page(f"{served.url}#job=7") as page:
+        wait_until_read(page)
+        panel = "[...document.querySelectorAll('.panel')].find(one => one.ariaLabel === 'GPUs: a kernel runs')"
+        names = page.evaluate(f"[...{panel}.querySelectorAll('.legend li')].map(one => one.innerText)")
+        assert len(names) == 7  # the moment, and a curve for each colour
+        assert names[-1].strip() == "big-gpu-5 GPU 3 0"
+        note = page.evaluate(f"{panel}.querySelector('.note').innerText")
+        assert note == "The 3 greatest and the 3 least on average are drawn; all 64 are in the table."
+
+
+def test_times_stand_below_their_ticks(browser: Browser, served: DashboardServer):
+    beside = """[...document.querySelectorAll('.panel > svg')].flatMap(svg => {
+        const lines = [...svg.querySelectorAll('line.axis')].map(one => [one.x1, one.x2].map(at => at.baseVal.value));
+        const middles = [...svg.querySelectorAll('text')].map(one => one.getBBox()).map(box => box.x + box.width / 2);
+        return lines.filter(([x, to]) => x === to && !middles.some(middle => Math.abs(middle - x) < 1)) }).length"""
+    with browser.page(served.url, width=400) as page:
+        wait_until_read(page)
+        for span in page.evaluate("[...document.querySelector('#span').options].map(one => one.value)"):
+            page.evaluate(f"document.querySelector('#span').value = '{span}'; refresh()")
+            wait_until_read(page)
+            assert page.evaluate(beside) == 0
+            assert page.evaluate("document.documentElement.scrollWidth") == 400
+
+
+def test_one_thing_is_counted_in_the_singular(browser: Browser, served: DashboardServer):
+    with browser.page(served.url) as page:
+        wait_until_read(page)
+        texts = page.evaluate("[[1, 'jobs'], [0, 'jobs'], [1000, 'nodes']].map(given => counted(...given))")
+        assert texts == ["1 job", "0 jobs", "1,000 nodes"]
 
 
 def test_machines_are_chosen_by_name(browser: Browser, served: DashboardServer, prometheus: Synthetic):
