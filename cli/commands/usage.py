@@ -40,7 +40,7 @@ def usage(
     (2026-11-21T05:30), or how long ago: 12h, 7d, 4w.
 
     CPU BUSY is the share of the held processor time that jobs used, of those that began and ended within the time; GPU
-    BUSY that of GPUs, where Slurm measures them (gres/gpuutil).
+    BUSY that of the GPUs of jobs that DCGM measured (`monitoring` in the stack file).
     """
     from cli.stack import stack_config  # it imports the models, which reliability does not need
 

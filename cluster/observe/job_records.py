@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scripts.node.slurm.output import count_gpus, parse_sacct, parse_tres, sacct_command
+from scripts.node.slurm.output import GPU_USE, count_gpus, parse_json_lines, parse_sacct, parse_tres, sacct_command
 
 UNENDED = ("RUNNING", "SUSPENDED")
 """States (sacct(1)) of a job without an end in the database."""
@@ -19,21 +19,25 @@ class JobRecord:
     """Quantities by the name of the resource (TRES)."""
     gpus: int
     gpu_busy: float | None = None
-    """Busy share of its GPUs in the busiest step, if Slurm measured it: only where slurmd has NVML."""
+    """Busy share of its GPUs, if it was measured: that of its busiest step by Slurm, where slurmd has NVML; else the
+    average over the job by DCGM."""
 
 
 def records_command(fields: tuple[str, ...], mark: str, options: str) -> str:
-    """Return the commands that print two sections for `parse_job_records`: every run of the jobs that the options of
-    sacct choose, and the jobs that slurmctld has. `fields` contain JobID, JobIDRaw, State, AllocTRES and
-    TRESUsageInTot."""
+    """Return the commands that print three sections for `parse_job_records`: every run of the jobs that the options of
+    sacct choose, the jobs that slurmctld has, and the use of GPUs by DCGM. `fields` contain JobID, JobIDRaw, State,
+    AllocTRES and TRESUsageInTot."""
     records = sacct_command(fields, mark, f"--allusers --duplicates {options}")
     return (
         f"{records} || exit; "
-        f"echo {mark}-; squeue --noheader --array --states=running,suspended,completing --format=%A || exit"
+        f"echo {mark}-; squeue --noheader --array --states=running,suspended,completing --format=%A || exit; "
+        f"echo {mark}-; cat {GPU_USE} 2>/dev/null || :"
     )
 
 
-def parse_job_records(records: str, alive: str, fields: tuple[str, ...], mark: str) -> tuple[list[JobRecord], int]:
+def parse_job_records(
+    records: str, alive: str, gpu_use: str, fields: tuple[str, ...], mark: str
+) -> tuple[list[JobRecord], int]:
     """Return the runs, and the number of runaways: jobs without an end in the database that slurmctld does not have,
     which ended at an unknown time and are left out. Raises ValueError for a text of another format."""
     running, runaways = set(alive.split()), set[str]()
@@ -51,4 +55,14 @@ def parse_job_records(records: str, alive: str, fields: tuple[str, ...], mark: s
         current = JobRecord(row=row, held=held, gpus=count_gpus(held)) if held and not is_runaway else None
         runs += [current] if current else []
         runaways |= {row["JobID"]} if is_runaway else set()
+    if not any(run.gpu_busy for run in runs):  # slurmd without NVML measures nothing, or 0
+        busy = _busy_shares(gpu_use)
+        for run in runs:
+            run.gpu_busy = busy.get(run.row["JobIDRaw"]) if run.gpus else None
     return runs, len(runaways)
+
+
+def _busy_shares(gpu_use: str) -> dict[str, float]:
+    """Return by job the busy share of the GPU time that DCGM measured."""
+    measured = [row for row in parse_json_lines(gpu_use) if row.get("seconds") and "busy" in row]
+    return {str(row["job"]): min(1.0, row["busy"] / row["seconds"]) for row in measured}

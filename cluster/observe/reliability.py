@@ -61,7 +61,7 @@ class JobRun:
     """GPUs that it held; CPUs on a cluster without GPUs."""
     ended: bool = True
     busy: float | None = None
-    """Busy share of its GPUs, if Slurm measured it."""
+    """Busy share of its GPUs, if it was measured (JobRecord)."""
 
     @property
     def seconds(self) -> float:
@@ -380,7 +380,7 @@ echo {mark}-; cat {JOURNAL}.1 {JOURNAL} 2>/dev/null | grep -E '"action": "(reset
 
 def parse_facts(text: str, mark: str, *, since: float, until: float) -> ReliabilityRecords:
     """Parse the output of `command`, cut to the period. Raises ValueError if sacct printed no records."""
-    records, alive, events, history, journal = (text.split(f"{mark}-\n") + [""] * 4)[:5]
+    records, alive, gpu_use, events, history, journal = (text.split(f"{mark}-\n") + [""] * 5)[:6]
     inside = _Window(since, until)
     registered, outages = _read_events(events, inside)
     unit = "gpu" if any(count_gpus(held) for *_, held in registered) else "cpu"
@@ -390,8 +390,7 @@ def parse_facts(text: str, mark: str, *, since: float, until: float) -> Reliabil
     def units(held: dict[str, float]) -> int:
         return count_gpus(held) if unit == "gpu" else int(held.get("cpu", 0))
 
-    found, _ = parse_job_records(records, alive, FIELDS, mark)
-    measured = any(record.gpu_busy for record in found)
+    found, _ = parse_job_records(records, alive, gpu_use, FIELDS, mark)
     runs: list[JobRun] = []
     for record in found:
         row, start, end = record.row, _number(record.row["Start"]), _number(record.row["End"])
@@ -407,7 +406,7 @@ def parse_facts(text: str, mark: str, *, since: float, until: float) -> Reliabil
                 nodes=tuple(nodes_of(row["NodeList"])),
                 units=units(record.held),
                 ended=bool(end and end <= until),
-                busy=record.gpu_busy or 0.0 if measured and record.gpus else None,
+                busy=record.gpu_busy,
             )
         )
     return ReliabilityRecords(

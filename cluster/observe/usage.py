@@ -29,7 +29,7 @@ class UsageRecord:
     """CPU seconds that it used. Only known for a run that is entirely in the period, as sacct gives them for whole
     runs."""
     gpu_busy: float | None = None
-    """Busy share of its GPUs, if Slurm measured it."""
+    """Busy share of its GPUs, if it was measured (JobRecord)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class UsageRow:
     cpu_efficiency: float | None = None
     """Used share of the CPU time that jobs held, over jobs that are entirely in the period."""
     gpu_utilization: float | None = None
-    """Busy share of the GPU time that jobs held, over jobs for which Slurm measured it."""
+    """Busy share of the GPU time that jobs held, over jobs for which it was measured."""
 
     @property
     def cpu_hours(self) -> float:
@@ -76,8 +76,8 @@ class UsageRecords:
 def parse_records(text: str, mark: str, since: str = "", until: str = "9") -> UsageRecords:
     """Parse the output of `command`; `since` and `until` are its moments in sacct's format. Runaways and jobs without
     resources, such as pending ones, are left out. Raises ValueError for a text of another format."""
-    records, _, alive = text.partition(f"{mark}-\n")
-    runs, runaways = parse_job_records(records, alive, FIELDS, mark)
+    records, alive, gpu_use, *_ = [*text.split(f"{mark}-\n"), "", ""]
+    runs, runaways = parse_job_records(records, alive, gpu_use, FIELDS, mark)
     found: list[UsageRecord] = []
     for run in runs:
         row = run.row
@@ -92,7 +92,7 @@ def parse_records(text: str, mark: str, since: str = "", until: str = "9") -> Us
                 cpus=int(run.held.get("cpu", 0)),
                 gpus=run.gpus,
                 cpu_used=cpu_seconds(row["TotalCPU"]) if whole else None,
-                gpu_busy=run.gpu_busy or None,
+                gpu_busy=run.gpu_busy,
             )
         )
     return UsageRecords(records=found, runaways=runaways)

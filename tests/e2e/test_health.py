@@ -301,6 +301,9 @@ def test_gpus_have_the_job_that_has_them_and_users_see_what_it_makes_of_them(sic
     eventually(lambda: len(prometheus(sick, query)["result"]) == 1, what="the GPU's metrics")
     eventually(lambda: gpu_utilization(sick, job) == 0.9, what="the job's use of its GPU")
     assert used(sick, job)["gpu_joules"] > 0
+    usage = json.loads(sick.command("usage", "--json", "--by", "user", "--user", "alice"))
+    assert 0 < usage["total"]["gpu_utilization"] <= 0.9
+    assert json.loads(sick.command("reliability", "--json"))["hours"]["idle_in_jobs"] > 0
     sick.run("scancel", job, user="alice")
     eventually(lambda: not sick.inside("gpu-0", "cat /run/hpc-gpu-jobs/[0-9]*"), what="a GPU without a job")
     well(sick)

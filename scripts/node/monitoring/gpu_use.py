@@ -1,7 +1,8 @@
 """The use of GPUs by jobs, from the metrics of dcgm-exporter.
 
-`hpc-metrics` on the controller sums it up in a file that users can read; `hpc-job` and `./hpc job` print it. If
-Prometheus has a machine of its own, that machine writes the current figures to the cluster state.
+`hpc-metrics` on the controller sums it up in a file that users can read; `hpc-job`, `./hpc job`, `usage` and
+`reliability` read it. If Prometheus has a machine of its own, that machine writes the current figures to the cluster
+state.
 
 Each collection queries Prometheus for current values only. So the cost of a job does not depend on its length, and its
 figures outlive the metrics. If a job leaves GPUs idle for ten minutes, its user gets one mail, provided that the job
@@ -14,6 +15,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from monitoring import prometheus
@@ -22,9 +24,9 @@ from slurm import output
 from system import cluster_state
 from system.host import SetupError, log, run, write
 
-FILE = cluster_state.FOLDER / "gpu-use.jsonl"  # one job per line, so that hpc-job finds its own
+FILE = Path(output.GPU_USE)
 PUBLISHED = cluster_state.METRICS / "gpus.json"  # written by Prometheus' own machine
-KEPT = 2000  # jobs in the file; those that were measured longest ago are removed
+KEPT = 10_000  # jobs in the file, 2 MB; those that were measured longest ago are removed
 LONGEST_GAP = 300.0  # seconds between two collections; if it was longer, the use in between is unknown and not counted
 MAIL = "/usr/local/sbin/hpc-mail"
 QUERIES = {

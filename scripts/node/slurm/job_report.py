@@ -22,7 +22,7 @@ from .hostlist import expand
 from .job_lines import lines, share, size
 from .job_reasons import ENDS, explain
 from .jobs import ENDED, count_tasks
-from .output import count_gpus, parse_json_lines, parse_sacct, parse_tres, sacct_command
+from .output import GPU_USE, count_gpus, parse_json_lines, parse_sacct, parse_tres, sacct_command
 from .times import cpu_seconds, epoch, span
 
 RunScript = Callable[[str], str]
@@ -35,7 +35,6 @@ FIELDS = tuple(
     "AdminComment".split()
 )  # of every release from 22.05 on
 WAITING = tuple("id:i state:T reason:r start:S submit:V priority:Q partition:P user:u name:j dependency:E".split())
-GPU_USE = "/opt/apps/adm/hpc/gpu-use.jsonl"  # a job a line, as monitoring/gpu_use.py keeps it
 YEAR_MINUTES = 365 * 24 * 60
 """Time limit that the backfill scheduler gives a job without a limit in a partition without one; the main scheduler
 gives it none."""

@@ -71,6 +71,8 @@ NO_CAPACITY, NO_MACHINE = "hpc: no capacity", "hpc: its machine is refused"
 """Beginnings of reasons of nodes that the reconcile loop has set down until it may ask for their machines again."""
 JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
 """Journal of the reconcile loop (reconcile/journal.py) on controllers, for root. The one before it ends in `.1`."""
+GPU_USE = "/opt/apps/adm/hpc/gpu-use.jsonl"
+"""Use of GPUs by job on controllers (monitoring/gpu_use.py), one job per line, which users can read."""
 
 
 TRES_LIMITS = {"MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES"}

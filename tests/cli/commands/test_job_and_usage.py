@@ -19,6 +19,7 @@ EVENTS = f"""\
 |{SINCE - 5}|Unknown||cpu=4,gres/gpu=4,node=2|dev-gpu-[0-1]|Cluster Registered TRES
 dev-gpu-0|{SINCE + 86501}|{SINCE + 90101}|DOWN*|cpu=2,gres/gpu=2||Not responding
 """
+USE = '{"job": "7", "seconds": 345600.0, "until": 1.0, "gpus": 4, "busy": 259200.0, "memory_mib": 9.0}\n'
 USAGE = """\
 2026-10-22T00:00:00 2026-11-21T00:00:00
 1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED|2026-11-01T00:00:00|2026-11-01T01:00:00|01:00:00|
@@ -60,12 +61,17 @@ def test_job_refuses_an_unknown_or_invalid_number(hpc: Hpc, controller: Path):
 
 def test_reliability_prints_what_a_lost_node_cost(hpc: Hpc, controller: Path):
     """A job of two nodes runs for a day, then one node is down for an hour. Half an hour of 4 GPUs is lost."""
-    controller.write_text(f"{SINCE} {UNTIL}\n{rows(reliability.FIELDS)}MARK-\nMARK-\n{EVENTS}MARK-\nMARK-\n")
+    controller.write_text(
+        f"{SINCE} {UNTIL}\n{rows(reliability.FIELDS)}MARK-\nMARK-\n{USE}MARK-\n{EVENTS}MARK-\nMARK-\n"
+    )
     found = json.loads(hpc("reliability", "dev", "--json").out)
     assert (found["failures"], found["kinds"][0]["kind"], found["mttf_node_days"]) == (1, "node-down", 2.0)
     assert found["mttr_hours"] == 1.0
     assert (found["hours"]["lost_to_faults"], found["hours"]["nodes_out_by_faults"]) == (2.0, 2.0)
-    table = [" ".join(line.split()) for line in hpc("reliability", "dev", "--since", "28d").out.splitlines()]
+    assert (found["hours"]["idle_in_jobs"], found["measured_share"]) == (24.0, 1.0)
+    shown = hpc("reliability", "dev", "--since", "28d")
+    assert "Idle GPUs in jobs were measured in 100% of the allocated GPU hours." in shown.err
+    table = [" ".join(line.split()) for line in shown.out.splitlines()]
     assert "MTTF of a job of 2 nodes, hours 24" in table
     assert "node-down 1 2 2" in table
     assert hpc("reliability", "dev", "--checkpoint", "often").error.startswith("error: --checkpoint 'often'")

@@ -38,7 +38,7 @@ def answers(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     patch_outputs(monkeypatch, {**write_facts(healthy(), folder), "config": config, "platform": platform})
     begin, end = int(NOW) - 28 * reliability.DAY, int(NOW)
     (folder / "reliability").write_text(
-        f"{begin} {end}\nMARK-\nMARK-\n|{begin}|Unknown|||cpu=4,node=2|hc-cpu-[0-1]|Cluster Registered TRES\n"
+        f"{begin} {end}\nMARK-\nMARK-\nMARK-\n|{begin}|Unknown|||cpu=4,node=2|hc-cpu-[0-1]|Cluster Registered TRES\n"
         'MARK-\n{"node": "hc-cpu-0", "time": %d, "failed": {"nic": "eth1 has no link"}}\nMARK-\n' % (end - 99)
     )
     (folder / "usage").write_text(SACCT.replace("|", "MARK"))

@@ -49,6 +49,7 @@ class Year:
     events: list[str] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     journal: list[dict[str, Any]] = field(default_factory=list)
+    gpu_use: list[dict[str, Any]] = field(default_factory=list)
     truth: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     number: int = 0
@@ -63,6 +64,12 @@ class Year:
         self.truth["node_seconds"] += (end - start) * len(nodes)
         self.truth["allocated"] += (end - start) * units
         self.truth["waiting"] += (start - eligible) * units
+        # What DCGM measured of a job, all runs together; every fifth was not measured, and every fifth did nothing.
+        if job % 5:
+            idle = job % 5 - 1
+            self.gpu_use.append({"job": str(job), "seconds": 400.0 * units, "busy": 100.0 * units * (4 - idle)})
+            self.truth["measured"] += (end - start) * units
+            self.truth["idle_quarters"] += (end - start) * units * idle
 
     def out(self, node: int, start: int, end: int, state: str, reason: str) -> None:
         held = f"cpu=8,gres/gpu={GPUS},mem=1G"
@@ -73,8 +80,9 @@ class Year:
         total = f"|{SINCE - 99}|Unknown|||cpu=192,gres/gpu={24 * GPUS},node=24|n-[0-23]|Cluster Registered TRES"
         # Cells of a cluster's row: NodeName|Start|End|State|TRES|ClusterNodes|Reason.
         events = "\n".join([total.replace("|||", "||", 1), *self.events]) + "\n"
-        lines = ("\n".join(map(json.dumps, rows)) + "\n" for rows in (self.history, self.journal))
-        return f"{MARK}-\n".join([rows, "", events, *lines])
+        lines = ("\n".join(map(json.dumps, rows)) + "\n" for rows in (self.gpu_use, self.history, self.journal))
+        gpu_use, *rest = lines
+        return f"{MARK}-\n".join([rows, "", gpu_use, events, *rest])
 
 
 def simulated(seed: int) -> Year:
@@ -182,7 +190,8 @@ def test_hours(year: Year, found: dict[str, Any]) -> None:
     sums = ("allocated", "nodes_out_by_faults", "nodes_out_otherwise", "not_allocated")
     assert sum(hours[name] for name in sums) == pytest.approx(hours["capacity"], abs=0.01)
     assert hours["lost_to_preemption"] == 0
-    assert hours["idle_in_jobs"] is None
+    assert hours["idle_in_jobs"] == pytest.approx(truth["idle_quarters"] / 4 / HOUR, abs=0.001)
+    assert found["measured_share"] == pytest.approx(truth["measured"] / truth["allocated"], abs=0.001)
 
 
 def test_availability_and_repair(year: Year, found: dict[str, Any]) -> None:

@@ -53,6 +53,21 @@ def test_efficiency_is_of_whole_jobs_and_utilization_of_measured_gpus():
     assert (nobody.cpu_efficiency, nobody.gpu_utilization) == (None, None)
 
 
+def test_use_of_gpus_is_that_of_dcgm_where_slurmd_has_no_nvml():
+    """slurmd without NVML has no gres/gpuutil, or 0. Job 5 was measured, and did nothing; 6 was not measured."""
+    use = "".join(f"{line}\n" for line in (
+        '{"job": "5", "seconds": 1800.0, "until": 1.0, "gpus": 1, "busy": 0.0, "memory_mib": 100.0}',
+        '{"job": "1", "seconds": 10.0, "until": 1.0, "gpus": 1, "busy": 5.0, "memory_mib": 100.0}',
+        '{"job": "6", "seconds": 0.0, "until": 1.0, "gpus": 3, "memory_mib": 0}', "cut off",
+    ))  # fmt: skip
+    for slurms in ("gres/gpuutil=0", "cpu=1"):
+        text = TEXT.replace("gres/gpuutil=40", slurms).replace("gres/gpuutil=80", slurms)
+        rows = {row.keys: row for row in table(parse_records(f"{text}MARK-\n{use}", "MARK").records, ["user"])}
+        assert (rows["alice",].gpu_utilization, rows["bob",].gpu_utilization) == (0.0, None)
+    (measured, *_) = table(parse_records(f"{TEXT}MARK-\n{use}", "MARK").records, ["account"])[1:]
+    assert measured.gpu_utilization == 0.8
+
+
 @given(st.lists(RECORD, max_size=30), st.sampled_from(SUBSETS))
 def test_rows_add_up_to_the_total(found: list[UsageRecord], by: tuple):
     rows = table(found, by)
