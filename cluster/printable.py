@@ -24,6 +24,11 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def counted(number: int, thing: str) -> str:
+    """Return `1 node`, `2 nodes`."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def document(value: object, *, indent: int | None = 2) -> str:
     """Return a value as readable JSON that is safe for a terminal. Types that JSON does not have become text."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)

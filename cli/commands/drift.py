@@ -13,7 +13,6 @@ from cli import console, observers, options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, connect
 from cli.cluster.observation import observe
-from cli.display import status_screen
 from cli.errors import CliError
 from cli.stack import project
 from cluster.capability import Capability
@@ -23,6 +22,7 @@ from cluster.observe.drift import ExpectedCluster, key_id, starting_machines, un
 from cluster.observe.drift import differences as find_differences
 from cluster.observe.observation import ClusterObservation, Difference
 from cluster.platforms.observers import observer_of
+from cluster.printable import counted
 from cluster.roster import machines, node_names
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import expected, tree
@@ -227,7 +227,7 @@ def _print(
     if not differences:
         console.line(f"{stack}: nothing differs from the stack.", style="bold green" if not not_compared else "bold")
     else:
-        count = status_screen.counted(len(differences), "thing")
+        count = counted(len(differences), "thing")
         console.line(f"{stack}: {count} not as the stack says.", style="bold red")
     for difference in differences:
         console.line()

@@ -21,6 +21,7 @@ from cluster.config.slurm import HealthChecks
 from cluster.findings import ClusterFinding
 from cluster.observe.health_check_results import MEASURE, NOW, PHASE, NodeHealth, findings, results
 from cluster.platforms.observers import observer_of
+from cluster.printable import counted
 from scripts.node.slurm.hostlist import compress
 from scripts.node.slurm.nodes import Node
 
@@ -106,7 +107,7 @@ def read_results(cluster: Cluster, nodes: Sequence[Node], interval: int) -> list
 def _run_checks(cluster: Cluster, nodes: Sequence[Node]) -> None:
     """Run all checks of these nodes, and print which nodes do not answer: their last results stay."""
     targets = [cluster.targets[node.name] for node in nodes if node.name in cluster.targets]
-    console.note(f"running the checks of {status_screen.counted(len(targets), 'node')} ...")
+    console.note(f"running the checks of {counted(len(targets), 'node')} ...")
     answers = remote.gather(targets, cluster.admin_key, NOW, seconds=max(_SECONDS, EACH * len(targets)))
     if failed := {name: done for name, done in answers.items() if done.code}:
         why = (next(iter(failed.values())).err.strip().splitlines() or ["no answer"])[-1]
@@ -153,7 +154,7 @@ def _summary(node: NodeHealth) -> str:
 def _print(stack: str, nodes: Sequence[NodeHealth], problems: Sequence[ClusterFinding]) -> None:
     bad = sum(1 for node in nodes if node.word not in ("ok", "warning") or node.reason)
     end = f"{bad} to look at." if problems else "all is well."
-    sentence = f"{stack}: {status_screen.counted(len(nodes), 'node')}, {end}"
+    sentence = f"{stack}: {counted(len(nodes), 'node')}, {end}"
     console.line(sentence, style="bold red" if problems else "bold green")
     console.line()
     console.table(table(nodes))

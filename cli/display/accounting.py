@@ -5,20 +5,21 @@ from typing import Any
 
 from cluster.observe import usage
 from cluster.observe.reliability import DAY, LEMON_DAYS
+from cluster.printable import counted
 
 
 def runaway_note(records: usage.UsageRecords, stack: str) -> str:
     """Return the sentences about runaway jobs, which usage leaves out."""
-    jobs = "1 job" if records.runaways == 1 else f"{records.runaways} jobs"
+    jobs = counted(records.runaways, "job")
     return (
-        f"{jobs} without an end in the database, which slurmctld does not have, are left out. "
+        f"Left out: {jobs} without an end in the database, which slurmctld does not have. "
         f"./hpc ssh {stack} controller -- sacctmgr show runawayjobs lists them, and asks whether to end them, "
         "with no use of anything."
     )
 
 
 def usage_table(rows: Iterable[usage.UsageRow], total: usage.UsageRow, keys: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return a heading, the rows and their total, with the column GPU BUSY if Slurm measures GPUs."""
+    """Return a heading, the rows and their total, with the column GPU BUSY if the use of GPUs was measured."""
     gpus = total.gpu_utilization is not None
     head = ("CPU HOURS", "CPU BUSY", "GPU HOURS", *(["GPU BUSY"] if gpus else []), "JOBS")
     lines = [(*(key.upper() for key in keys), *head), *((*row.keys, *_cells(row, gpus=gpus)) for row in rows)]
@@ -77,8 +78,14 @@ def assumption_lines(figures: dict[str, Any]) -> list[str]:
         f"Assumed: a checkpoint each {assumed['checkpoint_seconds'] / 60:g} min, "
         f"{assumed['restart_seconds'] / 60:g} min until a restarted job trains again (--checkpoint, --restart)."
     )
-    idle = "Idle GPUs in jobs are not measured: Slurm measures them where gres.conf has AutoDetect=nvml."
-    return [spans, *([idle] if figures["hours"]["idle_in_jobs"] is None and figures["unit"] == "gpu" else [])]
+    if figures["unit"] != "gpu":
+        return [spans]
+    if share := figures["measured_share"]:
+        return [spans, f"Idle GPUs in jobs were measured in {share:.0%} of the allocated GPU hours."]
+    idle = (
+        "Idle GPUs in jobs are not measured: that takes `monitoring` in the stack file and dcgm-exporter on the nodes."
+    )
+    return [spans, idle]
 
 
 def _figure(value: float | None) -> str:

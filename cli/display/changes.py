@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.printable import counted
 from engine.events import Change, Planned, Result
 
 
@@ -150,7 +151,7 @@ def _full_lines(change: Change) -> list[Line]:
         sign = _SYMBOLS[change.kind]
         body = [(f"{sign}{row}", style) for row in _text(value).splitlines()]
     if len(body) > _MOST_LINES:
-        body = [*body[:_MOST_LINES], (f"... {len(body) - _MOST_LINES} more lines", "dim")]
+        body = [*body[:_MOST_LINES], (f"... {counted(len(body) - _MOST_LINES, 'more line')}", "dim")]
     return [(f"{head}{tail}", style), *((f"    {text}", line_style) for text, line_style in body)]
 
 
@@ -161,7 +162,7 @@ def _inline(value: Any) -> str:  # noqa: ANN401 - a property's value
 
 def _size(value: Any) -> str:  # noqa: ANN401 - a property's value
     """Return a mark as it is, and for another value the number of its lines: beside a mark no diff is possible."""
-    return value if value in _MARKS else f"[{len(_text(value).splitlines())} lines]"
+    return value if value in _MARKS else f"[{counted(len(_text(value).splitlines()), 'line')}]"
 
 
 def _fits(*values: Any) -> bool:  # noqa: ANN401 - properties' values

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from cli.display import accounting, status_screen
-from cli.display.status_screen import Table, ago, counted
+from cli.display.status_screen import Table, ago
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation
@@ -20,7 +20,7 @@ from cluster.observe.usage import GROUP_KEYS, UsageRecords
 from cluster.observe.usage import table as usage_rows
 from cluster.observe.usage import total as usage_total
 from cluster.platforms import registry
-from cluster.printable import one_line
+from cluster.printable import counted, one_line
 from cluster.report.palette import stylesheet
 from cluster.roster import nodeset_gpu, nodeset_type
 from scripts.node.slurm.hostlist import compress
@@ -235,7 +235,7 @@ def _usage(report: Report, usage: tuple[str, str, UsageRecords]) -> list[Block]:
             kind="bars",
             title=f"{unit} hours that users held",
             rows=[(row.keys[0], getattr(row, hours), getattr(row, busy)) for row in rows],
-            text=f"The filled part was busy, where Slurm measured it. At most {_MOST_BARS} users.",
+            text=f"The filled part was busy, where it was measured. At most {_MOST_BARS} users.",
         ),
     ]
     for key in GROUP_KEYS:

@@ -11,6 +11,7 @@ from typing import Any
 from cli import console
 from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.printable import counted
 from scripts.node.judge.document import bytes_used, inodes_used
 from scripts.node.slurm.hostlist import compress
 from scripts.node.slurm.nodes import Node
@@ -42,11 +43,6 @@ def size(count: float) -> str:
 def cut(text: str, longest: int = 48) -> str:
     """Return the text, or its beginning if it is longer than a table's last column should be."""
     return text if len(text) <= longest else text[: longest - 3].rstrip() + "..."
-
-
-def counted(number: int, thing: str) -> str:
-    """Return `1 node`, `2 nodes`."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 Table = list[tuple[str, ...]]

@@ -12,6 +12,7 @@ from cluster.config.validators import minutes
 from cluster.jobs.nccl import LOGS, NcclRun, launcher, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.script import BODIES, ENV, FOLDER, JobScript, Option, read_body, render_environment
+from cluster.printable import counted
 
 EXAMPLES = f"{FOLDER}/examples"
 _LINT = re.compile(r"^# shellcheck .*\n", re.MULTILINE)
@@ -243,10 +244,10 @@ def _node_rows(config: ClusterConfig) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for row in partition_facts(config):
         count = len(row.nodes)
-        each = f"{row.cpus} processors, {row.memory_mib / 1024:.0f} GiB"
-        gpu = f", {row.gpu.count} GPUs ({row.gpu.type})" if row.gpu else ""
+        each = f"{counted(row.cpus, 'processor')}, {row.memory_mib / 1024:.0f} GiB"
+        gpu = f", {counted(row.gpu.count, 'GPU')} ({row.gpu.type})" if row.gpu else ""
         partition = f"partition {row.name}{' (default)' if row.default else ''}"
-        rows.append((partition, f"{count} node{'s' if count != 1 else ''}: {each}{gpu}"))
+        rows.append((partition, f"{counted(count, 'node')}: {each}{gpu}"))
     return rows
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
 from cluster.catalog.mlperf import GPT3, QUALITY, TITLES
-from cluster.printable import one_line
+from cluster.printable import counted, one_line
 
 MARK = ":::MLLOG"
 ITERATION = " elapsed time per iteration (ms): "
@@ -221,7 +221,7 @@ def read(log: BinaryIO) -> tuple[list[MlperfRun], list[str]]:
             runs[-1].add(line, item)
     if not runs:
         raise NotAnMlperfLogError(_describe(begin, unreadable))
-    also = f", and {len(unreadable) - 1} more lines" if len(unreadable) > 1 else ""
+    also = f", and {counted(len(unreadable) - 1, 'more line')}" if len(unreadable) > 1 else ""
     notes = [f"line {line} is left out{also}: {reason}" for line, reason in unreadable[:1]]
     return [run.end() for run in runs], notes
 
@@ -256,7 +256,7 @@ def _describe(begin: bytes, unreadable: list[tuple[int, str]]) -> str:
     if b"\0" in begin:
         return "is a binary file, not the text of a log"
     for line, reason in unreadable:
-        return f"has {len(unreadable)} lines with {MARK}, and none can be read: in line {line}, {reason}"
+        return f"has {counted(len(unreadable), 'line')} with {MARK}, and none can be read: in line {line}, {reason}"
     return f"has no line with {MARK}: it is no log of an MLPerf benchmark, or the job stopped before its first event"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cluster.findings import Finding, Level
+from cluster.printable import counted
 from cluster.report.nccl_log import NotALogError, read_file
 from cluster.report.nccl_result import LARGE, NcclResult, ReportOptions, ReportOutcome, Subject, check, describe_run
 from cluster.report.nccl_run import NcclLog, ProgramRun, format_size
@@ -53,11 +54,13 @@ class Comparison:
         """Return the comparison as text: by size, and over time if there are several earlier runs."""
         count = len(self.earlier)
         if not count:
-            return [f"Nothing to compare with: {self.left_out} logs, none of the same test on the same machines"]
-        left_out = f"; {self.left_out} logs of other kinds are left out" if self.left_out else ""
+            return [
+                f"Nothing to compare with: {counted(self.left_out, 'log')}, none of the same test on the same machines"
+            ]
+        left_out = f"; left out: {counted(self.left_out, 'log')} of other kinds" if self.left_out else ""
         curve = self.run.curve()
         found = [
-            f"Compared with {count} earlier {'run' if count == 1 else 'runs'}{left_out}",
+            f"Compared with {counted(count, 'earlier run')}{left_out}",
             f"{'size':>9}  {'earlier':>8}  {'this run':>8}  {'share':>6}",
             *(
                 f"{format_size(size):>9}  {median:8.2f}  {curve[size]:8.2f}  {share:6.0%}"
@@ -81,14 +84,12 @@ class Comparison:
         elif change <= -_CHANGE:
             level = Level.WARNING
             since = _since(self.earlier) or "The runs before were steady, so something changed since the last one"
-            what = (
-                f"Slower: {-change:.0%} less bandwidth at large sizes than the median of {count} earlier runs. {since}"
-            )
+            what = f"Slower: {-change:.0%} less bandwidth at large sizes than the median of {counted(count, 'earlier run')}. {since}"
             todo = "see what changed then: image, driver, plugin, nodes. Run it on pairs of nodes to see which are slow"
         elif change >= _CHANGE:
             what = f"Faster: {change:.0%} more bandwidth at large sizes than before"
         else:
-            what = f"No change: {1 + change:.0%} of the median of {count} earlier runs"
+            what = f"No change: {1 + change:.0%} of the median of {counted(count, 'earlier run')}"
         return Finding(id="nccl-against", level=level, at=where, what=what, todo=todo)
 
     def curves(self) -> list[Curve]:
@@ -242,7 +243,7 @@ def _slow_node(host: str, kind: Subject, runs: Sequence[tuple[Entry, float]], fa
         id="nccl-slow-node",
         level=Level.ERROR if certain else Level.WARNING,
         at=host,
-        what=f"{host}: {share:.0%} of the median in each of its {len(runs)} runs of {kind}{others}",
+        what=f"{host}: {share:.0%} of the median in all of {counted(len(runs), 'run')} of {kind}{others}",
         todo=f"drain it (`./hpc nodes STACK drain {host} --reason nccl`) and check its NICs and GPUs"
         if certain
         else "run it with a node that was fast in another pair, to see which of the two is slow",

@@ -11,6 +11,7 @@ from cluster.catalog import MACHINE_TYPES, fabrics
 from cluster.catalog.fabrics import Fabric, LineRate
 from cluster.catalog.nccl import REFERENCES, Minimum, Reference, reference, references_of
 from cluster.findings import Finding, Level
+from cluster.printable import counted
 from cluster.report.nccl_run import NcclLog, ProgramRun, Quote, format_size, shows_nics, uses_all_nics
 
 LARGE = 256 * 2**20
@@ -98,8 +99,8 @@ class Subject:
         return MACHINE_TYPES[self.machine_type].family.fabric if self.line_rate else fabrics.NONE
 
     def __str__(self) -> str:
-        nodes = "" if self.nodes is None else "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        ranks = "" if self.ranks is None else f"{self.ranks} ranks"
+        nodes = "" if self.nodes is None else counted(self.nodes, "node")
+        ranks = "" if self.ranks is None else counted(self.ranks, "rank")
         network = "without NVLink" if self.network_only else ""
         return ", ".join(filter(None, (self.collective, nodes, self.machine_type or self.gpu, ranks, network)))
 

@@ -1,7 +1,6 @@
 """Curves as a picture: a PNG, by matplotlib."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,13 +115,6 @@ def drawable(curves: Sequence[Curve], *, x_log: bool) -> list[Curve]:
     return found
 
 
-def scale(low: float, high: float, *, log: bool = False) -> Callable[[float], float]:
-    """Return a function that maps `low` to 0 and `high` to 1, and everything to 0.5 if the two are equal."""
-    at: Callable[[float], float] = math.log2 if log else float
-    length = at(high) - at(low)
-    return lambda value: min(1.0, max(0.0, (at(value) - at(low)) / length)) if length > 0 else 0.5
-
-
 def select_ticks(ticks: Mapping[float, str], low: float, high: float, width: int) -> dict[float, str]:
     """Return every n-th tick between `low` and `high`, counted from the last one, so that texts do not touch."""
     inside = {x: text for x, text in sorted(ticks.items()) if low <= x <= high}
@@ -131,12 +123,3 @@ def select_ticks(ticks: Mapping[float, str], low: float, high: float, width: int
     room = max(1, (width - 8) // (max(map(len, inside.values())) + 2))
     every = -(-len(inside) // room)
     return dict(list(inside.items())[::-every][::-1])
-
-
-def round_values(low: float, high: float) -> list[float]:
-    """Return about five round numbers, from `low` or a little below to `high` or a little above."""
-    length = max(high - low, abs(high) * 1e-6, 1e-9)
-    unit = 10.0 ** math.floor(math.log10(length / 4))
-    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= length / 5)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [step * number for number in range(first, max(last, first + 1) + 1)]

@@ -13,6 +13,7 @@ from google.cloud import compute_v1
 
 from cluster.findings import listing
 from cluster.platforms.gcp.names import MADE_BY_LABEL, NODESET_LABEL, RECONCILE
+from cluster.printable import counted
 from components.gcp.bake_design import (
     CLUSTER_LABEL,
     LOG_IN,
@@ -175,7 +176,7 @@ def ask_all(props: Mapping[str, Any], report: Report) -> None:
     """
     requests = [(node, node.insert()) for node in missing_nodes(props)]
     if requests:
-        report(f"{props['cluster']}: asked for {len(requests)} nodes of flex start at once")
+        report(f"{props['cluster']}: asked for {counted(len(requests), 'node')} of flex start at once")
     for node, operation in requests:
         if operation is not None:
             _wait_until_listed(node, operation)

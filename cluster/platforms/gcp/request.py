@@ -12,6 +12,7 @@ from cluster.platforms.gcp.disks import boot_disk, state_disk, state_zones
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
 from cluster.platforms.gcp.image import bakes
 from cluster.platforms.gcp.permissions import policies, roles
+from cluster.printable import counted
 from cluster.roster import MachineSpec, elastic_machine, elastic_machines, machines
 
 LOCAL_SSD_GB = 375
@@ -41,9 +42,9 @@ class MachineRequest:
     @property
     def line(self) -> str:
         """The request as text."""
-        gpus = f", {self.count * self.gpu.count} GPUs ({self.gpu.type})" if self.gpu else ""
+        gpus = f", {counted(self.count * self.gpu.count, 'GPU')} ({self.gpu.type})" if self.gpu else ""
         cpus = self.count * self.machine_type.cpus
-        return f"{self.count} x {self.machine_type.name}: {self.what}, {self.way}; {cpus} CPUs{gpus}"
+        return f"{self.count} x {self.machine_type.name}: {self.what}, {self.way}; {counted(cpus, 'CPU')}{gpus}"
 
 
 def machine_requests(config: ClusterConfig) -> list[MachineRequest]:

@@ -310,7 +310,7 @@ def answers(ended: Ended, nodes: list[str], tasks: int) -> tuple[str, str]:
         return FAIL, f"answered as {', '.join(sorted(others))}"
     silent = [node for node in nodes if sum(name == node for name, _ in found) < tasks]
     if not silent and not ended.code:
-        return PASS, f"{len(found)} tasks{where}"
+        return PASS, f"{len(found)} task{'' if len(found) == 1 else 's'}{where}"
     names = f"; not all of {scontrol('hostlistsorted', ','.join(silent))}" if silent and where else ""
     return FAIL, f"{len(found)} of {len(nodes) * tasks} tasks{where} answered, {ended.how}{names}"
 

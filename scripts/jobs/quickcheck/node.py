@@ -79,7 +79,7 @@ def check_gpus(job: str, request: dict[str, Any], gpus: JobGpus) -> dict[str, Re
         wrong = [f"{number} {how}" for how, number in gpus.usable.items() if number != 1]
         text = f"a job with 1 GPU: {', '.join(wrong)}" if wrong else "a job with 1 GPU opens that one only"
         results["confined"] = (FAIL if wrong else PASS, text)
-    passed = (PASS, f"{gpus.count} GPUs by {gpus.source}")
+    passed = (PASS, f"{gpus.count} GPU{'' if gpus.count == 1 else 's'} by {gpus.source}")
     results["gpus"] = (FAIL, "; ".join(problems), gpus.smi_error) if problems else passed
     return results
 

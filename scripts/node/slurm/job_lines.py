@@ -8,8 +8,8 @@ from .job_reasons import explain
 from .times import span
 
 NO_GPU_USE = (
-    "not measured: that takes `monitoring` in the stack file and dcgm-exporter on the nodes, or a slurmd with NVML and "
-    "AutoDetect=nvml in gres.conf. `nvidia-smi` on a node of the job shows it while it runs"
+    "not measured: that takes `monitoring` in the stack file and dcgm-exporter on the nodes. `nvidia-smi` on a node of "
+    "the job shows it while it runs"
 )
 
 
@@ -99,7 +99,9 @@ def _event_text(event: dict[str, Any]) -> str:
 
 def _pending_text(pending: dict[str, Any]) -> str:
     text = f"{pending['reason']}: {pending['text']}" if pending["text"] else pending["reason"].replace("_", " ")
-    text += f"; {pending['ahead']} jobs of its partition have a higher priority" if pending.get("ahead") else ""
+    if ahead := pending.get("ahead"):
+        have = "job of its partition has" if ahead == 1 else "jobs of its partition have"
+        text += f"; {ahead} {have} a higher priority"
     text += f"; depends on {pending['dependency']}" if pending.get("dependency") else ""
     return text + (f"; starts at {_clock(pending['start'])} as it looks now" if pending["start"] else "")
 

@@ -239,7 +239,7 @@ def test_invalid_events_are_left_out_with_a_note(name: str) -> None:
     bad = f":::MLLOG {given}"
     found = reported([bad, *preamble(), START, bad, *blocks()])
     assert durations(found) == list(DURATIONS)
-    assert found.notes()[0] == f"line 1 is left out, and 1 more lines: :::MLLOG {reason}"
+    assert found.notes()[0] == f"line 1 is left out, and 1 more line: :::MLLOG {reason}"
 
 
 NO_LOGS = {
@@ -247,7 +247,7 @@ NO_LOGS = {
     "binary": (b"\x7fELF\0\0" * 100, "is a binary file, not the text of a log"),
     "compressed": (gzip.compress(b":::MLLOG"), "is compressed: decompress it first"),
     "another log": (b"# nThread 1\n8388608 22.5\n", "has no line with :::MLLOG: it is no log of an MLPerf"),
-    "no event": (b"x\n:::MLLOG hello\n", "has 1 lines with :::MLLOG, and none can be read: in line 2"),
+    "no event": (b"x\n:::MLLOG hello\n", "has 1 line with :::MLLOG, and none can be read: in line 2"),
     "one long line": (b"a" * 20_000_000, "has no line with :::MLLOG"),
 }
 
