@@ -54,9 +54,8 @@ class Comparison:
         """Return the comparison as text: by size, and over time if there are several earlier runs."""
         count = len(self.earlier)
         if not count:
-            return [
-                f"Nothing to compare with: {counted(self.left_out, 'log')}, none of the same test on the same machines"
-            ]
+            logs = counted(self.left_out, "log")
+            return [f"Nothing to compare with: {logs}, none of the same test on the same machines"]
         left_out = f"; left out: {counted(self.left_out, 'log')} of other kinds" if self.left_out else ""
         curve = self.run.curve()
         found = [
@@ -77,19 +76,19 @@ class Comparison:
     def finding(self, where: str) -> Finding:
         """Return the change as a finding."""
         shares, count = {size: share for size, (_, share) in self.ratios().items()}, len(self.earlier)
-        change = _mean_at_large_sizes(shares) - 1
+        change, earlier = _mean_at_large_sizes(shares) - 1, counted(count, "earlier run")
         level, todo = Level.INFO, "nothing"
         if not shares:
             what, todo = "No earlier run of the same kind", "name a folder with logs of the same test on as many nodes"
         elif change <= -_CHANGE:
             level = Level.WARNING
             since = _since(self.earlier) or "The runs before were steady, so something changed since the last one"
-            what = f"Slower: {-change:.0%} less bandwidth at large sizes than the median of {counted(count, 'earlier run')}. {since}"
+            what = f"Slower: {-change:.0%} less bandwidth at large sizes than the median of {earlier}. {since}"
             todo = "see what changed then: image, driver, plugin, nodes. Run it on pairs of nodes to see which are slow"
         elif change >= _CHANGE:
             what = f"Faster: {change:.0%} more bandwidth at large sizes than before"
         else:
-            what = f"No change: {1 + change:.0%} of the median of {counted(count, 'earlier run')}"
+            what = f"No change: {1 + change:.0%} of the median of {earlier}"
         return Finding(id="nccl-against", level=level, at=where, what=what, todo=todo)
 
     def curves(self) -> list[Curve]:
@@ -238,12 +237,13 @@ def _slow_node(host: str, kind: Subject, runs: Sequence[tuple[Entry, float]], fa
     partners = {other for entry, _ in runs for other in entry.result.run.hosts} - {host}
     certain = partners <= fast
     share = statistics.median(share for _, share in runs)
+    which = f"each of its {len(runs)} runs" if len(runs) > 1 else "its only run"
     others = " while its partners were fast with others" if partners and certain else ""
     return Finding(
         id="nccl-slow-node",
         level=Level.ERROR if certain else Level.WARNING,
         at=host,
-        what=f"{host}: {share:.0%} of the median in all of {counted(len(runs), 'run')} of {kind}{others}",
+        what=f"{host}: {share:.0%} of the median in {which} of {kind}{others}",
         todo=f"drain it (`./hpc nodes STACK drain {host} --reason nccl`) and check its NICs and GPUs"
         if certain
         else "run it with a node that was fast in another pair, to see which of the two is slow",
