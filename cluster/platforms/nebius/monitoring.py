@@ -6,7 +6,7 @@ The metrics that this program's own exporter has on machines are recorded from S
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, grafana_dashboa
 from cluster.monitoring.files import GPU_FIELDS, alertmanager_config, secret_placeholder
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE
 from cluster.roster import nodeset_gpu
-from scripts.node.slurm.job_reasons import FOR_NODES
+from scripts.node.slurm.job_reasons import FOR_NODES, OUT_OF_SERVICE
 
 SECRET = "hpc-alerts"  # noqa: S105 - the name of a Secret
 """Secret of MONITORING_NAMESPACE with the secrets of alert receivers, by the name of the setting without `hpc:`."""
@@ -54,7 +54,15 @@ EXPORTED = frozenset(
 """The collected metrics, of those that rules and panels use."""
 _MOUNTS = '{fstype="virtiofs",mountpoint=~"/mnt/(jail|jail-submount-.+|controller-spool|accounting)"}'
 """Shared file systems on Kubernetes' nodes (helm/slurm-cluster-storage)."""
-_WAIT = f'slurm_job_info{{job_state="PENDING",job_state_reason=~"{"|".join(sorted(FOR_NODES))}"}}'
+
+
+def _waits(reasons: Iterable[str]) -> str:
+    """Return the series of the jobs that wait for reasons with these beginnings, whose blanks may be underscores."""
+    words = "|".join(reason.replace(" ", ".") for reason in reasons)
+    return f'slurm_job_info{{job_state="PENDING",job_state_reason=~"({words})(,.*)?"}}'
+
+
+_WAIT = _waits(FOR_NODES)
 _HELD = 'slurm_job_info{job_state="PENDING",job_state_reason=~"(?i).*(held|hold).*"'
 
 
@@ -71,7 +79,7 @@ def _unavailable() -> str:
     """Return the expression of the nodes that take no jobs, by state, from Soperator's exporter; without nodes that are
     powered down."""
     states = {
-        "down": 'slurm_node_info{state_base="DOWN",is_unavailable="true"}',
+        "down": 'slurm_node_info{state_base="DOWN",is_unavailable="true",state_is_maintenance!="true"}',
         "drained": 'slurm_node_info{state_is_drain="true",state_base!="DOWN",state_is_powered_down="",'
         'state_is_powering_down=""}',
     }
@@ -99,6 +107,8 @@ def recording_rules(config: ClusterConfig, interval: int) -> dict[str, str]:
         "hpc_jobs_held": f'count({_HELD},job_state_reason!="JobHeldUser"}}) or vector(0)',
         "hpc_jobs_waiting": f"count({_WAIT}) or vector(0)",
         "hpc_partition_jobs_waiting": f"count by (partition) ({_as('partition', _WAIT, 'slurm_partition')})",
+        "hpc_partition_jobs_blocked": "count by (partition) "
+        f"({_as('partition', _waits(OUT_OF_SERVICE), 'slurm_partition')}) or 0 * hpc_partition_jobs_waiting",
         # Of the whole cluster, because Soperator's labels do not include a node's partitions.
         "hpc_partition_nodes_free": "0 * hpc_partition_jobs_waiting + on () group_left () max(slurm_nodes_idle)",
         "hpc_partition_oldest_waiting_seconds": "max by (partition) "
@@ -115,7 +125,8 @@ def recording_rules(config: ClusterConfig, interval: int) -> dict[str, str]:
         **{
             f"hpc_shared_filesystem_{name}": f"max by (mountpoint) (node_filesystem_{source}{_MOUNTS})"
             for name, source in (
-                ("size_bytes", "size_bytes"), ("free_bytes", "avail_bytes"), ("readonly", "readonly")
+                ("size_bytes", "size_bytes"), ("free_bytes", "avail_bytes"), ("readonly", "readonly"),
+                ("files", "files"), ("files_free", "files_free"),
             )
         },
     }  # fmt: skip

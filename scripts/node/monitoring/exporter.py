@@ -198,6 +198,8 @@ def _shared(path: str) -> Iterator[Sample]:
     if usage["mounted"]:
         yield Sample("hpc_shared_filesystem_size_bytes", usage["size"], labels)
         yield Sample("hpc_shared_filesystem_free_bytes", usage["free"], labels)
+        yield Sample("hpc_shared_filesystem_files", usage["inodes"], labels)
+        yield Sample("hpc_shared_filesystem_files_free", usage["inodes_free"], labels)
         yield Sample("hpc_shared_filesystem_readonly", usage["read_only"], labels)
 
 

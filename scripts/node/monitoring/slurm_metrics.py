@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from slurm.job_reasons import FOR_NODES
+from slurm.job_reasons import waits_for_nodes, waits_for_service
 from slurm.jobs import Job
 from slurm.nodes import Node
 from slurm.output import count_gpus, parse_tres
@@ -141,6 +141,8 @@ def node_metrics(found: Iterable[Node], now: float) -> Iterator[Sample]:
         if node.held and not node.asleep:
             state = "down" if "DOWN" in node.states else "drained"
             yield Sample("hpc_node_unavailable_seconds", _age(node.since, now), {**label, "state": state})
+        if node.taken_out:
+            yield Sample("hpc_node_taken_out", 1, label)
     yield Sample("slurm_nodes", sum(nodes[kind] for kind in (*_BASE.values(), "unknown")))
     yield from (Sample(f"slurm_nodes_{kind}", count) for kind, count in nodes.items())
     for (partition, what), count in partitions.items():
@@ -173,6 +175,7 @@ def job_metrics(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> I
     alloc: Counter[str] = Counter({"cpus_alloc": 0, "nodes_alloc": 0})
     held = count = waiting_jobs = 0
     waits, oldest = Counter(dict.fromkeys(partitions, 0)), dict.fromkeys(partitions, 0.0)
+    blocked = Counter(dict.fromkeys(partitions, 0))
     for job in jobs:
         many = job.tasks
         count += many
@@ -188,10 +191,11 @@ def job_metrics(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> I
             by["account"][job.account, kind] += many
             for partition in job.partitions:
                 by["partition"][partition, kind] += many
-        if job.waits and job.reason in FOR_NODES:
+        if job.waits and waits_for_nodes(job.reason):
             waiting_jobs += many
             for partition in job.partitions:
                 waits[partition] += many
+                blocked[partition] += many * waits_for_service(job.reason)
                 oldest[partition] = max(oldest.get(partition, 0.0), _age(job.submitted, now))
     yield Sample("slurm_jobs", count)
     yield from (Sample(f"slurm_jobs_{kind}", number) for kind, number in {**total, **alloc}.items())
@@ -203,6 +207,7 @@ def job_metrics(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> I
     yield Sample("hpc_jobs_waiting", waiting_jobs)
     for partition, number in waits.items():
         yield Sample("hpc_partition_jobs_waiting", number, {"partition": partition})
+        yield Sample("hpc_partition_jobs_blocked", blocked[partition], {"partition": partition})
         yield Sample("hpc_partition_oldest_waiting_seconds", oldest[partition], {"partition": partition})
 
 

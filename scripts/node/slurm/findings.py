@@ -36,10 +36,10 @@ Explain = Callable[[Node], MachineFinding | None]
 
 
 def down(nodes: Iterable[Node], *, cooling: bool) -> Iterator[MachineFinding]:
-    """Yield nodes that are down. `cooling`: the reconcile loop waits for capacity, and has one finding for all nodes
-    that lack it."""
+    """Yield nodes that are down, without those that were taken out. `cooling`: the reconcile loop waits for capacity,
+    and has one finding for all nodes that lack it."""
     for node in nodes:
-        if not node.down:
+        if not node.down or node.taken_out:
             continue
         if not node.elastic:
             yield _down(node)

@@ -28,6 +28,7 @@ _WAITS = {
     "ReservationDeleted": "its reservation was deleted: `scontrol update JobId=ID ReservationName=` takes it out",
     "ReservationInvalid": "its reservation is not valid: `scontrol update JobId=ID ReservationName=` takes it out",
     "ReqNodeNotAvail": "a node that it needs is down, drained, or reserved for a time that it would run into",
+    "Nodes required for job are DOWN": "too many nodes of its partition are down, drained or reserved",
     "SchedDefer": "Slurm does not start jobs at submission on this cluster; the next pass of the scheduler does",
     "Cleaning": "what is left of its last run is removed first",
     "QOSNotAllowed": "its QOS is not allowed for its account or partition: `sacctmgr show assoc user=$USER` has these",
@@ -92,11 +93,20 @@ _WHAT = {
 }  # fmt: skip
 
 
+def _text(reason: str) -> str:
+    # squeue and scontrol print texts of slurmctld with underscores.
+    return reason.strip("() ").replace("_", " ")
+
+
+def _name(reason: str) -> str:
+    """Return a reason without what follows it, such as names of nodes."""
+    return _text(reason).partition(",")[0].partition("(")[0].strip()
+
+
 def explain(reason: str) -> str:
     """Return the meaning of a reason, a sentence without a full stop; empty for an unknown text. A pure function."""
-    # squeue and scontrol print texts of slurmctld with underscores.
-    text = reason.strip("() ").replace("_", " ")
-    name = text.partition(",")[0].partition("(")[0].strip()
+    text = _text(reason)
+    name = _name(reason)
     if meaning := REASONS.get(text) or REASONS.get(name):
         return meaning
     limit = _LIMIT.fullmatch(name)
@@ -118,7 +128,23 @@ def explain(reason: str) -> str:
     return f"{text} (`{where}` has the limit)"
 
 
-FOR_NODES = frozenset(("None", "Priority", "Resources"))
-"""Reasons of jobs that wait only for nodes."""
+OUT_OF_SERVICE = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
+"""Beginnings of the reasons of jobs that wait for nodes that are down, drained or reserved: `ReqNodeNotAvail,
+UnavailableNodes:a-0` and `Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions`
+(src/slurmctld/node_scheduler.c and job_scheduler.c at slurm-26-05-3-1)."""
+FOR_NODES = ("None", "Priority", "Resources", *OUT_OF_SERVICE)
+"""Beginnings of the reasons of jobs that wait only for nodes."""
+
+
+def waits_for_nodes(reason: str) -> bool:
+    """Return whether a job with this reason waits only for nodes. A pure function."""
+    return _name(reason) in FOR_NODES
+
+
+def waits_for_service(reason: str) -> bool:
+    """Return whether a job with this reason waits for nodes that are down, drained or reserved. A pure function."""
+    return _name(reason) in OUT_OF_SERVICE
+
+
 NOT_FOR_NODES = frozenset("JobHeldUser JobHeldAdmin Dependency DependencyNeverSatisfied JobArrayTaskLimit".split())
 """Reasons of jobs that may wait for weeks, and for no node."""

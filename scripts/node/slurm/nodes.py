@@ -249,6 +249,12 @@ class Node(NamedTuple):
         return self._any(StateMeaning.REBOOTING)
 
     @property
+    def taken_out(self) -> bool:
+        """True if somebody took it out of service for a time: it reboots by command, or a reservation for maintenance
+        has it. Then a machine that does not answer is no fault."""
+        return bool(self.states & {"REBOOT_ISSUED", "MAINTENANCE"})
+
+    @property
     def held(self) -> bool:
         """True if RESUME has an effect."""
         return self._any(StateMeaning.HELD)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monitoring import exporter, slurm_metrics
 from monitoring.slurm_metrics import LONGEST, Sample, job_metrics, node_metrics, render, scheduler_metrics
-from slurm import nodes
+from slurm import findings, nodes
 from slurm.jobs import Job
 
 NOW = float(timegm((2026, 11, 23, 12, 0, 0)))
@@ -21,6 +21,8 @@ NodeName=a-2 CPUAlloc=8 State=ALLOCATED+DRAIN {_NODE} Gres=(null) AllocTRES= Rea
 NodeName=a-3 CPUAlloc=0 State=DOWN* {_NODE} Gres=(null) AllocTRES= Reason=Not responding [slurm@Unknown]
 NodeName=a-4 CPUAlloc=0 State=IDLE+CLOUD+POWERED_DOWN {_NODE} Gres=(null) AllocTRES=
 """
+DRAINED = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+"""src/slurmctld/job_scheduler.c at slurm-26-05-3-1."""
 JOBS = [
     Job(number, state=state, partition=partition, user=user, account=account, count=count, cpus=cpus, reason=reason,
         submitted=submitted)
@@ -31,6 +33,8 @@ JOBS = [
         ("4", "PENDING", "cpu", "bob", "teaching", "1", "1", "launch failed requeued held", "2026-11-23T11:00:00"),
         ("5", "PENDING", "cpu", "bob", "teaching", "1", "1", "Dependency", "2026-11-20T11:00:00"),
         ("6", "COMPLETED", "cpu", "bob", "teaching", "1", "1", "None", "2026-11-23T11:00:00"),
+        ("7", "PENDING", "sick", "bob", "teaching", "1", "1", "ReqNodeNotAvail,_UnavailableNodes:a-1", "Unknown"),
+        ("8", "PENDING", "sick", "bob", "teaching", "2", "2", DRAINED, "Unknown"),
     )
 ]  # fmt: skip
 STATISTICS = """\
@@ -82,13 +86,31 @@ def test_unavailable_nodes_have_the_age_of_their_reason():
     assert away == {f"{name} a-1 drained": 3600, f"{name} a-2 drained": 86400, f"{name} a-3 down": 0}
 
 
+@pytest.mark.parametrize(
+    ("state", "taken_out"),
+    [
+        ("DOWN+REBOOT_ISSUED", True),
+        ("DOWN*+MAINTENANCE+RESERVED", True),
+        ("DOWN*+RESERVED", False),
+        ("IDLE+REBOOT_REQUESTED", False),
+        ("DOWN*", False),
+    ],
+)
+def test_a_node_that_reboots_by_command_or_has_maintenance_is_not_down(state: str, taken_out: bool):
+    node = nodes.Node.of("a-0", {"State": state})
+    assert ("hpc_node_taken_out a-0" in values(node_metrics([node], NOW))) is taken_out
+    assert bool([*findings.down([node], cooling=False)]) is ("DOWN" in state and not taken_out)
+
+
 def test_jobs_count_by_tasks_and_held_jobs_do_not_wait():
-    found = values(job_metrics(JOBS, ["cpu", "all"], NOW))
-    assert found["slurm_jobs"] == 10
-    assert found["slurm_jobs_pending"] == 8
+    found = values(job_metrics(JOBS, ["cpu", "all", "sick"], NOW))
+    assert found["slurm_jobs"] == 12
+    assert found["slurm_jobs_pending"] == 10
     assert found["slurm_jobs_hold"] == 2
     assert found["hpc_jobs_held"] == 1
-    assert found["hpc_jobs_waiting"] == 5
+    assert found["hpc_jobs_waiting"] == 7
+    assert [found[f"hpc_partition_jobs_{kind} sick"] for kind in ("waiting", "blocked")] == [2, 2]
+    assert [found[f"hpc_partition_jobs_{kind} all"] for kind in ("waiting", "blocked")] == [5, 0]
     assert found["slurm_jobs_cpus_alloc"] == 16
     assert found["slurm_partition_jobs_pending all"] == 5
     assert found["hpc_partition_oldest_waiting_seconds cpu"] == 3600
