@@ -8,6 +8,7 @@ sizes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,10 +203,23 @@ def references_of(machine_type: str) -> tuple[Reference, ...]:
     return tuple(row for row in REFERENCES.values() if row.machine_type == machine_type)
 
 
-NVLINKS: Mapping[tuple[str, int], int] = {("h100", 8): 18, ("h200", 8): 18, ("b200", 8): 18}
-"""Links of each GPU, by GPU and their number in a machine, on boards whose NVSwitches use all of them. Others have
-links that are inactive by design (Azure/azurehpc-health-checks, issue 162), or none. Sources: nvidia.com, NVLink
-(generations 4 and 5); aws-samples/awsome-distributed-ai, pull request 112 (18 links of H100)."""
+class Nvlinks(NamedTuple):
+    """The NVLinks of each GPU."""
+
+    count: int
+    gbps: float
+    """Speed of each link in one direction in GB/s, as `nvidia-smi nvlink --status` prints it."""
+
+
+NVLINKS: Mapping[tuple[str, int], Nvlinks] = {
+    ("h100", 8): Nvlinks(18, 26.562),
+    ("h200", 8): Nvlinks(18, 26.562),
+    ("b200", 8): Nvlinks(18, 53.125),
+}
+"""Links by GPU and their number in a machine, on boards whose NVSwitches use all of them. Others have links that are
+inactive by design (Azure/azurehpc-health-checks, issue 162), or none. Sources: nvidia.com, NVLink (generations 4 and
+5); aws-samples/awsome-distributed-ai, pull request 112 (18 links of H100); stas00/ml-engineering, its page on
+debugging of NVIDIA GPUs (26.562 GB/s on H100); NVIDIA/k8s-test-infra, issue 371 (53.125 GB/s on NVLink 5)."""
 
 SAME_BASEBOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
 """Machine types whose GPUs are on a baseboard of which another type has a reference: HGX H100 with eight GPUs."""

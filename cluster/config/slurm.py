@@ -189,9 +189,10 @@ class HealthChecks(Section):
     clock_seconds: Annotated[Whole, Field(ge=2, le=200), NODES] = 5
     """Largest difference between the clocks of node and controller, in seconds. MUNGE refuses credentials from 300."""
     ecc_errors: Annotated[Whole, Field(ge=0, le=1_000_000), NODES] = 0
-    """Most uncorrectable ECC errors of one GPU since its driver was loaded."""
+    """Most uncorrectable ECC errors of one GPU since its driver was loaded; more are a warning on a GPU that remaps
+    rows, which contains them."""
     nvlink_errors: Annotated[Whole, Field(ge=0, le=1_000_000_000), NODES] = 0
-    """Most recovery or replay errors of one NVLink since the last check."""
+    """Most errors of one NVLink since the last check that it has not repaired: recoveries, lost packets."""
     nic_mbps: Annotated[Positive | None, Field(le=10_000_000), NODES] = None
     """Least speed of each NIC in megabits per second, where its driver reports one. Default: not checked."""
     nccl: Annotated[NcclTest | None, MEASURES] = None

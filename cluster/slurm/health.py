@@ -53,9 +53,11 @@ def health(config: ClusterConfig) -> HealthSettings | None:
 def _nodes(config: ClusterConfig, nodeset: Nodeset) -> HealthNodes:
     family, gpu = nodeset_type(config, nodeset).family, nodeset_gpu(config, nodeset)
     fabric = family.fabric
+    links = NVLINKS.get((gpu.type, gpu.count)) if gpu else None
     return {
         "gpus": gpu.count if gpu else 0,
-        "nvlinks": NVLINKS.get((gpu.type, gpu.count), 0) if gpu else 0,
+        "nvlinks": links.count if links else 0,
+        "nvlink_gbps": links.gbps if links else 0,
         "nics": [*fabric.host_nics, *fabric.nic_names] if fabric.nic_names else [],
         "nic_count": len(fabric.host_nics) + fabric.nics,
         "apertures": fabric.apertures,

@@ -73,10 +73,11 @@ _NUMBER = re.compile(r"-[0-9]+$")
 
 class HealthNodes(TypedDict):
     """The hardware that each node of a nodeset must have: `nics` by name, or `nic_count` if the names are not known;
-    `nvlinks` per GPU, 0 if some are inactive by design."""
+    `nvlinks` per GPU, 0 if some are inactive by design, of `nvlink_gbps` each, 0 if that is not known."""
 
     gpus: int
     nvlinks: int
+    nvlink_gbps: float
     nics: list[str]
     nic_count: int
     apertures: bool

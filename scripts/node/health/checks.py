@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from health import gpu
+from health import gpu, xids
 from health import outcome as record
 from health.outcome import BUSY, Outcome, failed, in_container, ok, run_program, skipped, unless_running, unsure
 from system import mounts
@@ -98,7 +98,8 @@ def left(settings: dict[str, Any], job: str) -> Outcomes:
 def _gpus(settings: dict[str, Any]) -> Outcomes:
     limits, hardware, before = settings["limits"], settings["mine"], _place("gpu-nvlink")
     most = {name: limits[name] for name in ("ecc_errors", "nvlink_errors")}
-    return gpu.gpus(hardware["gpus"], nvlinks=hardware.get("nvlinks", 0), before=before, **most)
+    links = {name: hardware[name] for name in ("nvlinks", "nvlink_gbps")}
+    return gpu.gpus(hardware["gpus"], before=before, **links, **most)
 
 
 def _diag() -> Outcome:
@@ -115,7 +116,7 @@ def _diag() -> Outcome:
 
 def _xids() -> Outcome:
     # Without nvidia-smi: if it hangs, the Xids say why.
-    return _run_quick(lambda: gpu.xids(_place("gpu-xid")))
+    return _run_quick(lambda: xids.xids(_place("gpu-xid")))
 
 
 def _place(kind: str) -> dict[str, Any]:

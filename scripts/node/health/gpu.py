@@ -1,46 +1,54 @@
 """Checks of GPUs by what NVIDIA's driver, nvidia-smi and DCGM report. A value that they do not report is not checked.
 
-nvidia-smi may hang on a broken GPU, so that the caller bounds the time.
+VALUES and LIMITS judge the document of `nvidia-smi -q -x`; health/nvlink.py and health/xids.py have the tables of links
+and of the kernel log. nvidia-smi may hang on a broken GPU, so that the caller bounds the time.
 
-Sources: nvidia-smi(1) (options, exit codes); documents of drivers 470 to 595 in influxdata/telegraf,
-plugins/inputs/nvidia_smi/testdata; NVIDIA GPU Memory Error Management (a failed remapping and SRAM errors above the
-threshold are reasons to replace the GPU; a pending remapping or retirement takes effect at the next reset, and is
-harmless until then). Of NVIDIA/DCGM 72fa3fe: common/DcgmGPUHardwareLimits.h; modules/health/DcgmHealthWatch.cpp
-(MonitorNVLink: recovery and replay errors fail by their difference, CRC errors from 100 a second on; BuildXidMappings:
-which Xids fail and which warn); dcgmlib/src/DcgmKmsgReader.cpp (the line of a Xid);
-testing/python3/dcgm_diag_schema.json and dcgmlib/dcgm_errors.h (diag, severities). Xids:
-docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, read 2026-11-23. /dev/kmsg:
-Documentation/ABI/testing/dev-kmsg of the kernel.
+Sources: nvidia-smi(1) (options, elements, exit codes); documents of real machines with drivers 470 to 595 in
+influxdata/telegraf, plugins/inputs/nvidia_smi/testdata, and NVIDIA/k8s-test-infra 3b2b865d,
+tests/e2e/go/assertions/nvidiasmi/testdata/hardware (A100, H100, B200, GB300, T4, L40S); NVIDIA GPU Memory Error
+Management, docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt; of NVIDIA/DCGM 72fa3fe:
+common/DcgmGPUHardwareLimits.h, modules/health/DcgmHealthWatch.cpp, testing/python3/dcgm_diag_schema.json,
+dcgmlib/dcgm_errors.h and src/dcgm_errors.c.
 """
 
 import json
-import os
 import re
 import shutil
-import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from health.check_kinds import smi_exit
-from health.outcome import Outcome, certain, failed, in_container, ok, run_program, skipped, unsure, warned
+from health.nvlink import nvlink
+from health.outcome import (
+    Finding,
+    Outcome,
+    OutcomeOf,
+    certain,
+    combine,
+    failed,
+    in_container,
+    ok,
+    run_program,
+    skipped,
+    unsure,
+    warned,
+)
 
-REMAPPED_MOST = 511
-"""DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE is 512: no row is left to remap to."""
-RETIRED_MOST = 62
-"""DCGM_LIMIT_MAX_RETIRED_PAGES is 63; GPUs before Ampere, T4 for one, retire pages."""
 _ISOLATE, _RESET = 2, 6
 """DCGM_ERROR_ISOLATE and DCGM_ERROR_RESET: the GPU must not be used. Others: monitor, triage, configure."""
+_UNTIL_RESET = (6, 85)
+"""DCGM_FR_PENDING_PAGE_RETIREMENTS and DCGM_FR_PENDING_ROW_REMAP, which have that severity too, although "this GPU can
+still perform workload" (dcgm_errors.h) until the reset."""
 _NEEDS_RESET = "GPU requires reset"  # printed in place of a value: nvmlErrorString of NVML_ERROR_RESET_REQUIRED
 _DOCUMENT = re.compile(r"(?:<\?xml.*?)?(?P<root><nvidia_smi_log>.*</nvidia_smi_log>)", re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]+")
-_NOT_REPORTED = ("", "N/A", "[N/A]", "Not Supported", "Unknown Error")
-_SLOWED = {
-    "hw_slowdown": "hardware slowdown",
-    "hw_thermal_slowdown": "hardware thermal slowdown",
-    "hw_power_brake_slowdown": "power brake",
-}
+_NOT_REPORTED = (
+    "", "N/A", "[N/A]", "Not Supported", "Unknown Error", "Insufficient Permissions",
+    "Requested functionality has been deprecated",
+)  # fmt: skip
 
 
 class GpuReading(NamedTuple):
@@ -52,14 +60,19 @@ class GpuReading(NamedTuple):
     element: ET.Element
 
     def text(self, path: str) -> str:
-        """Return the text of an element; empty if it is not reported."""
-        text = (self.element.findtext(path) or "").strip()
+        """Return the text of an element; empty if it is not reported. Drivers up to 530 name events `throttle`."""
+        found = self.element.findtext(path) or self.element.findtext(path.replace("_event_", "_throttle_"))
+        text = (found or "").strip()
         return "" if text in _NOT_REPORTED else text
 
     def number_at(self, path: str) -> int | None:
         """Return the number at the beginning of an element's text; None if there is none."""
         match = _NUMBER.match(self.text(path))
         return int(match[0]) if match else None
+
+    def sum_of(self, paths: tuple[str, ...]) -> int | None:
+        """Return the sum of the numbers at these paths; None if there are none."""
+        return _sum([self.number_at(path) for path in paths])
 
     def total(self, path: str, word: str) -> int | None:
         """Return the sum of the children whose name contains the word; None if none is a number."""
@@ -84,82 +97,214 @@ def parse_gpus(text: str) -> list[GpuReading]:
     return [GpuReading(number, element.get("id", "?"), element) for number, element in enumerate(root.findall("gpu"))]
 
 
-def needs_action(gpus: list[GpuReading]) -> Outcome | None:
-    """Return a failure if the driver requests a reset or another action; None if it requests nothing."""
-    requests: list[str] = []
+def _is(*values: str) -> Callable[[str], bool]:
+    return lambda text: text in values
+
+
+def _is_not(*values: str) -> Callable[[str], bool]:
+    return lambda text: text not in values
+
+
+class OfText(NamedTuple):
+    """A judgement of an element's text."""
+
+    kind: str
+    outcome_of: OutcomeOf
+    path: str
+    is_wrong: Callable[[str], bool]
+    words: str
+    """Text of the finding; `{value}` is that of the element."""
+
+
+_SLOWED = "clocks_event_reasons/clocks_event_reason_"
+VALUES: tuple[OfText, ...] = (
+    # nvidia-smi(1): GPU Recovery Action (from driver 560), GPU Reset Status (up to 565: either being Yes indicates that
+    # an unrecoverable error has occurred). DCGM, MonitorGpuRecoveryAction: Drain P2P is a warning, the others fail.
+    OfText("gpu-driver", failed, "gpu_recovery_action", _is_not("None", "Drain P2P"), "the driver asks for {value}"),
+    OfText("gpu-driver", warned, "gpu_recovery_action", _is("Drain P2P"), "the driver asks for {value}"),
+    OfText("gpu-driver", failed, "gpu_reset_status/reset_required", _is("Yes"), "a reset is required"),
+    OfText(
+        "gpu-driver", failed, "gpu_reset_status/drain_and_reset_recommended", _is("Yes"),
+        "the driver recommends to drain and reset it",
+    ),
+    # GPU Memory Error Management: a failed remapping and SRAM errors above the threshold are reasons to replace the
+    # GPU; a pending remapping or retirement takes effect at the next reset, and is harmless until then. DCGM,
+    # MonitorMemUnrepairableFlag.
+    OfText("gpu-memory", certain, "remapped_rows/remapped_row_failure", _is("Yes"), "a row could not be remapped"),
+    OfText(
+        "gpu-memory", certain, "ecc_errors/aggregate/sram_threshold_exceeded", _is("Yes"),
+        "uncorrectable errors of SRAM are above NVIDIA's threshold",
+    ),
+    OfText("gpu-memory", certain, "ecc_errors/unrepairable_memory", _is("Yes"), "memory that can't be repaired"),
+    OfText("gpu-memory", warned, "remapped_rows/remapped_row_pending", _is("Yes"), "a reset has to remap rows"),
+    OfText("gpu-memory", warned, "retired_pages/pending_retirement", _is("Yes"), "a reset has to retire pages"),
+    OfText("gpu-memory", warned, "ecc_errors/channel_repair_pending", _is("Yes"), "a reset has to repair a channel"),
+    OfText("gpu-memory", warned, "ecc_errors/tpc_repair_pending", _is("Yes"), "a reset has to repair a TPC"),
+    # nvidia-smi(1), Clocks Event Reasons. DCGM, MonitorThermal: slowed by software because of heat is a warning.
+    OfText("gpu-state", unsure, f"{_SLOWED}hw_slowdown", _is("Active"), "hardware slowdown"),
+    OfText("gpu-state", unsure, f"{_SLOWED}hw_thermal_slowdown", _is("Active"), "hardware thermal slowdown"),
+    OfText("gpu-state", unsure, f"{_SLOWED}hw_power_brake_slowdown", _is("Active"), "power brake"),
+    OfText("gpu-state", warned, f"{_SLOWED}sw_thermal_slowdown", _is("Active"), "software thermal slowdown"),
+    # nvidia-smi(1): ECC Mode, MIG Mode, Persistence Mode. Xid 168 of NVIDIA's catalog: without ECC no row is remapped.
+    OfText("gpu-state", failed, "mig_mode/current_mig", _is("Enabled"), "MIG is on, a job gets a part of the GPU"),
+    OfText("gpu-state", warned, "ecc_mode/current_ecc", _is("Disabled"), "ECC is off"),
+    OfText("gpu-state", warned, "persistence_mode", _is("Disabled"), "persistence mode is off"),
+    # nvidia-smi(1), Fabric; DCGM, MonitorFabricFields. What is in progress may be over in a moment.
+    OfText("gpu-state", unsure, "fabric/state", _is_not("Completed"), "fabric state {value}"),
+    OfText("gpu-state", failed, "fabric/status", _is_not("Success"), "fabric status {value}"),
+    OfText("gpu-nvlink", failed, "fabric/health/bandwidth", _is("Degraded"), "fabric bandwidth {value}"),
+    OfText("gpu-nvlink", failed, "fabric/health/route_unhealthy", _is("True"), "a route of the fabric is unhealthy"),
+    OfText(
+        "gpu-nvlink", failed, "fabric/health/incorrect_configuration", _is_not("None"),
+        "incorrect configuration of the fabric: {value}",
+    ),
+    OfText("gpu-nvlink", unsure, "fabric/health/route_recovery_in_progress", _is("True"), "fabric recovers a route"),
+    OfText("gpu-nvlink", unsure, "fabric/health/access_timeout_recovery", _is("True"), "fabric access timed out"),
+)  # fmt: skip
+
+
+class OfNumber(NamedTuple):
+    """A judgement of a number."""
+
+    kind: str
+    outcome_of: OutcomeOf
+    paths: tuple[str, ...]
+    """Elements whose sum is judged."""
+    is_wrong: Callable[[float, float], bool]
+    limit: str | int | None
+    """A number, or the path of one. None: the greatest of the machine's GPUs, which are equal."""
+    words: str
+    """Text of the finding, with `{value}` and `{limit}`."""
+    share: float = 1.0
+    """Share of the limit from which on the value is wrong."""
+    when: Callable[[GpuReading], bool] = lambda _gpu: True
+
+
+BUSY_PERCENT = 90
+"""Use of a GPU from which on its clock is judged (ours)."""
+
+
+def _should_run_fast(gpu: GpuReading) -> bool:
+    """Return whether a GPU is busy and its power does not hold its clocks down."""
+    capped = gpu.text(f"{_SLOWED}sw_power_cap") == "Active"
+    return not capped and (gpu.number_at("utilization/gpu_util") or 0) >= BUSY_PERCENT
+
+
+REMAPPED_MOST = 511
+"""DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE is 512: no row is left to remap to."""
+RETIRED_MOST = 62
+"""DCGM_LIMIT_MAX_RETIRED_PAGES is 63; GPUs before Ampere, T4 for one, retire pages."""
+LIMITS: tuple[OfNumber, ...] = (
+    OfNumber(
+        "gpu-memory", certain, ("remapped_rows/remapped_row_unc",), gt, REMAPPED_MOST,
+        "{value} remapped rows, most {limit}",
+    ),
+    OfNumber(
+        "gpu-memory", certain,
+        ("retired_pages/multiple_single_bit_retirement/retired_count",
+         "retired_pages/double_bit_retirement/retired_count"),
+        gt, RETIRED_MOST, "{value} retired pages, most {limit}",
+    ),
+    # A lost site of HBM is a fifth of the memory or more; ECC takes a sixteenth of a T4's (its 15360 of 16384 MiB).
+    OfNumber(
+        "gpu-memory", failed, ("fb_memory_usage/total",), lt, None, "{value} MiB of memory, others {limit} MiB",
+        share=0.9,
+    ),
+    OfNumber(
+        "gpu-state", failed, ("pci/pci_gpu_link_info/link_widths/current_link_width",), lt, None,
+        "PCIe x{value}, others x{limit}",
+    ),
+    # nvidia-smi(1), Temperature: from Slowdown on the hardware slows the GPU. Hopper and later report
+    # T.Limit, the distance to the greatest temperature of operation, and its slowdown as such a distance (H100: -2 C).
+    OfNumber(
+        "gpu-state", unsure, ("temperature/gpu_temp",), ge, "temperature/gpu_temp_slow_threshold",
+        "{value} C, slowed from {limit} C on",
+    ),
+    OfNumber(
+        "gpu-state", unsure, ("temperature/memory_temp",), ge, "temperature/gpu_temp_max_mem_threshold",
+        "{value} C memory, slowed from {limit} C on",
+    ),
+    OfNumber(
+        "gpu-state", unsure, ("temperature/gpu_temp_tlimit",), le, "temperature/gpu_temp_slow_tlimit_threshold",
+        "T.Limit {value} C, slowed from {limit} C on",
+    ),
+    # nvidia-smi(1), Power Readings and Clocks: lower than by default, as somebody or the host has set it.
+    # oracle/oci-dr-hpc-v2, internal/level1_tests, validateGPUClockSpeeds: 90 % of the greatest clock.
+    OfNumber(
+        "gpu-state", warned, ("gpu_power_readings/current_power_limit",), lt, "gpu_power_readings/default_power_limit",
+        "power limit of {value} W, by default {limit} W",
+    ),
+    OfNumber(
+        "gpu-state", warned, ("clocks/sm_clock",), lt, "max_clocks/sm_clock",
+        "busy with an SM clock of {value} of {limit} MHz", share=0.9, when=_should_run_fast,
+    ),
+)  # fmt: skip
+
+
+def judge(gpus: list[GpuReading], *, fabric: bool) -> dict[str, list[Finding]]:
+    """Return the findings about these GPUs by kind of check; with `fabric` also those about their NVSwitches."""
+    found: dict[str, list[Finding]] = {}
     for gpu in gpus:
-        action = gpu.text("gpu_recovery_action")
-        if any(_NEEDS_RESET in (child.text or "") for child in gpu.element.iter()) or _yes(
-            gpu, "gpu_reset_status/reset_required"
-        ):
-            requests.append(f"GPU {gpu.number} requires a reset")
-        elif action not in ("", "None"):
-            requests.append(f"GPU {gpu.number}: the driver asks for {action}")
-    return failed(", ".join(requests)) if requests else None
+        # The GPU has to be exchanged for a fault of its memory: its bus id stays when another GPU is lost.
+        name = {"gpu-memory": f"GPU {gpu.bus}"}
+        if any(_NEEDS_RESET in (child.text or "") for child in gpu.element.iter()):
+            found.setdefault("gpu-driver", []).append((failed, f"GPU {gpu.number}: a reset is required"))
+        for row in VALUES:
+            text = gpu.text(row.path) if fabric or not row.path.startswith("fabric/") else ""
+            if text and row.is_wrong(text):
+                words = f"{name.get(row.kind, f'GPU {gpu.number}')}: {row.words.format(value=text)}"
+                found.setdefault(row.kind, []).append((row.outcome_of, words))
+        for limit in LIMITS:
+            value, most = gpu.sum_of(limit.paths), _limit_of(limit, gpu, gpus)
+            if value is not None and most is not None and limit.is_wrong(value, most * limit.share) and limit.when(gpu):
+                words = f"{name.get(limit.kind, f'GPU {gpu.number}')}: {limit.words.format(value=value, limit=most)}"
+                found.setdefault(limit.kind, []).append((limit.outcome_of, words))
+    return found
+
+
+def _limit_of(limit: OfNumber, gpu: GpuReading, gpus: list[GpuReading]) -> int | None:
+    if isinstance(limit.limit, str):
+        return gpu.number_at(limit.limit)
+    if limit.limit is None:
+        return max((value for other in gpus if (value := other.sum_of(limit.paths)) is not None), default=None)
+    return limit.limit
+
+
+def judged_outcomes(gpus: list[GpuReading], found: dict[str, list[Finding]], *, ecc_errors: int) -> dict[str, Outcome]:
+    """Return the outcomes of the checks that need the document alone, with its findings."""
+    hottest = max((gpu.number_at("temperature/gpu_temp") or 0 for gpu in gpus), default=0)
+    has_memory = any(
+        gpu.text(path)
+        for gpu in gpus
+        for path in ("remapped_rows/remapped_row_unc", "retired_pages/pending_retirement")
+    )
+    return {
+        "gpu-driver": combine(found.get("gpu-driver", [])) or ok(f"{len(gpus)} GPUs"),
+        "gpu-ecc": ecc_errors_outcome(gpus, ecc_errors),
+        "gpu-memory": combine(found.get("gpu-memory", []))
+        or (ok("no row failed") if has_memory else skipped("the driver reports no remapped rows")),
+        "gpu-state": combine(found.get("gpu-state", []))
+        or (ok(f"{hottest} C at most") if hottest else skipped("the driver reports no temperature")),
+    }
 
 
 def ecc_errors_outcome(gpus: list[GpuReading], most: int) -> Outcome:
-    """Check the uncorrectable errors since the driver was loaded."""
-    totals = {gpu.number: gpu.total("ecc_errors/volatile", "uncorrectable") for gpu in gpus}
-    counts = {number: total for number, total in totals.items() if total is not None}
+    """Check the uncorrectable errors since the driver was loaded.
+
+    A GPU that remaps rows contains an error or reports Xid 95, and its driver asks for a reset if it needs one; after a
+    contained error it may be used until its next reset (NVIDIA GPU Memory Error Management).
+    """
+    totals = [(gpu, gpu.total("ecc_errors/volatile", "uncorrectable")) for gpu in gpus]
+    counts = [(gpu, total) for gpu, total in totals if total is not None]
     if not counts:
         return skipped("the driver reports no ECC errors of these GPUs")
-    wrong = [f"GPU {n}: {count} uncorrectable errors, most {most}" for n, count in counts.items() if count > most]
-    return failed(", ".join(wrong)) if wrong else ok(f"{sum(counts.values())} uncorrectable errors")
-
-
-def memory_outcome(gpus: list[GpuReading]) -> Outcome:
-    """Check remapped rows, retired pages, and the errors of SRAM over its lifetime."""
-    wrong: list[str] = []
-    pending: list[str] = []
-    is_reported = False
-    causes = ("multiple_single_bit_retirement", "double_bit_retirement")
-    for gpu in gpus:
-        rows = gpu.number_at("remapped_rows/remapped_row_unc")
-        pages = _sum([gpu.number_at(f"retired_pages/{cause}/retired_count") for cause in causes])
-        is_reported = is_reported or rows is not None or pages is not None
-        if _yes(gpu, "remapped_rows/remapped_row_failure"):
-            wrong.append(f"GPU {gpu.bus}: a row could not be remapped")
-        if rows is not None and rows > REMAPPED_MOST:
-            wrong.append(f"GPU {gpu.bus}: {rows} remapped rows, most {REMAPPED_MOST}")
-        if pages is not None and pages > RETIRED_MOST:
-            wrong.append(f"GPU {gpu.bus}: {pages} retired pages, most {RETIRED_MOST}")
-        if _yes(gpu, "ecc_errors/aggregate/sram_threshold_exceeded"):
-            wrong.append(f"GPU {gpu.bus}: uncorrectable errors of SRAM are above NVIDIA's threshold")
-        if _yes(gpu, "remapped_rows/remapped_row_pending") or _yes(gpu, "retired_pages/pending_retirement"):
-            pending.append(gpu.bus)
-    if wrong:
-        return certain(", ".join(wrong))
-    if pending:
-        return warned(f"memory is remapped or retired at the next reset: {', '.join(pending)}")
-    return ok("no row failed") if is_reported else skipped("the driver reports no remapped rows")
-
-
-def gpu_state(gpus: list[GpuReading], *, fabric: bool) -> Outcome:
-    """Check clocks, temperature, PCIe and persistence mode; with `fabric` also the registration with NVSwitches."""
-    widths = [gpu.number_at("pci/pci_gpu_link_info/link_widths/current_link_width") or 0 for gpu in gpus]
-    now: list[str] = []
-    wrong: list[str] = []
-    notes: list[str] = []
-    for gpu, width in zip(gpus, widths, strict=True):
-        now += [f"GPU {gpu.number}: {what}" for what in (*_slowed(gpu), *_too_hot(gpu))]
-        if width < max(widths):
-            wrong.append(f"GPU {gpu.number}: PCIe x{width}, others x{max(widths)}")
-        registered, status = gpu.text("fabric/state"), gpu.text("fabric/status")
-        if fabric and registered not in ("", "Completed"):
-            now.append(f"GPU {gpu.number}: fabric state {registered}")
-        elif fabric and registered and status not in ("", "Success"):
-            wrong.append(f"GPU {gpu.number}: fabric status {status}")
-        if gpu.text("persistence_mode") == "Disabled":
-            notes.append(f"GPU {gpu.number}: persistence mode is off")
-    if wrong:
-        return failed(", ".join([*wrong, *now]))
-    if now:
-        return unsure(", ".join(now))
-    if notes:
-        return warned(", ".join(notes))
-    hottest = max((gpu.number_at("temperature/gpu_temp") or 0 for gpu in gpus), default=0)
-    return ok(f"{hottest} C at most") if hottest else skipped("the driver reports no temperature")
+    findings: list[Finding] = []
+    for gpu, count in counts:
+        if count > most and gpu.text("remapped_rows/remapped_row_unc"):
+            findings.append((warned, f"GPU {gpu.number}: {count} uncorrectable errors, remapped at the next reset"))
+        elif count > most:
+            findings.append((failed, f"GPU {gpu.number}: {count} uncorrectable errors, most {most}"))
+    return combine(findings) or ok(f"{sum(count for _, count in counts)} uncorrectable errors")
 
 
 def diag(code: int, output: str) -> Outcome:
@@ -181,48 +326,23 @@ def diag(code: int, output: str) -> Outcome:
         entity = result.get("entity_id", result.get("gpu_id", ""))
         notes = [note for note in result.get("warnings") or () if isinstance(note, dict)]
         text = "; ".join(str(note.get("warning", "")) for note in notes)[:160]
-        severe = not notes or any(note.get("error_severity", _ISOLATE) in (_ISOLATE, _RESET) for note in notes)
+        severe = not notes or any(map(_is_severe, notes))
         wrong[f"{name}{f' of GPU {entity}' if entity != '' else ''}: {text or 'failed'}"] = severe
     if any(wrong.values()):
         return failed(", ".join(text for text, severe in wrong.items() if severe))
     return warned(", ".join(wrong)) if wrong else ok(f"{len(tests)} tests of DCGM")
 
 
-def _slowed(gpu: GpuReading) -> Iterator[str]:
-    """Yield the reasons why the hardware slows the clocks. Up to driver 530 the elements are named `throttle`."""
-    for name in ("event", "throttle"):
-        for reason, words in _SLOWED.items():
-            if gpu.text(f"clocks_{name}_reasons/clocks_{name}_reason_{reason}") == "Active":
-                yield words
-
-
-def _too_hot(gpu: GpuReading) -> Iterator[str]:
-    """Yield the temperatures at which the GPU slows its clocks."""
-    for what, name, most in (("", "gpu_temp", "gpu_temp_slow"), (" memory", "memory_temp", "gpu_temp_max_mem")):
-        degrees, limit = gpu.number_at(f"temperature/{name}"), gpu.number_at(f"temperature/{most}_threshold")
-        if degrees is not None and limit is not None and degrees >= limit:
-            yield f"{degrees} C{what}, slowed from {limit} C on"
-    # Hopper reports the distance to the limit instead.
-    margin = gpu.number_at("temperature/gpu_temp_tlimit")
-    if margin is not None and margin <= 0:
-        yield f"{gpu.text('temperature/gpu_temp')}, at its limit"
-
-
-def _yes(gpu: GpuReading, path: str) -> bool:
-    return gpu.text(path) == "Yes"
+def _is_severe(note: dict[str, Any]) -> bool:
+    """Return whether a warning of DCGM says that the GPU must not be used."""
+    return note.get("error_severity", _ISOLATE) in (_ISOLATE, _RESET) and note.get("error_id") not in _UNTIL_RESET
 
 
 Smi = Callable[..., tuple[int, str]]
 _LOST = re.compile(r"GPU is lost|unable to determine the device handle|fallen off the bus|Unknown Error", re.IGNORECASE)
 _LOST_GPU = re.compile(r"GPU is lost")
 """Message of nvidia-smi for a lost GPU. It may stand in place of a value of the document."""
-_GPU = re.compile(r"^GPU (?P<gpu>[0-9]+):")
-_ERRORS = re.compile(r"Link (?P<link>[0-9]+): (?P<kind>Replay|Recovery|CRC(?: [A-Za-z]+)?) Errors: (?P<errors>[0-9]+)")
-_STATUS = re.compile(r"Link (?P<link>[0-9]+): (?P<state><inactive>|[0-9.]+ GB/s)")
 _JOB = re.compile(r"/job_(?P<job>[0-9]+)(?:/|$)", re.MULTILINE)
-CRC_A_SECOND = 100
-"""DCGM_LIMIT_MAX_NVLINK_CRC_ERROR: links correct fewer CRC errors themselves."""
-_MOST_LINKS = 6
 _RXDM = ("--num_hops=", "--num_nics=")
 """Arguments of the receive data path manager, which holds all GPUs of a job from a container outside the job."""
 
@@ -245,6 +365,7 @@ def gpus(
     ecc_errors: int,
     nvlink_errors: int,
     nvlinks: int = 0,
+    nvlink_gbps: float = 0,
     before: dict[str, Any] | None = None,
     smi: Smi = nvidia_smi,
 ) -> dict[str, Outcome]:
@@ -257,15 +378,19 @@ def gpus(
     listed = parse_gpus(output)
     if failures := _driver_failures(code, output, listed, count):
         return failures
-    outcomes = {
-        "gpu-driver": ok(f"{len(listed)} GPUs"),
-        "gpu-ecc": ecc_errors_outcome(listed, ecc_errors),
-        "gpu-memory": memory_outcome(listed),
-        "gpu-state": gpu_state(listed, fabric=nvlinks > 0),
-    }
-    if count > 1:
+    found = judge(listed, fabric=nvlinks > 0)
+    outcomes = judged_outcomes(listed, found, ecc_errors=ecc_errors)
+    if outcomes["gpu-driver"]["state"] == "failed":
+        return {"gpu-driver": outcomes["gpu-driver"]}
+    if any(gpu.text("mig_mode/current_mig") == "Enabled" for gpu in listed):
+        # NVML reports them as down then (DCGM, MonitorNVLinkStatus).
+        outcomes["gpu-nvlink"] = skipped("NVLinks do not work with MIG")
+    elif count > 1:
         status, errors = smi("nvlink", "--status"), smi("nvlink", "--errorcounters")
-        outcomes["gpu-nvlink"] = nvlink(status[1], errors[1], most=nvlink_errors, expected=nvlinks, before=before or {})
+        outcomes["gpu-nvlink"] = nvlink(
+            status[1], errors[1], most=nvlink_errors, expected=nvlinks, gbps=nvlink_gbps, before=before or {},
+            found=found.get("gpu-nvlink", []),
+        )  # fmt: skip
     return outcomes
 
 
@@ -279,65 +404,9 @@ def _driver_failures(code: int, output: str, listed: list[GpuReading], count: in
     if code:
         first = next((line.strip() for line in messages.splitlines() if line.strip()), "no message")
         return {"gpu-driver": failed(f"nvidia-smi ended with {smi_exit(code)}: {first[:160]}")}
-    if request := needs_action(listed):
-        return {"gpu-driver": request}
     if len(listed) < count:
         return {"gpu-driver": failed(f"the driver lists {len(listed)} of {count} GPUs")}
     return {}
-
-
-def nvlink(status: str, errors: str, *, most: int, expected: int, before: dict[str, Any], now: float = 0) -> Outcome:
-    """Check links by `nvidia-smi nvlink --status` and `--errorcounters`.
-
-    `expected` is the number of active links per GPU, 0 if some are inactive by design. Only errors since the last run
-    count, because the training of a link at boot causes some.
-    """
-    links = {link: match["state"] for link, match in _links(status, _STATUS)}
-    # For a GPU whose links are all inactive, nvidia-smi prints no link (leptonai/gpud, issue 1085).
-    gpus = [match["gpu"] for line in status.splitlines() if (match := _GPU.match(line))]
-    if not links and not (expected and gpus):
-        return skipped("the driver reports no NVLink")
-    inactive = [f"{link} is inactive" for link, state in links.items() if expected and state == "<inactive>"]
-    for gpu in gpus if expected else ():
-        listed = sum(1 for link in links if link.startswith(f"GPU {gpu} "))
-        if listed < expected:
-            inactive.append(f"GPU {gpu}: {listed} of {expected} links")
-    now = now or time.time()
-    counts: dict[str, int] = {}
-    for link, match in _links(errors, _ERRORS):
-        name = f"{link} {match['kind'].lower().split()[0]}"
-        counts[name] = counts.get(name, 0) + int(match["errors"])
-    wrong, notes = _new_errors(counts, before, most, now)
-    if inactive:
-        outcome = certain(", ".join([*inactive, *wrong][:_MOST_LINKS]))
-    elif wrong:
-        outcome = failed(", ".join(wrong[:_MOST_LINKS]))
-    elif notes:
-        outcome = warned(", ".join(notes[:_MOST_LINKS]))
-    else:
-        outcome = ok(f"{sum(1 for state in links.values() if state != '<inactive>')} links active")
-    outcome["place"] = {"counts": counts, "time": now}
-    return outcome
-
-
-def _new_errors(counts: dict[str, int], before: dict[str, Any], most: int, now: float) -> tuple[list[str], list[str]]:
-    """Return the errors since the last run: those that fail the check, and those for a warning."""
-    earlier, seconds = before.get("counts", {}), max(now - before.get("time", now), 1.0)
-    wrong: list[str] = []
-    notes: list[str] = []
-    for name, count in counts.items():
-        if name not in earlier:  # the first run only records the counters
-            continue
-        # The counters start at 0 when the driver is loaded again.
-        added = count - earlier[name] if count >= earlier[name] else count
-        link, _, kind = name.rpartition(" ")
-        if kind == "crc" and added / seconds >= CRC_A_SECOND:
-            wrong.append(f"{link}: {added / seconds:.0f} CRC errors a second, most {CRC_A_SECOND}")
-        elif kind != "crc" and added > most:
-            wrong.append(f"{link}: {added} {kind} errors since the last check, most {most}")
-        elif added:
-            notes.append(f"{link}: {added} {kind.upper() if kind == 'crc' else kind} errors since the last check")
-    return wrong, notes
 
 
 def leftovers(job: str, *, smi: Smi = nvidia_smi, proc: Path = Path("/proc")) -> Outcome:
@@ -370,107 +439,3 @@ def _serves(proc: Path, pid: str) -> bool:
         return False
     rxdm = all(any(word.startswith(option) for word in words) for option in _RXDM)
     return not _job(proc, pid) and (rxdm or name.startswith("nvidia-cuda-mps"))
-
-
-def _links(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, re.Match[str]]]:
-    """Yield the name of a link, and the match, for each line of a link in the output of `nvidia-smi nvlink`."""
-    gpu = "?"
-    for line in text.splitlines():
-        if match := _GPU.match(line):
-            gpu = match["gpu"]
-        elif match := pattern.search(line):
-            yield f"GPU {gpu} link {match['link']}", match
-
-
-FATAL = {
-    46: "the GPU stopped processing",
-    48: "double bit ECC error",
-    62: "a microcontroller of the GPU halted",
-    64: "a row or page could not be remapped",
-    74: "NVLink error",
-    79: "the GPU has fallen off the bus",
-    95: "uncontained memory error",
-    109: "context switch timeout",
-    110: "security fault",
-    119: "GSP RPC timeout",
-    120: "GSP error",
-    136: "NVLink training failed",
-    140: "unrecovered ECC error",
-    143: "the GPU could not be initialized",
-    158: "fatal timeout",
-}
-"""Xids whose immediate action in NVIDIA's catalog is RESET_GPU, RESTART_BM or a workflow that begins with either, on
-GPUs from A100 on. Most others, but for WARNING and 154, are faults of an application."""
-WARNING = {
-    63: "a row or page is remapped at the next reset",
-    94: "contained memory error",
-    156: "a resource is retired at the next reset",
-    157: "a resource could not be retired",
-}
-RECOVERY = 154
-"""The Xid by which drivers from 565 on report the action that another Xid requires: `GPU recovery action changed from
-0x0 (None) to 0x2 (Node Reboot Required)`."""
-_RECOVERY = re.compile(r"changed from .* to \S+ \((?P<action>[A-Za-z0-9 ]+)\)")
-_REQUIRED = ("GPU Reset Required", "Node Reboot Required", "Drain and Reset")
-KMSG = Path("/dev/kmsg")
-BOOT = Path("/proc/sys/kernel/random/boot_id")
-_RECORD = re.compile(r"[0-9]+,(?P<sequence>[0-9]+),[0-9]+,[^;]*;(?P<text>.*)")
-_XID = re.compile(r"NVRM: Xid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<number>[0-9]+),(?P<rest>.*)")
-_PROCESS = re.compile(r"\bpid='?(?P<pid>[0-9]+)")
-_MOST = 5
-
-
-def xids(before: dict[str, Any], kmsg: Path = KMSG, boot: Path = BOOT) -> Outcome:
-    """Check the Xids in the kernel log since the position `before`; the outcome has the new position."""
-    if in_container():
-        return skipped("a container has no kernel log of its own")
-    boot_id = boot.read_text().strip()
-    # The very first run only records the position: earlier Xids were handled already, or are unknown.
-    since = int(before.get("sequence", -1)) if before.get("boot") == boot_id else -1
-    last = since
-    matches: list[re.Match[str]] = []
-    for record in filter(None, map(_RECORD.match, _kernel_lines(kmsg))):  # continuation lines have no number
-        sequence = int(record["sequence"])
-        last = max(last, sequence)
-        if before and sequence > since and (xid := _XID.search(record["text"])):
-            matches.append(xid)
-    if texts := _xid_texts(FATAL, matches):
-        outcome = certain(", ".join(texts))
-    elif texts := _xid_texts(WARNING, matches):
-        outcome = warned(", ".join(texts))
-    else:
-        outcome = ok(f"{len(matches)} Xids, none of a broken GPU")
-    outcome["place"] = {"boot": boot_id, "sequence": last}
-    return outcome
-
-
-def _xid_texts(meanings: dict[int, str], xids: list[re.Match[str]]) -> list[str]:
-    """Return a text for each of the Xids that is in `meanings`, without duplicates."""
-    texts: dict[str, None] = {}
-    for xid in xids:
-        number, process = int(xid["number"]), _PROCESS.search(xid["rest"])
-        what = meanings.get(number, "")
-        if number == RECOVERY and meanings is FATAL and (action := _RECOVERY.search(xid["rest"])):
-            what = action["action"].lower() if action["action"] in _REQUIRED else ""
-        if what:
-            who = f", process {process['pid']}" if process else ""
-            texts[f"Xid {number} ({what}) of GPU {xid['bus']}{who}"] = None
-    return list(texts)[:_MOST]
-
-
-def _kernel_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of the kernel log. A read returns one record; after lost records (EPIPE) the next one works."""
-    kmsg = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        while True:
-            try:
-                block = os.read(kmsg, 8192)
-            except BrokenPipeError:
-                continue
-            except BlockingIOError:
-                return
-            if not block:
-                return
-            yield from block.decode(errors="replace").splitlines()
-    finally:
-        os.close(kmsg)

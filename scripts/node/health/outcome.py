@@ -65,6 +65,25 @@ def skipped(text: str) -> Outcome:
     return {"state": "skipped", "text": text}
 
 
+OutcomeOf = Callable[[str], Outcome]
+WORST_FIRST: tuple[OutcomeOf, ...] = (certain, failed, unsure, warned)
+"""Functions that make the outcome of a finding, the worst first."""
+Finding = tuple[OutcomeOf, str]
+
+
+def combine(findings: list[Finding], *, most: int = 8) -> Outcome | None:
+    """Return the outcome of a check with these findings, the worst `most` of them; None without any.
+
+    A check that fails does not name its warnings.
+    """
+    ordered = sorted(findings, key=lambda finding: WORST_FIRST.index(finding[0]))
+    if not ordered:
+        return None
+    worst = ordered[0][0]
+    texts = dict.fromkeys(text for made_by, text in ordered if (made_by is warned) == (worst is warned))
+    return worst(", ".join(list(texts)[:most]))
+
+
 def in_container() -> bool:
     """Return whether this machine is a container without hardware of its own, as in a rehearsal."""
     return CONTAINER.exists()

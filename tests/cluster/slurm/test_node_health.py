@@ -159,7 +159,7 @@ class TestStack:
         assert found
         mine = found["nodes"]["a3mega-a3mega"]
         assert (mine["gpus"], len(mine["nics"]), mine["nic_count"], mine["apertures"]) == (8, 9, 9, True)
-        assert mine["nvlinks"] == 18
+        assert (mine["nvlinks"], mine["nvlink_gbps"]) == (18, 26.562)
         assert found["nodes"]["a3mega-debug"]["gpus"] == 0
 
     @pytest.mark.parametrize(("given", "least"), [({}, 420), ({"min_busbw_gbps": 300}, 300)])

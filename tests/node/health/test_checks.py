@@ -23,7 +23,9 @@ def install_nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str)
 
 
 WANTED: dict[str, Any] = {
-    "mine": {"gpus": 2, "nics": [], "nic_count": 0, "apertures": False, "local_ssds": 0, "busbw_gbps": 0},
+    "mine": {
+        "gpus": 2, "nvlinks": 0, "nvlink_gbps": 0, "nics": [], "nic_count": 0, "apertures": False, "local_ssds": 0,
+    },
     "limits": {"disk_free_percent": 0, "clock_seconds": 5, "ecc_errors": 0, "nvlink_errors": 0, "nic_mbps": 0},
     "skip": ["clock", "mount", "nic", "gpu-count", "gpu-xid"], "seconds": 1, "resume_after": 2, "drain": True,
     "epilog": True, "requeue": False,

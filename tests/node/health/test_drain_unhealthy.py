@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from health import checks, drain_unhealthy, gpu, outcome
+from health import checks, drain_unhealthy, gpu, outcome, xids
 from health.check_kinds import KINDS, MACHINE, RESUMES
 from health.drain_unhealthy import CONFIRM_SECONDS, update_repairs
+from health.nvlink import nvlink
 from health.outcome import Outcome, certain, failed, ok
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +80,7 @@ class Machine:
         for changed in (
             {}, {"persistence_mode": "Disabled"}, {"remapped_row_pending": "Yes"}, {"gpu_temp": "86 C"}, T4,
             {"remapped_row_unc": "3"}, {"gpu_recovery_action": "N/A"}, {"sram_uncorrectable_parity": "N/A"},
+            {"dram_uncorrectable": "1", "remapped_row_pending": "Yes"}, {"sw_thermal_slowdown": "Active"},
         )
     )  # fmt: skip
     SLOW = tuple(gpu.parse_gpus(document(gpu_element(0), gpu_element(1, hw_slowdown="Active"))))
@@ -86,13 +88,14 @@ class Machine:
         "13, pid=7, Graphics Exception", "31, pid=9, name=python, Ch 00000008, MMU Fault", "43, pid=9, Ch 00000010",
         "45, pid=9, Ch 00000008", "63, Row Remapper: New row marked", "69, pid=3, Class Error", "94, pid=7, Contained",
         "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", "137, pid=1, NVLink",
+        "145, RLW_SRC_TRACK Nonfatal XC1 i0 Link 12 (0x040988e2 0x00000008 0x00000000)",
     )  # fmt: skip
     MOMENTS = ("gpu-driver", "gpu-state", "mount", "clock")
     """Kinds that a slow answer, a hot minute or a step of the clock makes fail once."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.random, self.folder = random.Random(seed), folder  # noqa: S311 - the same noise each time
-        self.sequence, self.crc, self.failing = 0, 0, set[str]()
+        self.sequence, self.crc, self.replays, self.failing = 0, 0, 0, set[str]()
         self.places: dict[str, dict[str, object]] = {}
         (folder / "boot").write_text("b\n")
 
@@ -116,18 +119,14 @@ class Machine:
             return checks._driver({"error": said}, 20)
         gpus = list(self.random.choice(self.PARSED))
         self.crc += self.random.choice([0, 0, 1, 40, 900])
+        self.replays += self.random.choice([0, 0, 0, 1, 2])
         links = "".join(f"GPU {n}: H100\n\t Link 0: 26.562 GB/s\n" for n in range(2))
-        errors = f"GPU 0: H100\n\t Link 0: Replay Errors: 0\n\t Link 0: CRC Errors: {self.crc}\n"
-        link = gpu.nvlink(links, errors, most=0, expected=1, before=self.places.get("gpu-nvlink", {}), now=now)
+        errors = f"GPU 0: H100\n\t Link 0: Replay Errors: {self.replays}\n\t Link 0: CRC Errors: {self.crc}\n"
+        link = nvlink(links, errors, most=0, expected=1, before=self.places.get("gpu-nvlink", {}), now=now)
         self.places["gpu-nvlink"] = link.get("place", {})
         state = list(self.SLOW) if late == "gpu-state" else gpus
-        return {
-            "gpu-driver": gpu.needs_action(gpus) or ok(),
-            "gpu-ecc": gpu.ecc_errors_outcome(gpus, 0),
-            "gpu-memory": gpu.memory_outcome(gpus),
-            "gpu-state": gpu.gpu_state(state, fabric=True),
-            "gpu-nvlink": link,
-        }
+        found = gpu.judge(state, fabric=True)
+        return {**gpu.judged_outcomes(state, found, ecc_errors=0), "gpu-nvlink": link}
 
     def _xids(self) -> Outcome:
         lines: list[str] = []
@@ -135,7 +134,7 @@ class Machine:
             self.sequence += 1
             lines.append(f"3,{self.sequence},1000,-;NVRM: Xid (PCI:0000:04:00): {text}\n")
         (self.folder / "kmsg").write_text("".join(lines))
-        found = gpu.xids(self.places.get("gpu-xid", {"boot": "b"}), self.folder / "kmsg", self.folder / "boot")
+        found = xids.xids(self.places.get("gpu-xid", {"boot": "b"}), self.folder / "kmsg", self.folder / "boot")
         self.places["gpu-xid"] = found.get("place", {})
         return found
 
