@@ -98,7 +98,8 @@ def left(settings: dict[str, Any], job: str) -> Outcomes:
 def _gpus(settings: dict[str, Any]) -> Outcomes:
     limits, hardware, before = settings["limits"], settings["mine"], _place("gpu-nvlink")
     most = {name: limits[name] for name in ("ecc_errors", "nvlink_errors")}
-    links = {name: hardware[name] for name in ("nvlinks", "nvlink_gbps")}
+    # A check may run after new programs have come to a node and before their settings have.
+    links = {name: hardware.get(name, 0) for name in ("nvlinks", "nvlink_gbps")}
     return gpu.gpus(hardware["gpus"], before=before, **links, **most)
 
 
