@@ -4,7 +4,7 @@ Source, but for what names its own: cloud.google.com/compute/docs/disks/performa
 ("Network egress caps on write throughput").
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -110,14 +110,39 @@ class TierSizes:
         return max(self.least, min(self.most, -(-size // self.step) * self.step))
 
 
-MANAGED: Mapping[int, TierSizes] = {
-    # cloud.google.com/managed-lustre/docs/performance-tiers: GiB by MB/s for each TiB.
-    125: TierSizes(least=72_000, most=12_240_000, step=72_000),
-    250: TierSizes(least=36_000, most=6_120_000, step=36_000),
-    500: TierSizes(least=18_000, most=3_060_000, step=18_000),
-    1000: TierSizes(least=9_000, most=1_530_000, step=9_000),
+def sold(ranges: Sequence[TierSizes]) -> str:
+    """Return the capacities of a tier, in words."""
+    return " or ".join(f"{sizes.least} to {sizes.most} in steps of {sizes.step}" for sizes in ranges)
+
+
+def nearest(ranges: Sequence[TierSizes], size: int) -> int:
+    """Return the next larger capacity of a tier; the largest where there is none."""
+    return next((sizes for sizes in ranges if size <= sizes.most), ranges[-1]).nearest(size)
+
+
+def grows_to(ranges: Sequence[TierSizes], size: int) -> int:
+    """Return the capacity to which one of a tier can grow; 0 if it is larger than all that are sold."""
+    return next((sizes.most for sizes in ranges if size <= sizes.most), 0)
+
+
+MANAGED: Mapping[int, tuple[TierSizes, ...]] = {
+    # docs.cloud.google.com/managed-lustre/docs/performance-tiers and increase-capacity, read on 2026-11-28: GiB by MB/s
+    # for each TiB. The larger steps begin above the smaller ones' end, at their next multiple.
+    125: (TierSizes(least=72_000, most=12_240_000, step=72_000),),
+    250: (
+        TierSizes(least=36_000, most=6_120_000, step=36_000),
+        TierSizes(least=6_336_000, most=40_032_000, step=288_000),
+    ),
+    500: (
+        TierSizes(least=18_000, most=3_060_000, step=18_000),
+        TierSizes(least=3_168_000, most=20_016_000, step=144_000),
+    ),
+    1000: (
+        TierSizes(least=9_000, most=1_530_000, step=9_000),
+        TierSizes(least=1_584_000, most=10_008_000, step=72_000),
+    ),
 }
-"""Managed Lustre, by throughput. Larger capacities are sold in larger steps, and smaller ones can't grow to them."""
+"""Managed Lustre, by throughput, in ranges of capacity: a file system grows within the range of its creation."""
 
 _LOWER, _HIGHER = TierSizes(least=1024, most=9984, step=256), TierSizes(least=10_240, most=102_400, step=2560)
 FILESTORE: Mapping[str, tuple[TierSizes, ...]] = {

@@ -19,7 +19,9 @@ _calendar = matching(
     "copy it from `gcloud compute future-reservations list`",
 )
 _policy = cloud_resource("resource-policies", "regions/REGION/resourcePolicies", "my-placement")
-_reservation = cloud_resource("reservations", "reservations", "my-reservation")
+_reservation = cloud_resource(
+    "reservations", "reservations", "my-reservation", parts=("reservationBlocks", "reservationSubBlocks")
+)
 
 
 def _end(value: str) -> str:
@@ -61,8 +63,9 @@ class Reservation(Section):
     model_config = ConfigDict(json_schema_extra={"type": ["string", "object"], "examples": ["my-reservation"]})
 
     name: Annotated[str, AfterValidator(_reservation)]
-    """Its name, or projects/PROJECT/reservations/NAME for one that another project shares; on nebius the id of a
-    capacity block group."""
+    """Its name, or projects/PROJECT/reservations/NAME for one that another project shares; for machines of one block
+    or sub-block with /reservationBlocks/BLOCK or /reservationBlocks/BLOCK/reservationSubBlocks/SUB_BLOCK after it. On
+    nebius the id of a capacity block group."""
     placement_policy: Annotated[str, AfterValidator(_policy), text_schema(examples=["my-placement"])] | None = None
     """The compact placement policy that it was made with, if it was: machines that do not name it are refused. Its
     name, or projects/PROJECT/regions/REGION/resourcePolicies/NAME with the stack's own project and region."""

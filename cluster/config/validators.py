@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,16 +50,22 @@ CLOUD_PROJECT = "[a-z][-a-z0-9]{4,28}[a-z0-9]"
 """Ids of Google Cloud's projects, which are neither their names nor their numbers."""
 
 
-def cloud_resource(kind: str, place: str, example: str) -> Validator:
+def cloud_resource(kind: str, place: str, example: str, *, parts: Sequence[str] = ()) -> Validator:
     """Return a validator of resources of Google Cloud, by name, or by project and path (`place`, such as
-    `regions/REGION/subnetworks`). `gcloud compute KIND list` prints them."""
+    `regions/REGION/subnetworks`). `gcloud compute KIND list` prints them. `parts` are the kinds of resources within
+    one, each within the one before, that may follow it."""
     form = f"projects/PROJECT/{place}/NAME"
     pattern = (
         form.replace("PROJECT", CLOUD_PROJECT).replace("NAME", CLOUD_NAME).replace("REGION", "[a-z]+-[a-z]+[0-9]+")
     )
+    within, follows = "", ""
+    for part in reversed(parts):
+        within = f"(/{part}/{CLOUD_NAME}{within})?"
+        follows = f"[/{part}/NAME{follows}]"
     return matching(
-        f"{CLOUD_NAME}|{pattern}",
-        f"a name of 1 to 63 of a-z, 0-9 and -, e.g. {example}, or {form}",
+        f"({CLOUD_NAME}|{pattern}){within}",
+        f"a name of 1 to 63 of a-z, 0-9 and -, e.g. {example}, or {form}"
+        + (f", or more: NAME{follows}" if parts else ""),
         f"copy it from `gcloud compute {kind} list`",
     )
 

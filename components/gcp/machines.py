@@ -118,11 +118,11 @@ def ssh_machine(
     )
 
 
-def affinity(scheduling: Scheduling) -> compute.InstanceTemplateReservationAffinityArgs | None:
+def affinity(scheduling: Scheduling, project: str) -> compute.InstanceTemplateReservationAffinityArgs | None:
     """Return the reservation that machines take their capacity from, as a template names it."""
     if scheduling.affinity is None:
         return None
-    kind, values = scheduling.affinity.type, list(scheduling.affinity.values)
+    kind, values = scheduling.affinity.type, scheduling.affinity.paths(project)
     specific = compute.InstanceTemplateReservationAffinitySpecificReservationArgs(key=RESERVATION_KEY, values=values)
     return compute.InstanceTemplateReservationAffinityArgs(type=kind, specific_reservation=specific if values else None)
 
@@ -427,7 +427,7 @@ class NodesetMachines(pulumi.ComponentResource):
                 else None,
                 **_scheduling(scheduling),
             ),
-            reservation_affinity=affinity(scheduling),
+            reservation_affinity=affinity(scheduling, place(config).project),
             resource_policies=self._placement(scheduling),
             shielded_instance_config=compute.InstanceTemplateShieldedInstanceConfigArgs(
                 enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True

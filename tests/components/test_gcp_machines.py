@@ -167,6 +167,8 @@ class TestCapacity:
 
     WAYS = ({"on_demand": {}}, {"on_demand": CLOSE}, {"spot": {}}, {"reservation": "mine"},
             {"reservation": "projects/other-project/reservations/theirs"},
+            {"reservation": "mine/reservationBlocks/b-1"},
+            {"reservation": "projects/other-project/reservations/r/reservationBlocks/b-1/reservationSubBlocks/s-2"},
             {"reservation": {"name": "r", "placement_policy": "tight"}},
             {"reservation": {"name": "r", "placement_policy": TIGHT}}, {"calendar": "my-week"},
             {"flex": {"max_run": "1-00:00:00"}})  # fmt: skip

@@ -17,7 +17,7 @@ HOW_TO = (stacks.ROOT / "docs/guides/google-cloud.md").read_text()
 
 
 def test_the_address_table_is_that_of_the_stack():
-    assert f"```\n{table(plan(stacks.config('a3mega')))}```" in PAGE
+    assert f"```\n{table(plan(stacks.config('a3mega')), builder=True)}```" in PAGE
 
 
 def test_sizes_are_what_the_catalog_gives():

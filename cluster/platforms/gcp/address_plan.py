@@ -121,13 +121,13 @@ def shortages(config: ClusterConfig) -> list[str]:
     return [f"{count} {kind}, for {fits} addresses" for kind, (count, fits) in room(config).items() if count > fits]
 
 
-def table(plan: Plan) -> str:
-    """Return the plan as text, one range or address in each line."""
+def table(plan: Plan, *, builder: bool) -> str:
+    """Return the plan as text, one range or address in each line. `builder`: whether the stack bakes an image."""
     rows = [("system network", plan.system, "")]
     if plan.of:
         gateway = ipaddress.IPv4Network(plan.system).network_address + 1
         rows += [("  gateway", str(gateway), "Google's"), *(("  fixed", ip, name) for name, ip in plan.of.items())]
-    rows.append(("  as they come", plan.dynamic, "nodes, builder"))
+    rows.append(("  as they come", plan.dynamic, "nodes, builder" if builder else "nodes"))
     rows += [("second network", plan.second, "NIC 1 of each GPU node")] if plan.second else []
     first = 2 if plan.second else 1
     rows += [

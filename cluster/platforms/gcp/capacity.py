@@ -16,7 +16,16 @@ class Affinity:
 
     type: Literal["SPECIFIC_RESERVATION", "NO_RESERVATION"]
     values: tuple[str, ...] = ()
-    """The reservation's name, with its project if that is not the stack's."""
+    """The reservation's name as in the stack file, with its project if that is not the stack's."""
+
+    def paths(self, project: str) -> list[str]:
+        """Return the values as Compute Engine takes them: a block is named with its reservation's project
+        (GoogleCloudPlatform/cluster-toolkit v1.95.0, schedmd-slurm-gcp-v6-nodeset: the form in variables.tf,
+        reservation_name in main.tf)."""
+        return [
+            f"projects/{project}/reservations/{value}" if "/" in value and not value.startswith("projects/") else value
+            for value in self.values
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from cluster import roster
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.fabrics import FABRICS
-from cluster.catalog.storage import FILESTORE
+from cluster.catalog.storage import FILESTORE, MANAGED, grows_to
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact_annotations import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.config.nodesets import Nodeset
@@ -209,8 +209,15 @@ def _hides_export(mount: str) -> Impact | None:
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
-def growing(edit: Edit) -> Impact:
-    """Return the impact of another capacity of a file system that can grow while it is used."""
+def managed_size(edit: Edit) -> Impact:
+    """Return the impact of another capacity of a Managed Lustre file system, which stays in its range."""
+    lustre = edit.before.storage.lustre
+    most = grows_to(MANAGED.get(lustre.throughput, ()), edit.old) if lustre else 0
+    if most and edit.new > most:
+        return Refuse(
+            f"a file system of {edit.old} GiB can grow to {most}: a larger one would be another, without its files",
+            command=f"write {most} at most",
+        )
     return _growth(edit)
 
 
@@ -224,7 +231,7 @@ def _growth(edit: Edit) -> Impact:
 def share_size(edit: Edit) -> Impact:
     """Return the impact of another capacity of a Filestore share, which stays in its range."""
     share = edit.after.storage.filestore
-    most = next((sizes.most for sizes in FILESTORE[share.tier] if edit.old <= sizes.most), 0) if share else 0
+    most = grows_to(FILESTORE[share.tier], edit.old) if share else 0
     if most and edit.new > most:
         return Refuse(
             f"a share of {edit.old} GB can grow to {most}: a larger one would be another share, without its files",
@@ -405,7 +412,7 @@ TABLE: Mapping[str, Impact | ImpactRule] = {
     "image.snapshot": image_snapshot,
     "storage.lustre": lustre,
     "storage.lustre.fsname": fsname,
-    "storage.lustre.size_gib": growing,
+    "storage.lustre.size_gib": managed_size,
     **{f"storage.lustre.{server}.machine_type": server_type for server in ("mgs", "mds", "oss")},
     **{f"storage.lustre.{server}.count": server_count for server in ("mds", "oss")},
     **{f"storage.lustre.{target}.size_gb": target_size for target in _TARGETS},

@@ -1,7 +1,7 @@
 """Machines, disks and networks of a stack on Google Cloud, which cost money or count against quotas."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
@@ -9,12 +9,16 @@ from cluster.config.capacity import BasicCapacity, Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, fabric_of, plan, reserved, table
 from cluster.platforms.gcp.disks import boot_disk, state_disk, state_zones
-from cluster.platforms.gcp.filesystems.registry import file_systems, servers
+from cluster.platforms.gcp.filesystems.registry import file_systems, peered, servers
 from cluster.platforms.gcp.image import bakes
+from cluster.platforms.gcp.names import host_project, place
 from cluster.platforms.gcp.permissions import policies, roles
 from cluster.printable import counted
 from cluster.roster import MachineSpec, elastic_machine, elastic_machines, machines
 
+LEAST_NETWORKS = 5
+"""Networks that a project may have at least, by the quota NETWORKS: those of new projects, as the description of a
+network says (docs.ansible.com, google.cloud.gcp_compute_network, from Google's API)."""
 LOCAL_SSD_GB = 375
 """GB of one local SSD (cloud.google.com/compute/docs/disks/local-ssd)."""
 _WAYS = {
@@ -166,6 +170,34 @@ def networks(config: ClusterConfig) -> Mapping[str, int]:
     }
 
 
+def _conditions(config: ClusterConfig) -> Iterator[str]:
+    """Yield lines about the project that `up` depends on and that a preview does not ask Google for."""
+    where, count = place(config), networks(config)["networks"]
+    if count > LEAST_NETWORKS:
+        yield (
+            f"quota NETWORKS must have room for {count} networks, and that of a new project may be {LEAST_NETWORKS}: "
+            f"`gcloud compute project-info describe --project {where.project}` shows it, and "
+            f"https://console.cloud.google.com/iam-admin/quotas?project={where.project} is where to ask for more"
+        )
+    if config.network.existing and peered(config):
+        network, host = config.network.existing.network.rpartition("/")[2], host_project(config) or where.project
+        # cloud.google.com/sdk/gcloud/reference/services/vpc-peerings/list
+        yield (
+            f"network {network} must have private service access with {config.network.services_cidr}: `gcloud services "
+            f"vpc-peerings list --network {network} --project {host}` prints servicenetworking.googleapis.com"
+        )
+    named = [way.reservation.name for section in config.nodesets.values() for way in section.ways if way.reservation]
+    for name in dict.fromkeys(named):
+        whole = name.partition("/reservationBlocks/")[0]
+        project = whole.split("/")[1] if "/" in whole else where.project
+        # A machine that names any other is refused (cluster-toolkit v1.95.0, schedmd-slurm-gcp-v6-nodeset/main.tf:
+        # specific_reservation_required).
+        yield (
+            f"reservation {name} must be specific: `gcloud compute reservations describe {whole.rpartition('/')[2]} "
+            f"--project {project} --zone {where.zone} --format='value(specificReservationRequired)'` prints True"
+        )
+
+
 def describe_request(config: ClusterConfig) -> list[str]:
     """Return lines for the end of a preview: machines, networks, disks, file systems, roles, addresses."""
     lines = [request.line for request in (*machine_requests(config), builder_request(config)) if request]
@@ -177,6 +209,7 @@ def describe_request(config: ClusterConfig) -> list[str]:
         if section.spare
     ]
     lines.append(", ".join(f"{what}: {count}" for what, count in networks(config).items()))
+    lines += _conditions(config)
     lines.append("disks: " + ", ".join(f"{size:,} GB of {kind}" for kind, size in disks(config).items()))
     lines += [line for file_system in file_systems(config) for line in file_system.summary()]
     lines += [
@@ -184,4 +217,4 @@ def describe_request(config: ClusterConfig) -> list[str]:
         "organisation policies that would refuse it (docs/reference/google-cloud.md), where in force: "
         + ", ".join(policies(config)),
     ]
-    return [*lines, *table(plan(config)).splitlines()]
+    return [*lines, *table(plan(config), builder=bakes(config)).splitlines()]

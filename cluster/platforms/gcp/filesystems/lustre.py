@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from cluster.catalog.recipes import RECIPES
-from cluster.catalog.storage import MANAGED
+from cluster.catalog.storage import MANAGED, nearest, sold
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import as_written, explicit
 from cluster.config.storage import Lustre
@@ -151,14 +151,14 @@ class Managed(LustreKind):
                 todo="take one of these",
             )
             return
-        sizes = MANAGED[lustre.throughput]
-        if not sizes.fit(lustre.size_gib):
+        ranges = MANAGED[lustre.throughput]
+        if not any(sizes.fit(lustre.size_gib) for sizes in ranges):
             yield Finding(
                 id="lustre-size",
                 at=("storage", "lustre", "size_gib"),
                 given=f"{lustre.size_gib}, at {lustre.throughput} MB/s for each TiB",
-                allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, at that throughput",
-                todo=f"write {sizes.nearest(lustre.size_gib)}, or take another throughput",
+                allowed=f"{sold(ranges)}, at that throughput",
+                todo=f"write {nearest(ranges, lustre.size_gib)}, or take another throughput",
             )
 
 

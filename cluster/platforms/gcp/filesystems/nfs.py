@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
-from cluster.catalog.storage import FILESTORE
+from cluster.catalog.storage import FILESTORE, nearest, sold
 from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Filestore as Section
 from cluster.config.storage import Nfs as Directory
@@ -56,14 +56,12 @@ class FilestoreKind(FileSystem):
         tier, size = self.section.tier, self.section.size_gb
         ranges = FILESTORE[tier]
         if not any(sizes.fit(size) for sizes in ranges):
-            larger = next((sizes for sizes in ranges if size <= sizes.most), ranges[-1])
-            sold = " or ".join(f"{sizes.least} to {sizes.most} in steps of {sizes.step}" for sizes in ranges)
             yield Finding(
                 id="filestore-size",
                 at=("storage", "filestore", "size_gb"),
                 given=f"{size}, of tier {tier}",
-                allowed=f"{sold}, of that tier",
-                todo=f"write {larger.nearest(size)}, or take another tier",
+                allowed=f"{sold(ranges)}, of that tier",
+                todo=f"write {nearest(ranges, size)}, or take another tier",
             )
 
 

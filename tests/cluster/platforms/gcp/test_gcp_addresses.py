@@ -116,7 +116,7 @@ class TestRanges:
 
 def test_the_table_shows_every_range_and_fixed_address():
     found = plan(stacks.config("a3mega"))
-    lines = table(found).splitlines()
+    lines = table(found, builder=True).splitlines()
     assert lines[0] == "system network  172.16.0.0/20"
     assert "  fixed         172.16.10.1                a3mega-oss0" in lines
     assert "GPU network 7   10.0.112.0/20              NIC 8 of each GPU node" in lines

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.catalog.storage import MANAGED as MANAGED_SIZES
+from cluster.catalog.storage import grows_to, nearest
 from cluster.config import ClusterConfig
 from cluster.config.storage import Lustre, Oss, Targets
 from cluster.platforms.gcp.filesystems.base import MachineMount
@@ -97,6 +99,29 @@ def test_managed_lustre_has_the_throughput_sold_for_each_tib():
     assert Managed.expected(Lustre(kind="managed", size_gib=36_000, throughput=500)) == Expected(
         capacity_gib=36_000, read_mbps=17_578, write_mbps=17_578
     )
+
+
+@pytest.mark.parametrize(
+    ("throughput", "smaller", "larger"),
+    [  # GiB: first, last, step. docs.cloud.google.com/managed-lustre/docs/increase-capacity, read on 2026-11-28
+        (1000, (9_000, 1_530_000, 9_000), (1_584_000, 10_008_000, 72_000)),
+        (500, (18_000, 3_060_000, 18_000), (3_168_000, 20_016_000, 144_000)),
+        (250, (36_000, 6_120_000, 36_000), (6_336_000, 40_032_000, 288_000)),
+        (125, (72_000, 12_240_000, 72_000), (72_000, 12_240_000, 72_000)),
+    ],
+)
+def test_managed_lustre_has_googles_sizes(throughput, smaller, larger):
+    ranges = MANAGED_SIZES[throughput]
+
+    def is_sold(size: int) -> bool:
+        return any(sizes.fit(size) for sizes in ranges)
+
+    for first, last, step in (smaller, larger):
+        assert all(map(is_sold, (first, first + step, last - step, last)))
+    assert not any(map(is_sold, (smaller[0] - smaller[2], smaller[0] + 1, larger[1] - larger[2] // 2)))
+    assert not is_sold(larger[1] + larger[2])
+    assert grows_to(ranges, smaller[0]) == smaller[1]
+    assert nearest(ranges, smaller[1] + 1) == (larger[0] if smaller != larger else larger[1])
 
 
 def test_measured_bandwidth_is_below_the_limits_and_near_them():

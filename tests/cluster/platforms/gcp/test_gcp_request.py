@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from cluster.platforms.gcp.request import describe_request, disks, machine_requests, networks
-from tests.clouds import google, settings
+from tests.clouds import MANAGED, google, settings
 from tests.cluster import stacks
 from tests.contract.recorded import record
 from tests.harness import FLEX, deploy
@@ -67,11 +67,20 @@ def test_the_preview_does_not_count_existing_networks():
     assert found == {**dict.fromkeys(found, 0), "internal addresses": 2}
 
 
+BLOCK = "projects/other-project/reservations/r/reservationBlocks/b"
+HOST_NETWORK = "projects/host-project/global/networks/n"
+
+
 def test_lines_have_figures_and_capacity(reviewed):
     section = {"machine_type": "c2-standard-8", "capacity": {"reservation": {"name": "r", "placement_policy": "tight"}}}
     clusters = {
         "a3mega": stacks.config("a3mega"), "classic": stacks.config("classic"),
         "a reservation's policy": google(nodesets={"cpu": section}),
+        "a block, in another project's network": google(
+            nodesets={"cpu": {**section, "capacity": {"reservation": BLOCK}}},
+            network={"existing": {"network": HOST_NETWORK, "subnetwork": "s"}, "services_cidr": "10.90.0.0/20"},
+            storage={"lustre": MANAGED},
+        ),
     }  # fmt: skip
     reviewed("gcp/request", {case: "\n".join(describe_request(cluster)) for case, cluster in clusters.items()})
 
