@@ -19,12 +19,16 @@ IDLE = 'count by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m])
 IDLE_LONG = f'{IDLE} and on (hpc_job) ALERTS{{alertname="GpusIdle",alertstate="firing"}}'
 """The same for jobs whose alert fires."""
 
+FATAL_XIDS = (46, 48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 158)
+"""Xids that page: the health check is certain that the GPU is at fault (scripts/node/health/xids.py)."""
+
 _VALUES = {
     "FREE_SHARE": f"{FREE_SHARE}",
     "FREE_PERCENT": f"{FREE_SHARE:.0%}".replace("%", " %"),
     "SKEW_SECONDS": f"{SKEW_SECONDS}",
     "LOCAL_DISKS": '{fstype!~"tmpfs|ramfs|squashfs|fuse.*|virtiofs|nfs.*|lustre",role!="controller"}',
     "IDLE_GPUS": IDLE,
+    "FATAL_XIDS": "|".join(map(str, FATAL_XIDS)),
 }
 """Values of names in alerts.yml. A shared file system is the same for all machines, and the
 controller's disks are findings: neither has the alert FileSystemFull."""

@@ -85,6 +85,7 @@ GPU_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_DEV_POWER_VIOLATION", "counter", "Time with lower clocks because of power (ns)"),
     ("DCGM_FI_DEV_THERMAL_VIOLATION", "counter", "Time with lower clocks because of heat (ns)"),
     ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Number of the last Xid"),
+    ("DCGM_EXP_XID_ERRORS_COUNT", "gauge", "Xids within the last five minutes by number"),
     ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "counter", "Corrected ECC errors since the driver was loaded"),
     ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", "Uncorrectable ECC errors since the driver was loaded"),
     ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "Rows remapped because of uncorrectable errors"),
@@ -98,7 +99,9 @@ GPU_FIELDS: tuple[tuple[str, str, str], ...] = (
 """Fields of dcgm-exporter: name, kind for Prometheus, and a help text without a comma.
 
 Names are DCGM's own (dcgmlib/dcgm_fields.h), in the form that DCGM 4.5 and releases before have; later ones keep them
-as aliases. Units are those of DCGM: MiB, W, mJ, degrees Celsius, nanoseconds.
+as aliases. DCGM_EXP_XID_ERRORS_COUNT is dcgm-exporter's own, with the label `xid`
+(internal/pkg/collector/xid_collector.go at d5e5f510). Units are those of DCGM: MiB, W, mJ, degrees Celsius,
+nanoseconds.
 """
 
 

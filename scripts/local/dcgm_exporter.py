@@ -3,7 +3,9 @@
 /dev/nvidiaN, with the labels of the real one and the jobs of --hpc-job-mapping-dir.
 
 A GPU with a job is busy, one without is idle. /run/dcgm-stand-in.json has other values, {FIELD: {GPU: VALUE}}: what it
-has not, and what is null there, is as it would be. Nothing is measured.
+has not, and what is null there, is as it would be. A value of DCGM_EXP_XID_ERRORS_COUNT is {XID: COUNT}; a GPU without
+Xids is 0 there and has no number (dcgm-exporter, internal/pkg/collector/expcollector.go at d5e5f510). Nothing is
+measured.
 """
 
 import json
@@ -47,7 +49,9 @@ def metrics(fields: str, jobs: Path, devices: Path = DEVICES, values: Path = VAL
             )
             for job in mine or [""]:
                 with_job = f'{labels},hpc_job="{job}"' if mine else labels
-                lines.append(f"{name}{{{with_job}}} {usual if given is None else given}")
+                for xid, count in given.items() if isinstance(given, dict) else [("", given)]:
+                    numbered = f'{with_job},xid="{xid}"' if xid else with_job
+                    lines.append(f"{name}{{{numbered}}} {usual if count is None else count}")
     return "\n".join(lines) + "\n"
 
 

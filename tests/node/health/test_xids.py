@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from health import outcome
-from health.xids import xids
+from health.xids import XIDS, xids
+
+from cluster.monitoring.alerts import FATAL_XIDS
 
 GPU = "NVRM: Xid (PCI:0000:04:00):"
 # Lines of real machines: leptonai/gpud 4a8de33, components/accelerator/nvidia, sxid/README.md (79, 20034), xid/kmsg.go
@@ -107,3 +109,7 @@ class TestXids:
             return
         found = xids({})
         assert found.get("place", {})["sequence"] > 0
+
+
+def test_the_alert_is_of_the_xids_that_are_certain_faults_of_a_gpu():
+    assert set(FATAL_XIDS) == {number for number, rule in XIDS.items() if rule.outcome_of is outcome.certain}
