@@ -182,10 +182,13 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
             f"systemctl stop slurmd; sleep 1; echo '{FAILED_CHECKS}' >{STATE}/health/sick-cpu-1.json",
             "systemctl start slurmd",
         ),
-        "node-down": (
+        "node-down JobsBlocked": (
             "controller",
-            "scontrol update NodeName=sick-cpu-1 State=DOWN Reason=test",
-            "scontrol update NodeName=sick-cpu-1 State=RESUME",
+            (
+                "scontrol update NodeName=sick-cpu-1 State=DOWN Reason=test; sbatch --chdir=/tmp --output=/dev/null "
+                "--job-name=blocked --nodelist=sick-cpu-1 --wrap true"
+            ),
+            "scancel --name=blocked; scontrol update NodeName=sick-cpu-1 State=RESUME",
         ),
         "MachineUnreachable": (
             "cpu-0",
