@@ -112,7 +112,7 @@ Subsystem\tsftp\t/usr/lib/openssh/sftp-server
 # Example of overriding settings on a per-user basis
 #Match User anoncvs
 """
-"""Lines of sshd_config of Debian's and Ubuntu's openssh-server (debian/patches/debian-config.patch)."""
+"""Lines of /usr/share/openssh/sshd_config of openssh-server 1:9.2p1-2+deb12u10 and 1:10.0p1-7+deb13u4."""
 
 
 def test_sshd_serves_sftp_itself():
