@@ -253,7 +253,7 @@ class TestReportOfACluster:
         ended = hpc(*REPORT, "101")
         assert " AVG: 20.51s <= 21.38s (target for 2xH100 GPU)\n" in ended.out
         line = len(reference()) + 1
-        assert f"note: line {line} is left out, and 1 more lines: :::MLLOG has no JSON object.\n" in ended.err
+        assert f"note: line {line} is left out, and 1 more line: :::MLLOG has no JSON object.\n" in ended.err
 
     def test_an_unknown_job_is_an_error(self, jobs: StandIn, hpc: Hpc, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(jobs, "run", lambda _line, _seconds=60: "")
