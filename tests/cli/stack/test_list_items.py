@@ -23,7 +23,7 @@ NAMES = st.lists(
 ITEM = st.fixed_dictionaries(
     {"name": st.sampled_from(["erin", "no", "x: y", "#", "- a", "{b}", "1", "null", "é"])},
     optional={
-        "uid": st.integers(),
+        "uid": st.integers(0, 2**32 - 2),
         "keys": st.lists(st.just(KEY), max_size=3),
         "sudo": st.booleans(),
         "qos": st.lists(st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")))),
