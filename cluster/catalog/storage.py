@@ -127,7 +127,8 @@ def grows_to(ranges: Sequence[TierSizes], size: int) -> int:
 
 MANAGED: Mapping[int, tuple[TierSizes, ...]] = {
     # docs.cloud.google.com/managed-lustre/docs/performance-tiers and increase-capacity, read on 2026-11-28: GiB by MB/s
-    # for each TiB. The larger steps begin above the smaller ones' end, at their next multiple.
+    # for each TiB. The pages give the end and the step of the second ranges; their first size is not written there, and
+    # taken as the next multiple of the larger step.
     125: (TierSizes(least=72_000, most=12_240_000, step=72_000),),
     250: (
         TierSizes(least=36_000, most=6_120_000, step=36_000),
