@@ -17,7 +17,7 @@ from tests.cli.conftest import OUTPUTS, STACK, Hpc, Tool, patch_outputs
 from tests.waiting import lives, wait_for
 
 FORWARDS = """\
-import os, socket, sys
+import os, select, socket, sys
 path = sys.argv[sys.argv.index("-L") + 1].partition(":")[0]
 if "-L" not in sys.argv or os.path.exists("{folder}/refuses"):
     print("Permission denied (publickey).", file=sys.stderr)
@@ -28,10 +28,7 @@ listener.listen()
 with open("{folder}/pids", "a") as file:
     print(os.getpid(), file=file)
 print("ready", flush=True)
-if os.fork():
-    sys.stdin.read()  # ends with its input
-    os.killpg(0, 9)
-while True:
+while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
     connection = listener.accept()[0]
     connection.recv(9999)
     if not os.path.exists("{folder}/away"):
@@ -39,7 +36,8 @@ while True:
         connection.sendall(b"HTTP/1.1 " + status + b"\\r\\nContent-Length: 2\\r\\nContent-Type: a/b\\r\\n\\r\\nup")
     connection.close()
 """
-"""A stand-in for `ssh -L`: a socket of Prometheus, until standard input ends."""
+"""A stand-in for `ssh -L`: a socket of Prometheus, until standard input ends. Like ssh it is one process with one
+thread, so its socket is closed once it has ended."""
 
 
 def patch_stack(monkeypatch: pytest.MonkeyPatch, **sections: object) -> None:
@@ -78,9 +76,9 @@ def prometheus(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def end(pid: int) -> None:
-    """End a stand-in for ssh with its child, and wait until it has ended."""
+    """End a stand-in for ssh, and wait until it has ended."""
     try:
-        os.killpg(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
     wait_for(lambda: not lives(pid))
