@@ -50,7 +50,7 @@ def dashboard(
 
     dashboards = dashboards_of(config)
     if grafana:
-        _write_for_grafana(cluster.name, dashboards, grafana)
+        _write_for_grafana(cluster.name, config.monitoring.interval_seconds, dashboards, grafana)
     else:
         from cluster.monitoring.dashboards import page
 
@@ -58,13 +58,13 @@ def dashboard(
         _serve(cluster, html, stack, port, job)
 
 
-def _write_for_grafana(cluster: str, dashboards: Sequence[Any], folder: Path) -> None:
+def _write_for_grafana(cluster: str, interval: int, dashboards: Sequence[Any], folder: Path) -> None:
     import yaml
 
     from cluster.monitoring.dashboards import grafana_files
     from scripts.hostfiles import write_atomically
 
-    for name, content in grafana_files(cluster, dashboards).items():
+    for name, content in grafana_files(cluster, interval, dashboards).items():
         text = yaml.safe_dump(content, sort_keys=False) if name.endswith(".yaml") else json.dumps(content, indent=2)
         write_atomically(folder / name, text.rstrip("\n") + "\n")
         console.line(str(folder / name))

@@ -1,5 +1,6 @@
 """Alerts, read from alerts.yml beside this file, and Prometheus' rules for them."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,13 @@ import yaml
 from cluster.findings import Actor
 from scripts.node.health.advice import ADVICE
 from scripts.node.health.check_kinds import KINDS, MACHINE
+from scripts.node.interface import lookback_seconds
 from scripts.node.judge.kinds import FREE_SHARE, SKEW_SECONDS
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILE = Path(__file__).with_suffix(".yml")
 IDLE = 'count by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m]) == 0)'
-"""PromQL: the number of GPUs without any load in the last minute, by job."""
+"""PromQL: the number of GPUs without any load in the last minute or longer, by job."""
 IDLE_LONG = f'{IDLE} and on (hpc_job) ALERTS{{alertname="GpusIdle",alertstate="firing"}}'
 """The same for jobs whose alert fires."""
 
@@ -82,17 +84,33 @@ def _advice(kind: str, label: str) -> dict[str, Any]:
 ALERTS = tuple(read(_FILE))
 
 
-def rules(alerts: Iterable[Alert] = ALERTS, machine: str = "controller") -> dict[str, Any]:
-    """Return Prometheus' rules file; `machine` is the role of Prometheus' machine."""
+_RANGE = re.compile(r"\[([0-9]+)([smh])(?=[]:])")
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def widen(expression: str, interval: int) -> str:
+    """Return PromQL whose ranges are long enough for metrics that are collected each `interval` seconds."""
+
+    def wide(found: re.Match[str]) -> str:
+        seconds = int(found[1]) * _UNITS[found[2]]
+        least = lookback_seconds(interval, seconds)
+        return found[0] if least == seconds else f"[{least}s"
+
+    return _RANGE.sub(wide, expression)
+
+
+def rules(interval: int, alerts: Iterable[Alert] = ALERTS, machine: str = "controller") -> dict[str, Any]:
+    """Return Prometheus' rules file for metrics that are collected each `interval` seconds; `machine` is the role of
+    Prometheus' machine."""
     rows = [
         {
             "alert": alert.name,
-            "expr": alert.expression,
+            "expr": widen(alert.expression, interval),
             "for": f"{alert.minutes}m",
             "labels": {**({"severity": alert.severity} if alert.severity else {}), "actor": alert.actor.value},
             "annotations": {
-                "summary": alert.what,
-                "todo": alert.todo.replace("PROMETHEUS", machine),
+                "summary": widen(alert.what, interval),
+                "todo": widen(alert.todo, interval).replace("PROMETHEUS", machine),
                 **({"findings": alert.findings} if alert.findings else {}),
             },
         }

@@ -1,7 +1,8 @@
 """Dashboards: the table of panels, and from it Grafana's files and the page of `./hpc dashboard`. Pure functions.
 
 Queries use variables of Grafana: `$nodes` and `$job` are regular expressions for machines and for the id of the job on
-GPUs; `$__rate_interval` is at least four times the interval of collection.
+GPUs; `$__rate_interval` is at least four times the interval of collection, which each query has
+as its `interval` (Min step; grafana/grafana, pull request 84063).
 """
 
 import json
@@ -395,9 +396,11 @@ DASHBOARDS = (
 )
 
 
-def grafana_files(cluster: str, dashboards: Iterable[Dashboard] = DASHBOARDS) -> dict[str, dict[str, Any]]:
+def grafana_files(
+    cluster: str, interval: int, dashboards: Iterable[Dashboard] = DASHBOARDS
+) -> dict[str, dict[str, Any]]:
     """Return files for /etc/grafana by their path in it: dashboards for Grafana 10 and later, and the provisioning of
-    dashboards and data source."""
+    dashboards and data source. `interval` is in seconds."""
     source = {
         "name": cluster,
         "uid": f"hpc-{cluster}"[:40],
@@ -412,21 +415,26 @@ def grafana_files(cluster: str, dashboards: Iterable[Dashboard] = DASHBOARDS) ->
         },
         f"provisioning/dashboards/hpc-{cluster}.yaml": {"apiVersion": 1, "providers": [{**provider, "type": "file"}]},
         **{
-            f"dashboards/{cluster}/{dashboard.name}.json": grafana_dashboard(dashboard, cluster, source["uid"])
+            f"dashboards/{cluster}/{dashboard.name}.json": grafana_dashboard(
+                dashboard, cluster, source["uid"], interval
+            )
             for dashboard in dashboards
         },
     }
 
 
-def grafana_dashboard(dashboard: Dashboard, cluster: str, source: str) -> dict[str, Any]:
-    """Return a dashboard of Grafana; `source` is the uid of its data source."""
+def grafana_dashboard(dashboard: Dashboard, cluster: str, source: str, interval: int) -> dict[str, Any]:
+    """Return a dashboard of Grafana; `source` is the uid of its data source, `interval` the seconds between two
+    collections."""
     panels: list[dict[str, Any]] = []
     x = y = row_height = 0
     for number, panel in enumerate(dashboard.panels, 1):
         width, height = (4, 4) if panel.kind == "value" else (12, 8)
         if x + width > 24 or (x and height != row_height):
             x, y = 0, y + row_height
-        panels.append({"id": number, "gridPos": {"x": x, "y": y, "w": width, "h": height}, **_panel(panel, source)})
+        panels.append(
+            {"id": number, "gridPos": {"x": x, "y": y, "w": width, "h": height}, **_panel(panel, source, interval)}
+        )
         x, row_height = x + width, height
     return {
         "uid": f"hpc-{dashboard.name}-{cluster}"[:40],
@@ -460,12 +468,19 @@ _TYPES: dict[Kind, tuple[str, dict[str, Any]]] = {
 """Grafana's type and options of each kind."""
 
 
-def _panel(panel: Panel, source: str) -> dict[str, Any]:
+def _panel(panel: Panel, source: str, interval: int) -> dict[str, Any]:
     kind, options = _TYPES[panel.kind]
     instant = panel.kind != "lines"
     reduced = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}} if instant else {}
     targets = [
-        {"refId": chr(65 + at), "expr": expression, "legendFormat": legend, "instant": instant, "range": not instant}
+        {
+            "refId": chr(65 + at),
+            "expr": expression,
+            "legendFormat": legend,
+            "interval": f"{interval}s",
+            "instant": instant,
+            "range": not instant,
+        }
         for at, (expression, legend) in enumerate(panel.queries)
     ]
     unit = GRAFANA_UNITS.get(panel.unit, "short")

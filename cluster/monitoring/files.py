@@ -32,6 +32,7 @@ from scripts.node.interface import (
     ROLES,
     GpuExporter,
     Role,
+    lookback_seconds,
 )
 from scripts.node.interface import MonitoringInput as Payload
 
@@ -85,7 +86,7 @@ GPU_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_DEV_POWER_VIOLATION", "counter", "Time with lower clocks because of power (ns)"),
     ("DCGM_FI_DEV_THERMAL_VIOLATION", "counter", "Time with lower clocks because of heat (ns)"),
     ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Number of the last Xid"),
-    ("DCGM_EXP_XID_ERRORS_COUNT", "gauge", "Xids within the last five minutes by number"),
+    ("DCGM_EXP_XID_ERRORS_COUNT", "gauge", "Xids within the last minutes by number"),
     ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "counter", "Corrected ECC errors since the driver was loaded"),
     ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", "Uncorrectable ECC errors since the driver was loaded"),
     ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "Rows remapped because of uncorrectable errors"),
@@ -133,10 +134,12 @@ def gpu_exporter(config: ClusterConfig) -> GpuExporter | None:
     """
     if config.monitoring is None or not has_gpus(config):
         return None
-    interval = config.monitoring.interval_seconds * 1000
+    interval = config.monitoring.interval_seconds
+    # It keeps the values of ten minutes (internal/pkg/devicewatcher/const.go at d5e5f510).
+    xids = min(lookback_seconds(interval), 600)
     return {
         "arguments": f"--address :{GPU_EXPORTER_PORT} --remote-hostengine-info localhost:5555 --no-hostname "
-        f"--collect-interval {interval}",
+        f"--collect-interval {interval}000 --xid-count-window-size {xids}000",
         "fields": [f"{name}, {kind}, {text}" for name, kind, text in GPU_FIELDS],
     }
 
@@ -150,7 +153,7 @@ def monitoring(config: ClusterConfig, role: Role = "controller") -> Payload | No
     settings: Payload = {
         "interval_seconds": section.interval_seconds,
         "leave_out": _excluded_metrics(config),
-        "idle": alerts.IDLE_LONG if has_gpus(config) else "",
+        "idle": alerts.widen(alerts.IDLE_LONG, section.interval_seconds) if has_gpus(config) else "",
     }
     if section.machine:
         settings["prometheus_on"] = monitoring_name(config)
@@ -172,6 +175,7 @@ def _servers(config: ClusterConfig, section: Monitoring) -> Any:  # noqa: ANN401
                 "--storage.tsdb.path=/var/lib/prometheus/metrics2",
                 f"--storage.tsdb.retention.time={section.retention_days}d",
                 f"--storage.tsdb.retention.size={section.disk_gb}GB",
+                f"--query.lookback-delta={lookback_seconds(section.interval_seconds)}s",
                 f"--web.listen-address={'' if web else '127.0.0.1'}:{PROMETHEUS_PORT}",
                 *((f"--web.config.file={ETC}/web.yml",) if web else ()),
             )
@@ -211,7 +215,7 @@ def render(config: ClusterConfig, section: Monitoring) -> dict[str, str]:
     return {
         "prometheus.yml": _yaml(config, _prometheus(config, section)),
         "alertmanager.yml": _yaml(config, alertmanager_config(section.receivers)),
-        RULES: _yaml(config, alerts.rules(machine=server_role(section))),
+        RULES: _yaml(config, alerts.rules(section.interval_seconds, machine=server_role(section))),
         TARGETS: _targets(config, NODE_EXPORTER_PORT),
         GPU_TARGETS: _targets(config, GPU_EXPORTER_PORT, gpus_only=True),
     }

@@ -152,7 +152,7 @@ class SlurmInPods(pulumi.ComponentResource):
             infrastructure.cluster.kubeconfig,
             namespaces=[config.name, *(release.namespace for release in self._releases)],
             secrets=self._secrets(),
-            dashboards=monitoring.files(config) if config.monitoring else {},
+            dashboards=monitoring.files(config),
             after=[infrastructure.api],
             opts=child,
         )

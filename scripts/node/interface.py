@@ -18,6 +18,13 @@ FIREWALL = "hpc-monitoring-firewall"
 """The unit, and the table of nftables, that keeps users of a machine from the last three."""
 
 
+def lookback_seconds(interval: int, least: int = 300) -> int:
+    """Return the seconds that a query looks back for values collected each `interval` seconds: four intervals, at
+    least `least`. So it has two values if a collection fails and another one is late
+    (robustperception.io/what-range-should-i-use-with-rate, 2026-11-28; Grafana's $__rate_interval is the same)."""
+    return max(least, 4 * interval)
+
+
 class Mount(TypedDict):
     """A file system: the arguments of `mount -t fs_type -o options source target`."""
 

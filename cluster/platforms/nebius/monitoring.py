@@ -17,6 +17,7 @@ from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, grafana_dashboa
 from cluster.monitoring.files import GPU_FIELDS, alertmanager_config, secret_placeholder
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE
 from cluster.roster import nodeset_gpu
+from scripts.node.interface import lookback_seconds
 from scripts.node.slurm.job_reasons import FOR_NODES, OUT_OF_SERVICE
 
 SECRET = "hpc-alerts"  # noqa: S105 - the name of a Secret
@@ -92,7 +93,7 @@ def _unavailable() -> str:
 
 def recording_rules(config: ClusterConfig, interval: int) -> dict[str, str]:
     """Return the recorded expressions by name, each after those that it uses. MetricsQL."""
-    out, kept = _unavailable(), f"{max(300, 3 * interval)}s"
+    out, kept = _unavailable(), f"{lookback_seconds(interval)}s"
     running = _as("user", _as("hpc_job", _jobs("running"), "job_id"), "user_name")
     records = {
         "hpc_slurmctld_up": "count(slurm_nodes) > bool 0 or vector(0)",
@@ -197,10 +198,13 @@ def dashboards(config: ClusterConfig) -> Iterator[Dashboard]:
 
 
 def files(config: ClusterConfig) -> dict[str, str]:
-    """Return Grafana's dashboards as JSON, by the name of their ConfigMap."""
+    """Return Grafana's dashboards as JSON, by the name of their ConfigMap; none without `monitoring`."""
+    if config.monitoring is None:
+        return {}
+    interval = config.monitoring.interval_seconds
     return {
         f"{config.name}-{dashboard.name}": json.dumps(
-            grafana_dashboard(dashboard, config.name, "VictoriaMetrics"), separators=(",", ":")
+            grafana_dashboard(dashboard, config.name, "VictoriaMetrics", interval), separators=(",", ":")
         )
         for dashboard in dashboards(config)
     }
@@ -237,7 +241,7 @@ def values(config: ClusterConfig) -> dict[str, Any]:
         "metrics_disk": f"{monitoring.disk_gb}Gi",
         "rule_groups": [
             {"name": "hpc-records", **group, "rules": records},
-            *({**row, **group} for row in rules(alerts(config))["groups"]),
+            *({**row, **group} for row in rules(monitoring.interval_seconds, alerts(config))["groups"]),
         ],
         "alertmanager": _with_files(alertmanager_config(monitoring.receivers), secrets),
         "alert_secrets": [SECRET] if secrets else [],

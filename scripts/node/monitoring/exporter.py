@@ -48,7 +48,7 @@ KEYS = cluster_state.FOLDER / "keys.json"  # the fingerprint of each key, and si
 def main() -> None:
     """Collect metrics for ever, at the interval of Prometheus."""
     settings = read_json(SETTINGS, {})
-    interval, leave_out = float(settings["interval_seconds"]), tuple(settings["leave_out"])
+    interval, leave_out = int(settings["interval_seconds"]), tuple(settings["leave_out"])
     os.environ["TZ"], os.environ["SLURM_BITSTR_LEN"] = "UTC", "0"  # print UTC, and all numbers of long arrays
     has_prometheus = settings.get("prometheus_on") == socket.gethostname()
     while True:
@@ -56,7 +56,7 @@ def main() -> None:
         if has_prometheus:
             try:
                 if settings["idle"]:
-                    gpu_use.publish(settings["idle"])
+                    gpu_use.publish(settings["idle"], interval)
             except (OSError, SetupError) as error:
                 log(f"nothing for the controller of what jobs make of GPUs: {error}")
             if has_web_listener():
@@ -217,11 +217,16 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
     }
     settings = read_json(SETTINGS, {})
     if idle := settings.get("idle"):
-        read = gpu_use.read_published if settings.get("prometheus_on") else lambda: gpu_use.query_now(idle)
+        interval = int(settings["interval_seconds"])
+
+        def figures() -> gpu_use.Figures:
+            on_another = settings.get("prometheus_on")
+            return gpu_use.read_published(interval) if on_another else gpu_use.query_now(idle, interval)
+
         found["gpu_jobs"] = lambda: slurm_metrics.gpu_job_metrics(
             _ask("squeue", "--noheader", "--all", "--states=running", f"--Format={slurm_metrics.GPU_COLUMNS}")
         )
-        found["gpu_use"] = lambda: gpu_use.collect(read())
+        found["gpu_use"] = lambda: gpu_use.collect(figures(), interval)
     if has_web_listener():
         found["certificate"] = _certificate
     for path in mounts.shared_targets():

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from interface import lookback_seconds
 from monitoring import prometheus
 from monitoring.slurm_metrics import Sample
 from slurm import output
@@ -27,17 +28,18 @@ from system.host import SetupError, log, run, write
 FILE = Path(output.GPU_USE)
 PUBLISHED = cluster_state.METRICS / "gpus.json"  # written by Prometheus' own machine
 KEPT = 10_000  # jobs in the file, 2 MB; those that were measured longest ago are removed
-LONGEST_GAP = 300.0  # seconds between two collections; if it was longer, the use in between is unknown and not counted
 MAIL = "/usr/local/sbin/hpc-mail"
 QUERIES = {
-    "gpus": 'count by (hpc_job) (DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}) and on (hpc_job) last_over_time(hpc_job_gpus[3m])',
+    "gpus": 'count by (hpc_job) (DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}) and on (hpc_job) '
+    "last_over_time(hpc_job_gpus[LOOKBACKs])",
     "busy": 'sum by (hpc_job) (DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}) / 100',
     "sm_active": 'sum by (hpc_job) (DCGM_FI_PROF_SM_ACTIVE{hpc_job!=""})',
     "tensor_active": 'sum by (hpc_job) (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{hpc_job!=""})',
     "watts": 'sum by (hpc_job) (DCGM_FI_DEV_POWER_USAGE{hpc_job!=""})',
     "memory_mib": 'max by (hpc_job) (DCGM_FI_DEV_FB_USED{hpc_job!=""})',
 }
-"""PromQL of each current figure, by job. `gpus` has no ended jobs, even if their nodes still report them."""
+"""PromQL of each current figure, by job. `gpus` has no ended jobs, even if their nodes still report them. LOOKBACK
+stands for lookback_seconds of the interval of collection."""
 SUMS = ("busy", "sm_active", "tensor_active", "watts")
 """Figures that are summed up over time: the sums are GPU seconds, and joules for `watts`."""
 _MAIL = re.compile(r"^ *MailUser=(?P<user>\S+) MailType=(?P<types>\S+)$", re.MULTILINE)
@@ -46,20 +48,23 @@ Figures = Mapping[str, Mapping[str, float]]
 Job = dict[str, Any]
 
 
-def query_now(idle: str) -> dict[str, dict[str, float]]:
-    """Return each current figure by job; `idle` is the query of idle GPUs. Raises OSError without Prometheus."""
+def query_now(idle: str, interval: int) -> dict[str, dict[str, float]]:
+    """Return each current figure by job; `idle` is the query of idle GPUs, `interval` the seconds between two
+    collections. Raises OSError without Prometheus."""
+    expressions = {**QUERIES, "idle": idle}
+    expressions["gpus"] = QUERIES["gpus"].replace("LOOKBACK", str(lookback_seconds(interval, 180)))
     return {
         name: {row["metric"].get("hpc_job", ""): float(row["value"][1]) for row in prometheus.query(expression)}
-        for name, expression in {**QUERIES, "idle": idle}.items()
+        for name, expression in expressions.items()
     }
 
 
-def publish(idle: str) -> None:
+def publish(idle: str, interval: int) -> None:
     """Write the current figures for the controller, which can't reach Prometheus."""
-    cluster_state.write_as_slurm(PUBLISHED, json.dumps({"time": time.time(), **query_now(idle)}) + "\n")
+    cluster_state.write_as_slurm(PUBLISHED, json.dumps({"time": time.time(), **query_now(idle, interval)}) + "\n")
 
 
-def read_published() -> dict[str, dict[str, float]]:
+def read_published(interval: int) -> dict[str, dict[str, float]]:
     """Return the figures from Prometheus' own machine. Raises SetupError if there are no current ones."""
     document = cluster_state.read_object(PUBLISHED)
     try:
@@ -71,19 +76,19 @@ def read_published() -> dict[str, dict[str, float]]:
         }
     except (AttributeError, TypeError, ValueError):
         raise SetupError(f"{PUBLISHED} can't be read") from None
-    if not abs(age) < LONGEST_GAP:
+    if not abs(age) < lookback_seconds(interval):
         raise SetupError(f"{PUBLISHED} has nothing new: does hpc-metrics run on the machine of Prometheus?")
     return figures
 
 
-def collect(figures: Figures) -> Iterator[Sample]:
+def collect(figures: Figures, interval: int) -> Iterator[Sample]:
     """Add the current figures to the file, and send mail about idle GPUs. It yields no metrics."""
     before = (
         {str(job["job"]): job for job in output.parse_json_lines(FILE.read_text()) if "job" in job}
         if FILE.exists()
         else {}
     )
-    jobs, idle = add(before, figures, time.time())
+    jobs, idle = add(before, figures, time.time(), lookback_seconds(interval))
     if jobs:
         # Before any mail, so that no mail is sent twice.
         write(FILE, "".join(f"{json.dumps(job)}\n" for job in jobs), quiet=True)
@@ -92,14 +97,15 @@ def collect(figures: Figures) -> Iterator[Sample]:
     return iter(())
 
 
-def add(before: Mapping[str, Job], figures: Figures, now: float) -> tuple[list[Job], list[Job]]:
-    """Return all jobs with their use up to now, and those whose GPUs have become idle. A pure function."""
+def add(before: Mapping[str, Job], figures: Figures, now: float, longest: float) -> tuple[list[Job], list[Job]]:
+    """Return all jobs with their use up to now, and those whose GPUs have become idle. If more than `longest` seconds
+    lie between two collections, the use in between is unknown and not counted. A pure function."""
     jobs = {name: {key: job[key] for key in job if key != "idle"} for name, job in before.items()}
     newly_idle: list[Job] = []
     for name, gpus in figures["gpus"].items():
         job = jobs.setdefault(name, {"job": name, "seconds": 0.0, "until": now})
         span = max(0.0, now - job["until"])
-        span = span if span <= LONGEST_GAP else 0.0
+        span = span if span <= longest else 0.0
         job |= {"gpus": max(round(gpus), job.get("gpus", 0)), "until": round(now, 1)}
         job["seconds"] = round(job["seconds"] + gpus * span, 3)
         for figure in SUMS:

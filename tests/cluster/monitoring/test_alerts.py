@@ -35,7 +35,7 @@ def values(alert: Alert) -> dict[str, Any]:
 def write_test(alert: Alert, folder: Path) -> Path:
     """Write a test of one alert, and its rule: it fires when it has held for long enough, and not a minute sooner than
     that; then it is gone."""
-    (rule,) = rules([alert])["groups"][0]["rules"]
+    (rule,) = rules(30, [alert])["groups"][0]["rules"]
     rule = {key: value for key, value in rule.items() if key != "annotations"}  # a test would have to repeat them
     (folder / f"{alert.name}.yml").write_text(yaml.safe_dump({"groups": [{"name": "hpc", "rules": [rule]}]}))
     units = {"m": 1, "h": 60}
@@ -76,7 +76,7 @@ def test_a_finding_pages_with_its_latest_words_and_its_command(promtool: Tool, t
     texts = [
         f'hpc_finding_text{{{place},what="/ is full: {used}",todo="./hpc ssh STACK x"}}' for used in ("96%", "97%")
     ]
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules()))
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules(30)))
     labels = {"id": "disk-full", "where": "dev-login-0", "severity": "critical", "actor": "administrator"}
 
     def fires(minute: int, words: str, todo: str) -> dict[str, Any]:
@@ -146,6 +146,102 @@ def test_the_ops_agent_collects_what_prometheus_does_in_the_form_that_it_takes(p
         assert labels >= {"slurm_cluster"}
         for rule in (*job.get("relabel_configs", ()), *job.get("metric_relabel_configs", ())):
             assert rule.get("target_label") not in ("location", "namespace", "cluster", "__name__")
+
+
+INTERVALS = (10, 30, 60, 120, 300)
+"""Intervals of collection in seconds, of those that `monitoring.interval_seconds` may have."""
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def ranges(text: str) -> list[int]:
+    """The seconds of all ranges of PromQL in a text."""
+    return [int(number) * _UNITS[unit] for number, unit in re.findall(r"\[([0-9]+)([a-z])[]:]", text)]
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_ranges_have_four_intervals_and_are_as_written_at_short_ones(interval: int):
+    for alert, rule in zip(EVERY, rules(interval, EVERY)["groups"][0]["rules"], strict=True):
+        written = ranges(alert.expression + alert.what + alert.todo)
+        found = ranges(rule["expr"] + rule["annotations"]["summary"] + rule["annotations"]["todo"])
+        assert found == [max(seconds, 4 * interval) for seconds in written]
+    assert len(ranges(rules(interval)["groups"][0]["rules"][0]["annotations"]["todo"])) == 1
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_the_settings_of_machines_fit_the_interval(interval: int):
+    """Prometheus' own lookback, the query of idle GPUs, and dcgm-exporter's window of Xids, which is longer
+    than the time between two collections."""
+    there = config("example-gcp")
+    assert there.monitoring
+    stack = there.model_copy(update={"monitoring": there.monitoring.model_copy(update={"interval_seconds": interval})})
+    settings: dict[str, Any] = {**(files.monitoring(stack, "monitoring") or {})}
+    (lookback,) = re.findall(r"--query.lookback-delta=([0-9]+)s", settings["prometheus"])
+    assert int(lookback) == max(300, 4 * interval)
+    assert ranges(settings["idle"]) == [max(60, 4 * interval)]
+    assert f"\n  scrape_interval: {interval}s\n" in "\n".join(settings["files"]["prometheus.yml"])
+    exporter = files.gpu_exporter(stack)
+    assert exporter
+    (window,) = re.findall("--xid-count-window-size ([0-9]+)", exporter["arguments"])
+    assert max(300, 2 * interval) <= int(window) / 1000 <= 600
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interval", [30, 300])
+def test_gpus_are_idle_at_any_interval_though_a_collection_fails(interval: int, promtool: Tool, tmp_path: Path):
+    labels = {"hpc_job": "7", "user": "alice", "account": "research", "severity": "warning", "actor": "user"}
+    minutes = 10 + max(60, 4 * interval) // 60
+    quarter = 600 // interval
+    alert = next(alert for alert in ALERTS if alert.name == "GpusIdle")
+    group = rules(interval, [alert])["groups"][0]
+    del group["rules"][0]["annotations"]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
+    # Busy for a quarter of an hour and idle from then on; each third collection fails.
+    idle, busy = f"0 0 _ {'0 0 _ ' * 4 * quarter}", f"{'80 80 _ ' * quarter}"
+    series = {
+        'DCGM_FI_DEV_GPU_UTIL{instance="dev-gpu-0",gpu="0",hpc_job="7"}': busy + idle,
+        'hpc_job_gpus{hpc_job="7",user="alice",account="research"}': "1 1 _ " * 5 * quarter,
+    }
+    began = 3 * quarter * interval // 60
+    rows = [
+        {"eval_time": f"{began + 9}m", "alertname": alert.name, "exp_alerts": []},
+        {
+            "eval_time": f"{began + minutes + interval // 60}m",
+            "alertname": alert.name,
+            "exp_alerts": [{"exp_labels": labels}],
+        },
+    ]
+    test = {
+        "interval": f"{interval}s",
+        "input_series": [{"series": name, "values": values.strip()} for name, values in series.items()],
+        "alert_rule_test": rows,
+    }
+    path = tmp_path / "test.yml"
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": f"{interval}s", "tests": [test]}
+    path.write_text(yaml.safe_dump(document))
+    promtool("test", "rules", path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interval", [30, 120, 300])
+@pytest.mark.parametrize("name", ["SlurmctldDown", "SlurmdbdDown"])
+def test_one_failed_collection_is_no_daemon_that_is_down(name: str, interval: int, promtool: Tool, tmp_path: Path):
+    (alert,) = (alert for alert in OWN_ALERTS if alert.name == name)
+    group = rules(interval, [alert])["groups"][0]
+    del group["rules"][0]["annotations"]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
+    metric = f"hpc_{name.removesuffix('Down').lower()}_up"
+    rows = [{"eval_time": f"{at * interval}s", "alertname": name, "exp_alerts": []} for at in range(10, 40)]
+    down = [{"exp_labels": {"severity": "critical", "actor": "administrator"}}]
+    rows.append({"eval_time": f"{60 * interval}s", "alertname": name, "exp_alerts": down})
+    test = {
+        "interval": f"{interval}s",
+        "input_series": [{"series": metric, "values": "1x19 0 1x19 0x40"}],
+        "alert_rule_test": rows,
+    }
+    path = tmp_path / "test.yml"
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": f"{interval}s", "tests": [test]}
+    path.write_text(yaml.safe_dump(document))
+    promtool("test", "rules", path)
 
 
 def test_names_of_alerts_are_unique():

@@ -93,6 +93,12 @@ def test_queries_use_existing_metrics_and_legends_their_labels(dashboard: str, p
         assert not kept or set(re.findall(r"\{\{(\w+)", legend)) <= set(kept[0].split(", ")), query
 
 
+def test_ranges_of_panels_follow_the_interval():
+    for _, panel in PANELS:
+        for query, _ in panel.queries:
+            assert set(re.findall(r"\[([^]]*)\]", query)) <= {"$__rate_interval"}, panel.title
+
+
 def test_titles_of_a_dashboard_are_unique():
     for dashboard in DASHBOARDS:
         titles = [panel.title for panel in dashboard.panels]
@@ -122,7 +128,7 @@ def missing(given: object, kept: object, path: str = "") -> list[str]:
 @pytest.mark.slow
 def test_grafanas_types_accept_the_dashboards():
     """Its typed SDK, which has a release for Grafana 11.6 as its newest."""
-    documents = [document for name, document in grafana_files("dev").items() if name.endswith(".json")]
+    documents = [document for name, document in grafana_files("dev", 30).items() if name.endswith(".json")]
     done = programs.run(
         [sys.executable, "-c", _TYPES],
         input=json.dumps(documents),
@@ -133,7 +139,7 @@ def test_grafanas_types_accept_the_dashboards():
 
 
 def test_grafana_gets_each_dashboard_with_its_source_and_panels_that_do_not_overlap():
-    files = grafana_files("a-cluster-whose-name-is-as-long-as-may-be")
+    files = grafana_files("a-cluster-whose-name-is-as-long-as-may-be", 300)
     source = files["provisioning/datasources/hpc-a-cluster-whose-name-is-as-long-as-may-be.yaml"]["datasources"][0]
     documents = [document for name, document in files.items() if name.endswith(".json")]
     assert len({document["uid"] for document in documents}) == len(DASHBOARDS)
@@ -141,6 +147,7 @@ def test_grafana_gets_each_dashboard_with_its_source_and_panels_that_do_not_over
         assert [panel["title"] for panel in document["panels"]] == [panel.title for panel in dashboard.panels]
         assert {panel["datasource"]["uid"] for panel in document["panels"]} == {source["uid"]}
         assert len(document["uid"]) <= 40
+        assert {target["interval"] for panel in document["panels"] for target in panel["targets"]} == {"300s"}
         cells = [
             (x, y)
             for place in (panel["gridPos"] for panel in document["panels"])

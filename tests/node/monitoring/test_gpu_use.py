@@ -21,7 +21,7 @@ def used(job: str = "7", **figures: float) -> dict[str, dict[str, float]]:
 
 
 def after(jobs: list[dict], found: dict, now: float) -> tuple[list[dict], list[dict]]:
-    return gpu_use.add({job["job"]: job for job in jobs}, found, now)
+    return gpu_use.add({job["job"]: job for job in jobs}, found, now, 300)
 
 
 def test_use_is_summed_up_over_any_intervals():
@@ -38,6 +38,31 @@ def test_long_gaps_do_not_count_and_ended_jobs_stay():
     jobs, _ = after(jobs, used(), 9000)
     assert jobs[0]["seconds"] == 0
     assert after(jobs, NOTHING, 9030)[0] == jobs
+
+
+@pytest.mark.parametrize("interval", [10, 30, 120, 300])
+def test_use_is_summed_up_at_any_interval_of_collection(
+    interval: int, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also if a collection is late, or missing, and with Prometheus on a machine of its own."""
+    clock = [1000.0]
+    monkeypatch.setattr(gpu_use.time, "time", lambda: clock[0])
+    monkeypatch.setattr(gpu_use, "FILE", tmp_path / "gpu-use.jsonl")
+    answers = {"gpus": 2.0, "busy": 1.0}
+
+    def query(expression: str) -> list[dict[str, object]]:
+        figure = next((name for name in answers if expression.startswith(gpu_use.QUERIES[name][:30])), "")
+        return [{"metric": {"hpc_job": "7"}, "value": [0.0, str(answers[figure])]}] if figure else []
+
+    monkeypatch.setattr(prometheus, "query", query)
+    for intervals in (0, 1, 1.1, 2):
+        clock[0] += intervals * interval
+        gpu_use.publish("the idle ones", interval)
+        clock[0] += 0.5 * interval  # the other machine's loop is half an interval off
+        assert not list(gpu_use.collect(gpu_use.read_published(interval), interval))
+        clock[0] -= 0.5 * interval
+    (job,) = map(json.loads, (tmp_path / "gpu-use.jsonl").read_text().splitlines())
+    assert (job["seconds"], job["busy"]) == pytest.approx((2 * 4.1 * interval, 4.1 * interval), abs=1)
 
 
 def test_idle_gpus_are_reported_once():
@@ -78,13 +103,14 @@ def test_mail_is_sent_to_jobs_that_request_it(
         return [{"metric": {"hpc_job": job}, "value": [0.0, str(value)]} for job, value in figures.items()]
 
     monkeypatch.setattr(prometheus, "query", query)
-    assert not list(gpu_use.collect(gpu_use.query_now("the idle ones")))
-    assert not list(gpu_use.collect(gpu_use.query_now("the idle ones")))
+    assert not list(gpu_use.collect(gpu_use.query_now("the idle ones", 30), 30))
+    assert not list(gpu_use.collect(gpu_use.query_now("the idle ones", 30), 30))
     assert [command[-1] for command in calls if gpu_use.MAIL in command] == sent
     assert json.loads((tmp_path / "gpu-use.jsonl").read_text())["job"] == "7"
 
 
 QUERIES = {**gpu_use.QUERIES, "idle": "the idle ones"}
+QUERIES["gpus"] = QUERIES["gpus"].replace("LOOKBACK", "180")
 JSON = st.recursive(
     st.none() | st.floats() | st.text(), lambda value: st.lists(value) | st.dictionaries(st.text(), value)
 )
@@ -100,14 +126,14 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_controller_reads_only_current_figures(published: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(SetupError, match="nothing new"):
-        gpu_use.read_published()
+        gpu_use.read_published(30)
     monkeypatch.setattr(prometheus, "query", lambda _: [{"metric": {"hpc_job": "7"}, "value": [0.0, "2"]}])
-    gpu_use.publish("the idle ones")
-    assert gpu_use.read_published() == {name: {"7": 2.0} for name in QUERIES}
+    gpu_use.publish("the idle ones", 30)
+    assert gpu_use.read_published(30) == {name: {"7": 2.0} for name in QUERIES}
     old = json.loads(published.read_text()) | {"time": 1000.0}
     published.write_text(json.dumps(old))
     with pytest.raises(SetupError, match="nothing new"):
-        gpu_use.read_published()
+        gpu_use.read_published(30)
 
 
 @given(
@@ -118,7 +144,7 @@ def test_published_job_numbers_are_never_options_of_commands(published: Path, va
     rows = {"--all": 1.0, "7; reboot": 1.0, "_": 1.0, "7": 1.0}
     published.write_text(json.dumps({"time": time.time(), "gpus": rows, "busy": value}))
     try:
-        found = gpu_use.read_published()
+        found = gpu_use.read_published(30)
     except SetupError:
         return
     assert found["gpus"] == {"7": 1.0}
