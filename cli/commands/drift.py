@@ -157,6 +157,7 @@ def _mend(
         text = payload.configure(
             config,
             next(machine for machine in machines(config) if machine.name == name),
+            stack=cluster.stack,
             mounts=place["mounts"][name],
             addresses=place.get("addresses") or {},
             controller=controller,

@@ -99,9 +99,11 @@ def widen(expression: str, interval: int) -> str:
     return _RANGE.sub(wide, expression)
 
 
-def rules(interval: int, alerts: Iterable[Alert] = ALERTS, machine: str = "controller") -> dict[str, Any]:
-    """Return Prometheus' rules file for metrics that are collected each `interval` seconds; `machine` is the role of
-    Prometheus' machine."""
+def rules(
+    interval: int, alerts: Iterable[Alert] = ALERTS, *, stack: str, machine: str = "controller"
+) -> dict[str, Any]:
+    """Return Prometheus' rules file for metrics that are collected each `interval` seconds. `stack` is the name for
+    commands, `machine` the role of Prometheus' machine."""
     rows = [
         {
             "alert": alert.name,
@@ -110,7 +112,7 @@ def rules(interval: int, alerts: Iterable[Alert] = ALERTS, machine: str = "contr
             "labels": {**({"severity": alert.severity} if alert.severity else {}), "actor": alert.actor.value},
             "annotations": {
                 "summary": widen(alert.what, interval),
-                "todo": widen(alert.todo, interval).replace("PROMETHEUS", machine),
+                "todo": widen(alert.todo, interval).replace("STACK", stack).replace("PROMETHEUS", machine),
                 **({"findings": alert.findings} if alert.findings else {}),
             },
         }

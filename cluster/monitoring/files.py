@@ -144,20 +144,21 @@ def gpu_exporter(config: ClusterConfig) -> GpuExporter | None:
     }
 
 
-def monitoring(config: ClusterConfig, role: Role = "controller") -> Payload | None:
+def monitoring(config: ClusterConfig, stack: str, role: Role = "controller") -> Payload | None:
     """Return the settings of monitoring for the controller, or for Prometheus' own machine; None without the section
-    `monitoring`."""
+    `monitoring`. `stack` is the name for commands."""
     section = config.monitoring
     if section is None:
         return None
     settings: Payload = {
+        "stack": stack,
         "interval_seconds": section.interval_seconds,
         "leave_out": _excluded_metrics(config),
         "idle": alerts.widen(alerts.IDLE_LONG, section.interval_seconds) if has_gpus(config) else "",
     }
     if section.machine:
         settings["prometheus_on"] = monitoring_name(config)
-    return {**settings, **_servers(config, section)} if role == server_role(section) else settings
+    return {**settings, **_servers(config, section, stack)} if role == server_role(section) else settings
 
 
 def server_role(section: Monitoring) -> Role:
@@ -165,7 +166,7 @@ def server_role(section: Monitoring) -> Role:
     return "monitoring" if section.machine else "controller"
 
 
-def _servers(config: ClusterConfig, section: Monitoring) -> Any:  # noqa: ANN401 - a part of Payload
+def _servers(config: ClusterConfig, section: Monitoring, stack: str) -> Any:  # noqa: ANN401 - a part of Payload
     """Return the settings of Prometheus and Alertmanager."""
     web = section.web
     found: dict[str, Any] = {
@@ -189,7 +190,7 @@ def _servers(config: ClusterConfig, section: Monitoring) -> Any:  # noqa: ANN401
             )
         ),
         "secrets": {secret_placeholder(name): secret_file(name) for name in section.receivers.secrets},
-        "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, section).items()},
+        "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, section, stack).items()},
     }
     if section.ops_agent:
         lines = _yaml(config, _ops_agent(config, section)).removesuffix("\n").split("\n")
@@ -210,12 +211,12 @@ def _excluded_metrics(config: ClusterConfig) -> list[str]:
     return ["slurm_user_", "slurm_account_"] if private_data(config) else []
 
 
-def render(config: ClusterConfig, section: Monitoring) -> dict[str, str]:
+def render(config: ClusterConfig, section: Monitoring, stack: str) -> dict[str, str]:
     """Return the text of each file, by its path below /etc/prometheus."""
     return {
         "prometheus.yml": _yaml(config, _prometheus(config, section)),
         "alertmanager.yml": _yaml(config, alertmanager_config(section.receivers)),
-        RULES: _yaml(config, alerts.rules(section.interval_seconds, machine=server_role(section))),
+        RULES: _yaml(config, alerts.rules(section.interval_seconds, stack=stack, machine=server_role(section))),
         TARGETS: _targets(config, NODE_EXPORTER_PORT),
         GPU_TARGETS: _targets(config, GPU_EXPORTER_PORT, gpus_only=True),
     }

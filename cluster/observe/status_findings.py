@@ -60,7 +60,7 @@ def firing_alerts(cluster: ClusterObservation, found: Iterable[ClusterFinding]) 
                 severity=alert["severity"],
                 where=(where,),
                 what=f"the alert {alert['name']} fires: {alert['summary']}. Who must act: {alert['actor']}",
-                todo=alert["todo"].replace("STACK", cluster.stack),
+                todo=alert["todo"],
                 since=_seconds(alert["since"]),
             )
 

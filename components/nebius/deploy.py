@@ -247,6 +247,7 @@ def facts(infrastructure: Infrastructure) -> CloudFacts:
     backups = infrastructure.backups
     stack_key = infrastructure.admin.public_key_openssh.apply(str.strip)
     return CloudFacts(
+        stack=pulumi.get_stack(),
         root_keys=[stack_key, *infrastructure.cloud.settings.login.root_keys],
         allocation=infrastructure.address.allocation_id,
         backups={"name": backups.bucket, "endpoint": backups.endpoint} if backups else {},

@@ -340,9 +340,8 @@ class Infrastructure(pulumi.ComponentResource):
         owner = random.RandomId(f"{name}-owner", byte_length=8, opts=child)
         # The checks come before all other resources, so they see the charts without facts of the cloud, which only
         # change values.
-        planned = releases(
-            config, CloudFacts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {})
-        )
+        backups = {"name": "", "endpoint": ""} if backs_up(settings) else {}
+        planned = releases(config, CloudFacts(stack=pulumi.get_stack(), root_keys=(), backups=backups))
         rows = charts_of(planned, settings.values)
         charts = ChartVersions(f"{name}-chart-versions", charts=rows, opts=child)
         preflight = Preflight(

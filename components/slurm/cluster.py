@@ -155,6 +155,7 @@ class SlurmCluster(pulumi.ComponentResource):
             lambda values: payload.configure(
                 self._config,
                 machine.spec,
+                stack=pulumi.get_stack(),
                 mounts=values[0],
                 addresses=platform.addresses,
                 controller=self._controller.spec.name,

@@ -172,6 +172,7 @@ def configure(
     config: ClusterConfig,
     machine: MachineSpec,
     *,
+    stack: str,
     mounts: Sequence[Mapping[str, Any]],
     addresses: Mapping[str, str],
     controller: str,
@@ -179,8 +180,8 @@ def configure(
     exports: Mapping[str, Any] | None = None,
     elastic: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the standard input of `configure` on a machine that is set up over SSH. Only the controller uses `state`,
-    `exports` and `elastic`."""
+    """Return the standard input of `configure` on a machine that is set up over SSH. `stack` is the name for
+    commands. Only the controller uses `state`, `exports` and `elastic`."""
     payload: Configure = {
         "cluster": config.name,
         "roles": list(machine.roles),
@@ -191,7 +192,7 @@ def configure(
         "setup": setup_version(),
     }
     if config.monitoring:
-        _add_monitoring(payload, config, machine.roles)
+        _add_monitoring(payload, config, machine.roles, stack)
     if config.containers.data:
         payload["containers"] = config.containers.data
     files = slurm_files(config, addresses)
@@ -223,12 +224,12 @@ def configure(
     return as_lines(payload)
 
 
-def _add_monitoring(payload: Configure, config: ClusterConfig, roles: Sequence[Role]) -> None:
+def _add_monitoring(payload: Configure, config: ClusterConfig, roles: Sequence[Role], stack: str) -> None:
     from cluster.monitoring import files  # noqa: PLC0415 - with the table of alerts
 
     payload["node_exporter"] = files.node_exporter(config)
     role: Role | None = "controller" if "controller" in roles else "monitoring" if "monitoring" in roles else None
-    if role and (metrics := files.monitoring(config, role)):
+    if role and (metrics := files.monitoring(config, stack, role)):
         payload["monitoring"] = metrics
     if role == "controller" and (of_gpus := files.gpu_exporter(config)):
         payload["gpu_exporter"] = of_gpus

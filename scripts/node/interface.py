@@ -177,17 +177,18 @@ class WebInput(TypedDict):
 
 
 class _Metrics(TypedDict):
+    stack: str
     interval_seconds: int
     leave_out: list[str]
     idle: str
 
 
 class MonitoringInput(_Metrics, total=False):
-    """Settings of monitoring, on the controller and on Prometheus' own machine. `leave_out`: beginnings of names of
-    metrics that the set-up's exporter does not write. `idle`: the query of idle GPUs by job, empty without GPUs.
-    `prometheus_on`: Prometheus' own machine; absent without one. Only the machine with Prometheus has the rest: the
-    arguments of Prometheus and Alertmanager, the lines of their files below /etc/prometheus, and in `secrets` the files
-    whose texts replace marks in alertmanager.yml."""
+    """Settings of monitoring, on the controller and on Prometheus' own machine. `stack`: its name, for the commands of
+    findings. `leave_out`: beginnings of names of metrics that the set-up's exporter does not write. `idle`: the query
+    of idle GPUs by job, empty without GPUs. `prometheus_on`: Prometheus' own machine; absent without one. Only the
+    machine with Prometheus has the rest: the arguments of Prometheus and Alertmanager, the lines of their files below
+    /etc/prometheus, and in `secrets` the files whose texts replace marks in alertmanager.yml."""
 
     prometheus_on: str
     prometheus: str

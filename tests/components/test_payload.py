@@ -72,7 +72,7 @@ class TestConfigure:
     def test_the_controllers_files_are_sent_as_lines(self):
         told = config()
         controller = machines(told)[0]
-        text = payload.configure(told, controller, mounts=[], addresses={}, controller=controller.name)
+        text = payload.configure(told, controller, stack="dev", mounts=[], addresses={}, controller=controller.name)
         files = {name: "\n".join(lines) + "\n" for name, lines in json.loads(text)["files"].items()}
         assert slurmctld.PASSWORD_MARK in files.pop("slurmdbd.conf")
         assert files == render(told, {})
@@ -80,12 +80,14 @@ class TestConfigure:
     def test_qos_of_partitions_are_listed(self):
         told = config(qos="urgent", allow_qos=["normal", "urgent"])
         controller = machines(told)[0]
-        text = payload.configure(told, controller, mounts=[], addresses={}, controller=controller.name)
+        text = payload.configure(told, controller, stack="dev", mounts=[], addresses={}, controller=controller.name)
         assert json.loads(text)["qos"] == ["urgent"]
 
     def test_other_machines_get_no_files(self):
         told = config()
-        text = payload.configure(told, machines(told)[1], mounts=[], addresses={}, controller="dev-controller")
+        text = payload.configure(
+            told, machines(told)[1], stack="dev", mounts=[], addresses={}, controller="dev-controller"
+        )
         assert list(json.loads(text)["files"]) == ["slurm.conf"]
 
 
@@ -149,7 +151,7 @@ class TestReconcile:
         of = unchecked(nodesets={"gpu": gpu, "cpu": {"count": 2}}, slurm={"reconcile": settings})
         elastic = {"cloud": self.CLOUD, "templates": {"gpu": self.TEMPLATES}}
         controller = machines(of)[0]
-        given = {"mounts": [], "addresses": {}, "controller": controller.name}
+        given = {"stack": "dev", "mounts": [], "addresses": {}, "controller": controller.name}
         return json.loads(payload.configure(of, controller, elastic=elastic, **given))["reconcile"]
 
     def test_reconcile_has_elastic_nodesets_with_their_static_nodes(self):
@@ -177,12 +179,14 @@ class TestReconcile:
 
     def test_spare_nodes_are_reconciled_without_a_cloud(self):
         of = unchecked(nodesets={"cpu": {"count": 3, "spare": 1}})
-        text = payload.configure(of, machines(of)[0], mounts=[], addresses={}, controller="cloud-controller")
+        text = payload.configure(
+            of, machines(of)[0], stack="dev", mounts=[], addresses={}, controller="cloud-controller"
+        )
         told = json.loads(text)["reconcile"]
         assert (told["nodesets"], set(told["cloud"].values())) == ({}, {""})
         assert told["spares"] == {"cpu": {"nodes": ["cloud-cpu-0", "cloud-cpu-1", "cloud-cpu-2"], "count": 1}}
 
     def test_without_elastic_nodes_there_is_no_reconcile(self):
         controller = machines(config())[0]
-        text = payload.configure(config(), controller, mounts=[], addresses={}, controller=controller.name)
+        text = payload.configure(config(), controller, stack="dev", mounts=[], addresses={}, controller=controller.name)
         assert "reconcile" not in json.loads(text)

@@ -105,7 +105,8 @@ class TestSecretsOfReceivers:
             "dev-monitoring-secrets"
         ]
         given = json.loads(recording.one("dev-controller-configure").inputs["stdin"])["monitoring"]
-        assert given.keys() == {"interval_seconds", "leave_out", "idle", "prometheus_on"}
+        assert given.keys() == {"stack", "interval_seconds", "leave_out", "idle", "prometheus_on"}
+        assert given["stack"] == "test"
         given = json.loads(recording.one("dev-monitoring-configure").inputs["stdin"])
         assert given["roles"] == ["monitoring"]
         assert "--web.listen-address=127.0.0.1:" in given["monitoring"]["prometheus"]

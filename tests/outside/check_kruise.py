@@ -15,7 +15,9 @@ from tests.outside.recorder import Recorder
 
 def test_webhooks_see_the_slurm_namespace_alone(artifact: Path, outside: Recorder) -> None:
     config = parse(yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text(encoding="utf-8"))["config"])
-    kruise = next(release for release in releases(config, CloudFacts(root_keys=[])) if release.name == "kruise")
+    kruise = next(
+        release for release in releases(config, CloudFacts(stack="nebius", root_keys=[])) if release.name == "kruise"
+    )
     chart = artifact / "versions" / "kruise" / kruise.version
     done = programs.run(
         [binaries.ensure().helm, "template", "kruise", chart, "--values=-", "--post-renderer", kruise.post_renderer],

@@ -27,7 +27,7 @@ RECEIVERS = {
 def charts(folder: Path) -> list[ChartRelease]:
     given = yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text(encoding="utf-8"))["config"]
     given["hpc:cluster"]["monitoring"] = {"receivers": RECEIVERS}
-    every = releases(parse(given), CloudFacts(root_keys=[]))
+    every = releases(parse(given), CloudFacts(stack="nebius", root_keys=[]))
     found = [
         release for release in every if release.namespace == MONITORING_NAMESPACE and (folder / release.chart).is_dir()
     ]

@@ -25,7 +25,7 @@ from tests.outside.recorder import Recorder
 
 STACK = Path(__file__).parents[2] / "Pulumi.nebius.yaml"
 BACKUPS = {"name": "backups", "endpoint": "https://storage.example.com:443"}
-FACTS = CloudFacts(root_keys=["ssh-ed25519 AAAA"], allocation="vpcallocation-e00one", backups=BACKUPS)
+FACTS = CloudFacts(stack="nebius", root_keys=["ssh-ed25519 AAAA"], allocation="vpcallocation-e00one", backups=BACKUPS)
 KUBERNETES = "1.35.0"
 """Of the API server, as `helm template` is told, which asks nobody."""
 MIB = 1 << 20

@@ -515,7 +515,7 @@ def _unused_error(at: Location, given: str, why: str) -> Finding:
 def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     if not settings.values:
         return
-    facts = CloudFacts(root_keys=(), backups={"name": "", "endpoint": ""})
+    facts = CloudFacts(stack="", root_keys=(), backups={"name": "", "endpoint": ""})
     try:
         releases = [release.name for release in releases_without_overrides(config, settings, facts)]
     except KeyError:

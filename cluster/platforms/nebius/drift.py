@@ -107,11 +107,11 @@ def differences(config: ClusterConfig, expected: Sequence[ChartRelease], live: L
     ]
 
 
-def expected_releases(config: ClusterConfig, settings: Nebius) -> tuple[ChartRelease, ...]:
+def expected_releases(config: ClusterConfig, settings: Nebius, stack: str) -> tuple[ChartRelease, ...]:
     """Return the releases of a stack, with UNKNOWN for facts of the cloud."""
     backups = {"name": UNKNOWN, "endpoint": UNKNOWN} if backs_up(settings) else {}
     keys = [UNKNOWN, *settings.login.root_keys]
-    return releases(config, CloudFacts(root_keys=keys, allocation=UNKNOWN, backups=backups))
+    return releases(config, CloudFacts(stack=stack, root_keys=keys, allocation=UNKNOWN, backups=backups))
 
 
 def key(item: Object, namespace: str = "") -> tuple[str, str, str]:

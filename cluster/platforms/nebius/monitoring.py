@@ -221,8 +221,8 @@ _MORE_FIELDS = (
 """Fields of Soperator's own dashboards, besides those that every platform has."""
 
 
-def values(config: ClusterConfig) -> dict[str, Any]:
-    """Return the values for the templates of charts; none without `monitoring`."""
+def values(config: ClusterConfig, stack: str) -> dict[str, Any]:
+    """Return the values for the templates of charts; none without `monitoring`. `stack` is the name for commands."""
     monitoring = config.monitoring
     if monitoring is None:
         return {}
@@ -241,7 +241,7 @@ def values(config: ClusterConfig) -> dict[str, Any]:
         "metrics_disk": f"{monitoring.disk_gb}Gi",
         "rule_groups": [
             {"name": "hpc-records", **group, "rules": records},
-            *({**row, **group} for row in rules(monitoring.interval_seconds, alerts(config))["groups"]),
+            *({**row, **group} for row in rules(monitoring.interval_seconds, alerts(config), stack=stack)["groups"]),
         ],
         "alertmanager": _with_files(alertmanager_config(monitoring.receivers), secrets),
         "alert_secrets": [SECRET] if secrets else [],

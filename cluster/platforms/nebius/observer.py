@@ -126,7 +126,7 @@ class SoperatorObserver:
         seen, view, answers = _read(access, observation.ACCOUNTING)
         records = access.kubectl("get", "secrets", "--all-namespaces", f"--selector={drift.SELECTOR}", "--output=json")
         releases = None if records.code else drift.parse_releases(records.items)
-        expected = drift.expected_releases(config, settings)
+        expected = drift.expected_releases(config, settings, access.stack)
         soperators = {release.name for release in expected if release.repo == settings.soperator.charts}
         compared = [release for name, release in (releases or {}).items() if name in soperators]
         manifests = {release.name: _documents(release.manifest) for release in compared}

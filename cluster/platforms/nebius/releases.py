@@ -62,8 +62,11 @@ class ChartRelease:
 
 @dataclass(frozen=True, kw_only=True)
 class CloudFacts:
-    """Facts for values that are known only once the cloud has created them. Each may be an output of Pulumi's."""
+    """Facts for values that the configuration does not have. Those of the cloud are known only once it has created
+    them: each may be an output of Pulumi's."""
 
+    stack: str
+    """The stack's name, for the commands of alerts."""
     root_keys: Sequence[Any]
     """SSH public keys that may log in as root, the stack's own first."""
     allocation: Any = None
@@ -338,7 +341,7 @@ def chart_values(config: ClusterConfig, settings: Nebius, facts: CloudFacts) -> 
         "metrics": _requests(tier.metrics),
         "monitoring": MONITORING_NAMESPACE,
         **dict.fromkeys(monitoring.OPTIONAL, _OMIT),
-        **monitoring.values(config),
+        **monitoring.values(config, facts.stack),
         "munge": MUNGE.quantities,
         "slurm_config": slurm_config,
         "custom_slurm_config": custom_slurm_config or _OMIT,

@@ -104,13 +104,14 @@ def _names(key: str) -> list[str]:
 def _findings() -> Iterator[Sample]:
     """Yield the findings of the cluster: 1 from when on one pages; and whether its daemons answer in time. Texts, in
     which figures change, have a metric of their own, so that a finding stays the same series."""
+    stack = read_json(SETTINGS, {})["stack"]
     document = observation.read(findings.PARTS)
     rows, seen = findings.publish(findings.findings(document), read_json(SEEN, {}), time.time())
     write(SEEN, json.dumps(seen) + "\n", quiet=True)
     for row in rows:
         place = {"id": row.id, "where": row.where}
         yield Sample("hpc_finding", row.pages, {**place, "severity": KINDS[row.id].severity})
-        yield Sample("hpc_finding_text", 1, {**place, "what": row.what, "todo": row.todo})
+        yield Sample("hpc_finding_text", 1, {**place, "what": row.what, "todo": row.todo.replace("STACK", stack)})
     yield Sample("hpc_slurmctld_up", bool(observed(document, "slurm", "ping", "up")))
     yield Sample("hpc_slurmctld_ping_seconds", observed(document, "slurm", "ping", "seconds") or 0)
     yield Sample("hpc_slurmdbd_up", bool(observed(document, "slurm", "database", "up")))

@@ -167,7 +167,9 @@ def converge(wanted: MonitoringInput | None) -> None:
         _serve(wanted)
     elif _remove_servers():
         log(f"removed Prometheus and Alertmanager with their data: they are on {wanted.get('prometheus_on')} now")
-    settings = {name: wanted.get(name, "") for name in ("interval_seconds", "leave_out", "idle", "prometheus_on")}
+    settings = {
+        name: wanted.get(name, "") for name in ("stack", "interval_seconds", "leave_out", "idle", "prometheus_on")
+    }
     text = json.dumps(settings) + "\n"
     write(SETTINGS, text)
     write_unit(UNIT, SERVICE)

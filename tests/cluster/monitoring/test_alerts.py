@@ -18,6 +18,7 @@ from tests.cluster.stacks import STACKS, config
 Tool = Callable[..., str]
 VALUES = yaml.safe_load(Path(__file__).with_name("alerts.yml").read_text())
 EVERY = (*ALERTS, *OWN_ALERTS)
+STACK = "prod"
 SPARE = 7
 """Minutes more than an alert needs to fire, or to clear: a series without values ends after five."""
 
@@ -35,7 +36,7 @@ def values(alert: Alert) -> dict[str, Any]:
 def write_test(alert: Alert, folder: Path) -> Path:
     """Write a test of one alert, and its rule: it fires when it has held for long enough, and not a minute sooner than
     that; then it is gone."""
-    (rule,) = rules(30, [alert])["groups"][0]["rules"]
+    (rule,) = rules(30, [alert], stack=STACK)["groups"][0]["rules"]
     rule = {key: value for key, value in rule.items() if key != "annotations"}  # a test would have to repeat them
     (folder / f"{alert.name}.yml").write_text(yaml.safe_dump({"groups": [{"name": "hpc", "rules": [rule]}]}))
     units = {"m": 1, "h": 60}
@@ -74,9 +75,9 @@ def test_a_finding_pages_with_its_latest_words_and_its_command(promtool: Tool, t
     """Also where the words have changed, and once it is gone."""
     place = 'id="disk-full",where="dev-login-0"'
     texts = [
-        f'hpc_finding_text{{{place},what="/ is full: {used}",todo="./hpc ssh STACK x"}}' for used in ("96%", "97%")
+        f'hpc_finding_text{{{place},what="/ is full: {used}",todo="./hpc ssh {STACK} x"}}' for used in ("96%", "97%")
     ]
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules(30)))
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules(30, stack=STACK)))
     labels = {"id": "disk-full", "where": "dev-login-0", "severity": "critical", "actor": "administrator"}
 
     def fires(minute: int, words: str, todo: str) -> dict[str, Any]:
@@ -96,9 +97,9 @@ def test_a_finding_pages_with_its_latest_words_and_its_command(promtool: Tool, t
         ],
         "alert_rule_test": [
             {"eval_time": "9m", "alertname": FINDING_ALERT, "exp_alerts": []},
-            fires(15, "/ is full: 97%", "./hpc ssh STACK x"),
+            fires(15, "/ is full: 97%", f"./hpc ssh {STACK} x"),
             # Its text could not be collected for longer than the finding itself.
-            fires(22, "disk-full", "./hpc status STACK"),
+            fires(22, "disk-full", f"./hpc status {STACK}"),
             {"eval_time": "30m", "alertname": FINDING_ALERT, "exp_alerts": []},
         ],
     }
@@ -112,7 +113,7 @@ def test_a_finding_pages_with_its_latest_words_and_its_command(promtool: Tool, t
 def test_prometheus_and_alertmanager_accept_their_files(stack: str, promtool: Tool, amtool: Tool, tmp_path: Path):
     cluster = config(stack)
     assert cluster.monitoring
-    for name, text in files.render(cluster, cluster.monitoring).items():
+    for name, text in files.render(cluster, cluster.monitoring, stack).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         there = text.replace("/etc/prometheus", str(tmp_path))
         for secret in cluster.monitoring.receivers.secrets:
@@ -127,7 +128,7 @@ def test_prometheus_and_alertmanager_accept_their_files(stack: str, promtool: To
 def test_the_ops_agent_collects_what_prometheus_does_in_the_form_that_it_takes(promtool: Tool, tmp_path: Path):
     cluster = config("example-gcp")
     assert cluster.monitoring
-    agent = (files.monitoring(cluster, "monitoring") or {})["ops_agent"]
+    agent = (files.monitoring(cluster, STACK, "monitoring") or {})["ops_agent"]
     given = yaml.safe_load("\n".join(agent["lines"]))["metrics"]
     assert given["service"]["pipelines"]["slurm_cluster"]["receivers"] == list(given["receivers"])
     receiver = given["receivers"]["slurm_cluster"]
@@ -135,7 +136,7 @@ def test_the_ops_agent_collects_what_prometheus_does_in_the_form_that_it_takes(p
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(receiver["config"]))
     promtool("check", "config", tmp_path / "prometheus.yml")
     assert (receiver["type"], list(receiver["config"])) == ("prometheus", ["scrape_configs"])
-    wanted = yaml.safe_load(files.render(cluster, cluster.monitoring)["prometheus.yml"])
+    wanted = yaml.safe_load(files.render(cluster, cluster.monitoring, STACK)["prometheus.yml"])
     named = {job["job_name"] for job in wanted["scrape_configs"]} - set(files.OWN_JOBS)
     assert {job["job_name"] for job in receiver["config"]["scrape_configs"]} == named
     for job in receiver["config"]["scrape_configs"]:
@@ -160,11 +161,11 @@ def ranges(text: str) -> list[int]:
 
 @pytest.mark.parametrize("interval", INTERVALS)
 def test_ranges_have_four_intervals_and_are_as_written_at_short_ones(interval: int):
-    for alert, rule in zip(EVERY, rules(interval, EVERY)["groups"][0]["rules"], strict=True):
+    for alert, rule in zip(EVERY, rules(interval, EVERY, stack=STACK)["groups"][0]["rules"], strict=True):
         written = ranges(alert.expression + alert.what + alert.todo)
         found = ranges(rule["expr"] + rule["annotations"]["summary"] + rule["annotations"]["todo"])
         assert found == [max(seconds, 4 * interval) for seconds in written]
-    assert len(ranges(rules(interval)["groups"][0]["rules"][0]["annotations"]["todo"])) == 1
+    assert len(ranges(rules(interval, stack=STACK)["groups"][0]["rules"][0]["annotations"]["todo"])) == 1
 
 
 @pytest.mark.parametrize("interval", INTERVALS)
@@ -174,7 +175,7 @@ def test_the_settings_of_machines_fit_the_interval(interval: int):
     there = config("example-gcp")
     assert there.monitoring
     stack = there.model_copy(update={"monitoring": there.monitoring.model_copy(update={"interval_seconds": interval})})
-    settings: dict[str, Any] = {**(files.monitoring(stack, "monitoring") or {})}
+    settings: dict[str, Any] = {**(files.monitoring(stack, STACK, "monitoring") or {})}
     (lookback,) = re.findall(r"--query.lookback-delta=([0-9]+)s", settings["prometheus"])
     assert int(lookback) == max(300, 4 * interval)
     assert ranges(settings["idle"]) == [max(60, 4 * interval)]
@@ -192,7 +193,7 @@ def test_gpus_are_idle_at_any_interval_though_a_collection_fails(interval: int, 
     minutes = 10 + max(60, 4 * interval) // 60
     quarter = 600 // interval
     alert = next(alert for alert in ALERTS if alert.name == "GpusIdle")
-    group = rules(interval, [alert])["groups"][0]
+    group = rules(interval, [alert], stack=STACK)["groups"][0]
     del group["rules"][0]["annotations"]
     (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
     # Busy for a quarter of an hour and idle from then on; each third collection fails.
@@ -226,7 +227,7 @@ def test_gpus_are_idle_at_any_interval_though_a_collection_fails(interval: int, 
 @pytest.mark.parametrize("name", ["SlurmctldDown", "SlurmdbdDown"])
 def test_one_failed_collection_is_no_daemon_that_is_down(name: str, interval: int, promtool: Tool, tmp_path: Path):
     (alert,) = (alert for alert in OWN_ALERTS if alert.name == name)
-    group = rules(interval, [alert])["groups"][0]
+    group = rules(interval, [alert], stack=STACK)["groups"][0]
     del group["rules"][0]["annotations"]
     (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
     metric = f"hpc_{name.removesuffix('Down').lower()}_up"
@@ -242,6 +243,15 @@ def test_one_failed_collection_is_no_daemon_that_is_down(name: str, interval: in
     document = {"rule_files": ["rules.yml"], "evaluation_interval": f"{interval}s", "tests": [test]}
     path.write_text(yaml.safe_dump(document))
     promtool("test", "rules", path)
+
+
+def test_commands_have_the_stacks_own_name():
+    """In each rule's command, as in the settings of the exporter, which writes those of findings."""
+    named = [row["annotations"]["todo"] for row in rules(30, EVERY, stack=STACK)["groups"][0]["rules"]]
+    assert not [todo for todo in named if "STACK" in todo]
+    assert named[0].endswith(f"./hpc status {STACK}{{{{ end }}}}")
+    for role in ("controller", "monitoring"):
+        assert (files.monitoring(config("example-gcp"), STACK, role) or {})["stack"] == STACK
 
 
 def test_names_of_alerts_are_unique():

@@ -98,6 +98,11 @@ class TestMetrics:
             assert "ssh STACK controller" not in alert.todo
         assert set(monitoring._HELPS) <= {alert.name for alert in ALERTS}
 
+    def test_commands_have_the_stacks_own_name(self):
+        rules = releases_of(cluster())["victoria-metrics-k8s-stack"].values
+        assert "./hpc status nebius" in str(rules)
+        assert "STACK" not in str(rules)
+
     @pytest.mark.slow
     def test_recorded_metrics_have_the_values_of_soperators(self, promtool: Tool, tmp_path: Path):
         """As Prometheus evaluates them; that of the longest wait is MetricsQL."""

@@ -13,9 +13,9 @@ from tests.cluster.stacks import findings_of
 
 __all__ = ["settings"]
 KEY = "ssh-ed25519 " + "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
-FACTS = CloudFacts(root_keys=[f"{KEY} admin"], allocation="vpcallocation-e00one")
+FACTS = CloudFacts(stack="nebius", root_keys=[f"{KEY} admin"], allocation="vpcallocation-e00one")
 BACKUPS = {"name": "soperator-backups", "endpoint": "https://storage.eu-north1.nebius.cloud:443"}
-BACKED_UP = CloudFacts(root_keys=FACTS.root_keys, allocation=FACTS.allocation, backups=BACKUPS)
+BACKED_UP = CloudFacts(stack="nebius", root_keys=FACTS.root_keys, allocation=FACTS.allocation, backups=BACKUPS)
 H100 = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
 ONE_GPU = "gpu-h100-sxm/1gpu-16vcpu-200gb"
 CPU = "cpu-d3/16vcpu-64gb"

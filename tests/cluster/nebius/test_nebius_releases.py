@@ -170,7 +170,9 @@ class TestValues:
                 raise AssertionError
 
         key, allocation, bucket = Output(), Output(), Output()
-        facts = CloudFacts(root_keys=[key], allocation=allocation, backups={"name": bucket, "endpoint": bucket})
+        facts = CloudFacts(
+            stack="nebius", root_keys=[key], allocation=allocation, backups={"name": bucket, "endpoint": bucket}
+        )
         every = releases_of(CASES["h100"], facts)
         login = every["slurm-cluster"].values["slurmNodes"]["login"]
         assert login["sshRootPublicKeys"][0] is key

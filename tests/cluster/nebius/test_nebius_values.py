@@ -41,10 +41,12 @@ EDITS: dict[str, dict[str, Any]] = {
     "login by a node port": {"nebius": {"login": {"service": "NodePort"}}},
     "login by an internal load balancer": {
         "nebius": {"login": {"exposure": "internal"}},
-        "facts": CloudFacts(root_keys=BACKED_UP.root_keys, backups=BACKED_UP.backups),
+        "facts": CloudFacts(stack="nebius", root_keys=BACKED_UP.root_keys, backups=BACKED_UP.backups),
     },
     "keys of the facts": {
-        "facts": CloudFacts(root_keys=[*BACKED_UP.root_keys, f"{KEY} b"], allocation="x", backups=BACKED_UP.backups)
+        "facts": CloudFacts(
+            stack="nebius", root_keys=[*BACKED_UP.root_keys, f"{KEY} b"], allocation="x", backups=BACKED_UP.backups
+        )
     },
     "three login nodes, also in the check that counts them": {"login": {"count": 3}},
     "a node more": {"nodesets": {"worker": {**H100, "count": 3}}},

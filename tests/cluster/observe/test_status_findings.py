@@ -59,7 +59,7 @@ def fires(**values: str) -> Callable[[ClusterObservation], None]:
 
     def change(seen: ClusterObservation) -> None:
         rows = facts(seen, "controller").setdefault("alerts", [])
-        rows.append({**alert, "todo": "./hpc status STACK", "since": "2026-11-21T06:17:50.123456789Z", **values})
+        rows.append({**alert, "todo": "./hpc status hc", "since": "2026-11-21T06:17:50.123456789Z", **values})
 
     return change
 
@@ -188,7 +188,7 @@ FAULTS: dict[str, tuple[Change, ...]] = {
     "a repaired node without a partner": (reconciles(waits={"hc-gpu-0": 0.0}),),
     "alerts that fire: of a machine, of the cluster, of a user's job": (
         fires(name="MachineFlapping", where="hc-login-0", actor="cloud support", summary="has booted 3 times"),
-        fires(name="BackupOld", summary="There is no backup", todo="./hpc accounting backup STACK"),
+        fires(name="BackupOld", summary="There is no backup", todo="./hpc accounting backup hc"),
         fires(name="GpusIdle", actor="user", summary="8 GPUs of job 17 of bob have done nothing"),
     ),
     "alerts of faults that are found without Prometheus too": (

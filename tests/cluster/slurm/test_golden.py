@@ -15,7 +15,7 @@ from tests.cluster.stacks import ROOT, STACKS, config
 GOLDEN = ROOT / "tests" / "golden"
 
 
-def rendered(cluster: ClusterConfig) -> dict[str, str]:
+def rendered(cluster: ClusterConfig, stack: str) -> dict[str, str]:
     # On a cloud, names resolve, and addresses are not known beforehand.
     addresses = plan(cluster).of if cluster.platform == "local" else {}
     roster = "".join(
@@ -27,18 +27,18 @@ def rendered(cluster: ClusterConfig) -> dict[str, str]:
         "slurmdbd.conf": render_slurmdbd(cluster, "golden-password"),
         "accounting.json": json.dumps(desired(cluster), indent=2) + "\n",
         "machines.txt": roster,
-        **_monitoring(cluster),
+        **_monitoring(cluster, stack),
     }
 
 
-def _monitoring(cluster: ClusterConfig) -> dict[str, str]:
+def _monitoring(cluster: ClusterConfig, stack: str) -> dict[str, str]:
     """Files of Prometheus and Alertmanager. The rules are those of docs/reference/alerts.md."""
     wanted = cluster.monitoring
     if wanted is None:
         return {}
-    files = {name.replace("/", "-"): text for name, text in monitoring.render(cluster, wanted).items()}
+    files = {name.replace("/", "-"): text for name, text in monitoring.render(cluster, wanted, stack).items()}
     files.pop(monitoring.RULES.replace("/", "-"))
-    part = monitoring.monitoring(cluster, monitoring.server_role(wanted)) or {}
+    part = monitoring.monitoring(cluster, stack, monitoring.server_role(wanted)) or {}
     said = {name: value for name, value in part.items() if name not in ("files", "idle", "ops_agent")}
     if agent := part.get("ops_agent"):
         files["ops-agent.yaml"] = "\n".join([*agent["lines"], ""])
@@ -48,7 +48,7 @@ def _monitoring(cluster: ClusterConfig) -> dict[str, str]:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_rendered_files_equal_the_reviewed_ones(stack, golden_folder):
-    golden_folder(stack, rendered(config(stack)))
+    golden_folder(stack, rendered(config(stack), stack))
 
 
 def test_every_golden_folder_belongs_to_a_stack():

@@ -31,7 +31,7 @@ CONFIG = nebius(
     users=[{"name": "alice", "uid": 2001, "account": "research"}],
     accounting={"accounts": [{"name": "research"}], "qos": [{"name": "short", "max_wall": "1:00:00"}]},
 )
-RELEASES = {release.name: release for release in expected_releases(CONFIG, settings(CONFIG))}
+RELEASES = {release.name: release for release in expected_releases(CONFIG, settings(CONFIG), "nebius")}
 NODE_SET = {
     "apiVersion": "slurm.nebius.ai/v1alpha1",
     "kind": "NodeSet",

@@ -92,7 +92,7 @@ def test_why_it_cannot_be_reached_is_kubectls_own_reason(kubectl: Callable[[str]
 ALERT = {
     "labels": {"alertname": "NodeDown", "severity": "critical", "actor": "an administrator", "node": "worker-0",
                "summary": "a label"},
-    "annotations": {"summary": "slurmctld has worker-0 down", "todo": "./hpc status STACK"},
+    "annotations": {"summary": "slurmctld has worker-0 down", "todo": "./hpc status nebius"},
     "startsAt": "2026-11-23T09:15:00.000Z", "status": {"state": "active"},
 }  # fmt: skip
 

@@ -88,11 +88,11 @@ def test_the_exporter_writes_findings_and_their_words(monkeypatch: pytest.Monkey
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(exporter.observation, "read", lambda names: asked.append(names) or document)
     monkeypatch.setattr(exporter, "SEEN", tmp_path / "seen.json")
+    monkeypatch.setattr(exporter, "SETTINGS", tmp_path / "metrics.json")
+    exporter.SETTINGS.write_text('{"stack": "prod"}')
     text = exporter.collect({"findings": lambda: [*exporter._findings()]})
     assert 'hpc_finding{id="node-down",where="hc-cpu-0",severity="critical"} 1\n' in text
-    assert (
-        'what="slurmctld says down: a \\"bad\\" disk (said by root)",todo="./hpc nodes STACK resume hc-cpu-0"' in text
-    )
+    assert 'what="slurmctld says down: a \\"bad\\" disk (said by root)",todo="./hpc nodes prod resume hc-cpu-0"' in text
     assert 'hpc_collector_success{collector="findings"} 1' in text
     for line in ("hpc_slurmctld_up 1", "hpc_slurmctld_ping_seconds 0.316", "hpc_slurmdbd_up 1", "hpc_munge_works 1"):
         assert f"\n{line}\n" in text

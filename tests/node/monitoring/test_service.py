@@ -20,6 +20,7 @@ from system.host import SetupError
 WANTED: MonitoringInput = {
     "prometheus": "--config.file=/etc/prometheus/prometheus.yml",
     "alertmanager": "--config.file=/etc/prometheus/alertmanager.yml",
+    "stack": "prod",
     "interval_seconds": 30,
     "leave_out": [],
     "idle": "",
@@ -206,7 +207,9 @@ def test_prometheus_leaves_the_controller_for_its_own_machine(
     secret.write_text("https://example.org\n")
     service.converge({**WANTED, "secrets": {"@webhookUrl@": str(secret)}})
     (tmp_path / "data" / "metrics2").mkdir()
-    exporter: MonitoringInput = {"interval_seconds": 30, "leave_out": [], "idle": "", "prometheus_on": "dev-monitoring"}
+    exporter: MonitoringInput = {
+        "stack": "prod", "interval_seconds": 30, "leave_out": [], "idle": "", "prometheus_on": "dev-monitoring",
+    }  # fmt: skip
 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
