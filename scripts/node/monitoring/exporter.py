@@ -29,8 +29,8 @@ from judge import findings
 from judge.document import part as observed
 from judge.kinds import KINDS
 from monitoring import gpu_use, prometheus, slurm_metrics
+from monitoring.metrics import Sample, render
 from monitoring.service import SETTINGS, TEXTFILES, has_web_listener
-from monitoring.slurm_metrics import Sample, render
 from reconcile import service as reconcile
 from slurm import hostlist, jobs, nodes, slurmctld
 from slurm.output import valid_time

@@ -20,7 +20,7 @@ from typing import Any
 
 from interface import lookback_seconds
 from monitoring import prometheus
-from monitoring.slurm_metrics import Sample
+from monitoring.metrics import Sample
 from slurm import output
 from system import cluster_state
 from system.host import SetupError, log, run, write

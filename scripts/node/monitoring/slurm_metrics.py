@@ -1,123 +1,33 @@
-"""Slurm's metrics from the output of its commands, and metrics as text for node_exporter. Pure functions.
+"""Slurm's metrics from the output of its commands. Pure functions.
 
-Their names are those of slurmctld's own metrics from 25.11 on (MetricsType), with the same meaning
-(src/slurmctld/statistics.c and src/plugins/metrics/openmetrics at slurm-26-05-3-1), and others that it does not have.
-The text has Prometheus' format 0.0.4. Labels have names that users choose: each is escaped and shortened, and a metric
-has a limited number of series, so that no name makes the file invalid or Prometheus too large.
+They mean the same as slurmctld's own of the same name (src/slurmctld/statistics.c at slurm-26-05-3-1).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
+from monitoring.metrics import BACKFILL, JOB_STATES, NODE_FLAGS, NODE_STATES, STATISTICS, Sample
 from slurm.job_reasons import waits_for_nodes, waits_for_service
 from slurm.jobs import Job
 from slurm.nodes import Node
 from slurm.output import count_gpus, parse_tres
 from slurm.times import utc_seconds
-from system.host import printable
-
-LONGEST = 500  # characters of a label's value, of which findings have the longest
-MOST = 20_000  # series of a metric, more than a cluster has nodes
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-
-
-class Sample(NamedTuple):
-    """A value of a gauge. The names of metrics and labels are constants of this program."""
-
-    name: str
-    value: float
-    labels: Mapping[str, str] = {}
-
-
-def render(samples: Iterable[Sample]) -> str:
-    """Return the samples as text, grouped by metric. If two have the same labels, the last one counts."""
-    metrics: dict[str, dict[str, float]] = {}
-    for name, value, labels in samples:
-        series = metrics.setdefault(name, {})
-        text = f"{{{','.join(f'{key}={_quoted(labels[key])}' for key in labels)}}}" if labels else ""
-        if text in series or len(series) < MOST:
-            series[text] = value
-    lines: list[str] = []
-    for name, series in sorted(metrics.items()):
-        lines.append(f"# TYPE {name} gauge")
-        lines += [f"{name}{text} {value:.15g}" for text, value in series.items()]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _quoted(value: str) -> str:
-    return f'"{printable(value)[:LONGEST].translate(_ESCAPES)}"'
-
 
 USERS = 100  # users and accounts with metrics: those with the most jobs
-_BASE = {"FUTURE": "future", "DOWN": "down", "MIXED": "mixed", "ALLOCATED": "alloc", "IDLE": "idle"}
-_FLAGS = {
-    "COMPLETING": "completing",
-    "BLOCKED": "blocked",
-    "CLOUD": "cloud",
-    "FAIL": "fail",
-    "INVALID_REG": "invalid_reg",
-    "MAINTENANCE": "maint",
-    "NOT_RESPONDING": "noresp",
-    "PLANNED": "planned",
-    "POWER_DOWN": "power_down",
-    "POWER_UP": "power_up",
-    "POWERED_DOWN": "powered_down",
-    "POWERING_UP": "powering_up",
-    "REBOOT_ISSUED": "reboot_issued",
-    "REBOOT_REQUESTED": "reboot_req",
-    "RESERVED": "resv",
-}
-"""States of nodes as scontrol prints them, and their names in metrics."""
 _HELD_BACK = frozenset(
     "DRAIN FAIL INVALID_REG MAINTENANCE NOT_RESPONDING PLANNED POWERING_DOWN REBOOT_ISSUED RESERVED".split()
 )
 """States in which an idle node takes no pending jobs, for example as a spare, or planned for a job on several nodes."""
-_JOBS = {
-    "BOOT_FAIL": "bootfail",
-    "CANCELLED": "cancelled",
-    "COMPLETED": "completed",
-    "COMPLETING": "completing",
-    "CONFIGURING": "configuring",
-    "DEADLINE": "deadline",
-    "FAILED": "failed",
-    "NODE_FAIL": "node_failed",
-    "OUT_OF_MEMORY": "outofmemory",
-    "PREEMPTED": "preempted",
-    "REQUEUED": "requeued",
-    "RUNNING": "running",
-    "SUSPENDED": "suspended",
-    "TIMEOUT": "timeout",
-}
 _HOLDS = frozenset(("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING"))
 GPU_COLUMNS = "JobID:20|,UserName:64|,Account:64|,tres-alloc:512|"
 """squeue's --Format, which has the allocated TRES."""
-_STATISTICS = {
-    "Server thread count": "server_thread_cnt",
-    "Agent queue size": "agent_queue_size",
-    "Agent count": "agent_cnt",
-    "DBD Agent queue size": "slurmdbd_queue_size",
-    "Jobs submitted": "sdiag_jobs_submitted",
-    "Jobs started": "sdiag_jobs_started",
-    "Jobs completed": "sdiag_jobs_completed",
-    "Jobs canceled": "sdiag_jobs_canceled",
-    "Jobs failed": "sdiag_jobs_failed",
-    "Jobs pending": "sdiag_jobs_pending",
-    "Jobs running": "sdiag_jobs_running",
-    "Last cycle": "schedule_cycle_last",
-    "Max cycle": "schedule_cycle_max",
-    "Total cycles": "schedule_cycle_cnt",
-    "Last queue length": "schedule_queue_len",
-}
-"""Lines of sdiag before its section on backfill, which has some of the same keys."""
-_BACKFILL = {"Last cycle": "bf_cycle_last", "Total cycles": "bf_cycle_cnt", "Last queue length": "bf_queue_len"}
 
 
 def node_metrics(found: Iterable[Node], now: float) -> Iterator[Sample]:
     """Yield metrics of nodes, whose times are UTC."""
-    nodes: Counter[str] = Counter(dict.fromkeys((*_BASE.values(), *_FLAGS.values()), 0))
+    nodes: Counter[str] = Counter(dict.fromkeys((*NODE_STATES.values(), *NODE_FLAGS.values()), 0))
     nodes.update(dict.fromkeys(("drain", "drained", "draining", "unknown"), 0))
     partitions: Counter[tuple[str, str]] = Counter()
     free: Counter[str] = Counter()
@@ -143,7 +53,7 @@ def node_metrics(found: Iterable[Node], now: float) -> Iterator[Sample]:
             yield Sample("hpc_node_unavailable_seconds", _age(node.since, now), {**label, "state": state})
         if node.taken_out:
             yield Sample("hpc_node_taken_out", 1, label)
-    yield Sample("slurm_nodes", sum(nodes[kind] for kind in (*_BASE.values(), "unknown")))
+    yield Sample("slurm_nodes", sum(nodes[kind] for kind in (*NODE_STATES.values(), "unknown")))
     yield from (Sample(f"slurm_nodes_{kind}", count) for kind, count in nodes.items())
     for (partition, what), count in partitions.items():
         yield Sample(f"slurm_partition_{what}", count, {"partition": partition})
@@ -153,8 +63,8 @@ def node_metrics(found: Iterable[Node], now: float) -> Iterator[Sample]:
 
 def _count_as(node: Node) -> list[str]:
     """Return the totals in which a node counts."""
-    kinds = [next((kind for state, kind in _BASE.items() if state in node.states), "unknown")]
-    kinds += [kind for state, kind in _FLAGS.items() if state in node.states]
+    kinds = [next((kind for state, kind in NODE_STATES.items() if state in node.states), "unknown")]
+    kinds += [kind for state, kind in NODE_FLAGS.items() if state in node.states]
     if node.drained:
         # A draining node still has jobs. `drain` counts drained nodes only.
         kinds += ["draining"] if node.occupied else ["drain", "drained"]
@@ -169,7 +79,7 @@ def _age(when: str, now: float) -> float:
 
 def job_metrics(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> Iterator[Sample]:
     """Yield metrics of jobs in all states, whose times are UTC. A job array counts as its tasks."""
-    total: Counter[str] = Counter(dict.fromkeys((*_JOBS.values(), "pending", "hold"), 0))
+    total: Counter[str] = Counter(dict.fromkeys((*JOB_STATES.values(), "pending", "hold"), 0))
     by: dict[str, Counter[tuple[str, str]]] = {"partition": Counter(), "user": Counter(), "account": Counter()}
     by["partition"].update({(name, kind): 0 for name in partitions for kind in ("running", "pending", "hold")})
     alloc: Counter[str] = Counter({"cpus_alloc": 0, "nodes_alloc": 0})
@@ -179,7 +89,7 @@ def job_metrics(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> I
     for job in jobs:
         many = job.tasks
         count += many
-        found = ["pending"] if job.waits else [_JOBS[job.state]] if job.state in _JOBS else []
+        found = ["pending"] if job.waits else [JOB_STATES[job.state]] if job.state in JOB_STATES else []
         found += ["hold"] * job.is_held
         held += many * job.needs_operator
         if job.state in _HOLDS:
@@ -231,10 +141,10 @@ def _largest(counts: Mapping[tuple[str, str], int], label: str, name: str) -> It
 
 def scheduler_metrics(text: str) -> Iterator[Sample]:
     """Yield metrics of the scheduler from sdiag."""
-    names = _STATISTICS
+    names = STATISTICS
     for line in text.splitlines():
         if line.startswith("Backfilling stats"):
-            names = _BACKFILL
+            names = BACKFILL
         elif line.startswith("Latency"):
             return
         key, _, value = line.strip().partition(":")

@@ -1,5 +1,6 @@
 """Slurm's metrics with slurmctld's names, and their text for node_exporter: escaped, bounded, one value per series."""
 
+import ast
 import re
 from calendar import timegm
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from monitoring import exporter, slurm_metrics
-from monitoring.slurm_metrics import LONGEST, Sample, job_metrics, node_metrics, render, scheduler_metrics
+from monitoring import exporter, metrics
+from monitoring.metrics import HELP, LONGEST, Sample, render
+from monitoring.slurm_metrics import gpu_job_metrics, job_metrics, node_metrics, scheduler_metrics
 from slurm import findings, nodes
 from slurm.jobs import Job
 
@@ -130,14 +132,14 @@ def test_a_failing_part_costs_only_its_metrics():
         raise OSError("no")
 
     def works():
-        return [Sample("slurm_x", 1), Sample("hpc_y", 2, {"node": "a"})]
+        return [Sample("slurm_jobs", 1), Sample("hpc_node_taken_out", 2, {"node": "a"})]
 
     text = exporter.collect({"one": fails, "two": works}, ("slurm_",))
     assert 'hpc_collector_success{collector="one"} 0' in text
     assert 'hpc_collector_success{collector="two"} 1' in text
-    assert "slurm_x" not in text
-    assert 'hpc_y{node="a"} 2' in text
-    assert "slurm_x 1" in exporter.collect({"two": works})
+    assert "slurm_jobs" not in text
+    assert 'hpc_node_taken_out{node="a"} 2' in text
+    assert "slurm_jobs 1" in exporter.collect({"two": works})
 
 
 def test_an_invalid_record_costs_only_metrics_of_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -190,11 +192,12 @@ def unescaped(text: str) -> str:
 
 @given(st.lists(st.text(), max_size=5), st.floats(0, 1e15, allow_nan=False))
 def test_any_name_is_one_series(names: list[str], value: float):
-    lines = render(Sample("hpc_test", value, {"node": name}) for name in names).split("\n")
+    lines = render(Sample("hpc_node_taken_out", value, {"node": name}) for name in names).split("\n")
     assert lines.pop() == ""
-    shown = list(dict.fromkeys(slurm_metrics.printable(name)[:LONGEST] for name in names))
+    shown = list(dict.fromkeys(metrics.printable(name)[:LONGEST] for name in names))
     if names:
-        assert lines.pop(0) == "# TYPE hpc_test gauge"
+        assert lines.pop(0) == f"# HELP hpc_node_taken_out {HELP['hpc_node_taken_out']}"
+        assert lines.pop(0) == "# TYPE hpc_node_taken_out gauge"
     found = [_LINE.fullmatch(line) for line in lines]
     assert [unescaped(line["value"]) for line in found if line] == shown
     assert all(found)
@@ -203,11 +206,63 @@ def test_any_name_is_one_series(names: list[str], value: float):
 
 
 def test_the_number_of_series_is_limited(monkeypatch):
-    monkeypatch.setattr(slurm_metrics, "MOST", 3)
-    text = render(Sample("hpc_test", number, {"node": str(number)}) for number in range(9))
-    assert text.count("hpc_test{") == 3
+    monkeypatch.setattr(metrics, "MOST", 3)
+    text = render(Sample("hpc_node_taken_out", number, {"node": str(number)}) for number in range(9))
+    assert text.count("hpc_node_taken_out{") == 3
 
 
 def test_samples_are_grouped_by_metric_and_the_last_one_counts():
-    text = render([Sample("b", 1, {"x": "1"}), Sample("a", 2), Sample("b", 3), Sample("b", 4, {"x": "1"})])
-    assert text == '# TYPE a gauge\na 2\n# TYPE b gauge\nb{x="1"} 4\nb 3\n'
+    rows = (("hpc_machines", 1, "x"), ("hpc_jobs_held", 2, ""), ("hpc_machines", 3, ""), ("hpc_machines", 4, "x"))
+    text = render(Sample(name, value, {"state": state} if state else {}) for name, value, state in rows)
+    assert re.sub("# HELP .*\n", "", text) == (
+        "# TYPE hpc_jobs_held gauge\nhpc_jobs_held 2\n"
+        '# TYPE hpc_machines gauge\nhpc_machines{state="x"} 4\nhpc_machines 3\n'
+    )
+
+
+def names_in_source() -> set[str]:
+    """The names of metrics that the exporter's modules have as constants."""
+    found: set[str] = set()
+    for path in Path(exporter.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sample":
+                found |= {str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant)}
+    return found
+
+
+def names_from_tables() -> set[str]:
+    """The names that are put together from tables, of nodes and jobs in all states, and of each line of sdiag."""
+    states = [*metrics.NODE_STATES, *(f"IDLE+{flag}" for flag in metrics.NODE_FLAGS), "IDLE+DRAIN", "MIXED+DRAIN", "?"]
+    all_nodes = [
+        nodes.Node.of(f"a-{n}", {"State": state, "Partitions": "cpu", "Gres": "gpu:2"})
+        for n, state in enumerate(states)
+    ]
+    reasons = ("Resources", "JobHeldUser")
+    jobs = [
+        Job("1", state=state, partition="cpu", user="alice", account="x", count="1", cpus="1", reason=reason,
+            submitted="Unknown")
+        for state in (*metrics.JOB_STATES, "PENDING", "?")
+        for reason in reasons
+    ]  # fmt: skip
+    lines = (f"{key}: 1" for key in metrics.STATISTICS)
+    sdiag = "\n".join((*lines, "Backfilling stats", *(f"{key}: 1" for key in metrics.BACKFILL)))
+    samples = (
+        *node_metrics(all_nodes, NOW),
+        *job_metrics(jobs, ["cpu"], NOW),
+        *scheduler_metrics(sdiag),
+        *gpu_job_metrics("7|alice|research|gres/gpu=2|"),
+    )
+    return {sample.name for sample in samples}
+
+
+def test_each_metric_has_a_help_text_and_each_text_a_metric():
+    found = names_in_source() | names_from_tables()
+    assert found <= set(HELP)
+    assert set(HELP) - found == {"slurm_partition_jobs_requeued"}, "a requeued job counts as pending"
+
+
+def test_help_texts_need_no_escapes_and_say_more_than_the_name():
+    for name, text in HELP.items():
+        assert re.fullmatch(r"[a-z_]+", name)
+        assert re.fullmatch(r"[A-Z0-9][ -\[\]-~]+[^.]", text), text
+        assert " " in text or name == "slurm_nodes"
