@@ -24,6 +24,30 @@ IDLE_LONG = f'{IDLE} and on (hpc_job) ALERTS{{alertname="GpusIdle",alertstate="f
 FATAL_XIDS = (46, 48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 158)
 """Xids that page: the health check is certain that the GPU is at fault (scripts/node/health/xids.py)."""
 
+NVLINK_LOST = (
+    "RECOVERY_ERROR_COUNT_TOTAL",
+    *(f"COUNT_RX_{name}_ERRORS" for name in ("SYMBOL", "MALFORMED_PACKET", "BUFFER_OVERRUN", "GENERAL")),
+    *("COUNT_RX_ERRORS", "COUNT_LOCAL_LINK_INTEGRITY_ERRORS", "COUNT_LINK_RECOVERY_FAILED_EVENTS"),
+)
+NVLINK_REPAIRED = ("CRC_FLIT_ERROR_COUNT_TOTAL", "REPLAY_ERROR_COUNT_TOTAL", "COUNT_EFFECTIVE_ERRORS")
+"""DCGM's names, after DCGM_FI_DEV_NVLINK_, of the counters that the health check has under the names of nvidia-smi:
+errors that cost jobs something, and those that links repair."""
+REPAIRED_A_SECOND = 100
+"""Repaired errors that page, as they fail the health check."""
+
+
+def _nvlink(names: Iterable[str]) -> str:
+    """Return the sum of the counters by GPU, which has some of them."""
+    series = f'{{__name__=~"DCGM_FI_DEV_NVLINK_({"|".join(names)})"}}'
+    return f"sum by (instance, gpu) (max by (__name__, instance, gpu) ({series}))"
+
+
+JOB_ON_GPU = (
+    "{{ with query (printf \"count by (hpc_job) (DCGM_FI_DEV_GPU_UTIL{instance='%s',gpu='%s',hpc_job!=''})\" "
+    '$labels.instance $labels.gpu) }}, which has job {{ . | first | label "hpc_job" }},{{ end }}'
+)
+"""Template of alerts: the job that has the GPU now, if one has."""
+
 _VALUES = {
     "FREE_SHARE": f"{FREE_SHARE}",
     "FREE_PERCENT": f"{FREE_SHARE:.0%}".replace("%", " %"),
@@ -31,6 +55,10 @@ _VALUES = {
     "LOCAL_DISKS": '{fstype!~"tmpfs|ramfs|squashfs|fuse.*|virtiofs|nfs.*|lustre",role!="controller"}',
     "IDLE_GPUS": IDLE,
     "FATAL_XIDS": "|".join(map(str, FATAL_XIDS)),
+    "NVLINK_LOST": _nvlink(NVLINK_LOST),
+    "NVLINK_REPAIRED": _nvlink(NVLINK_REPAIRED),
+    "REPAIRED_A_SECOND": f"{REPAIRED_A_SECOND}",
+    "JOB_ON_GPU": JOB_ON_GPU,
 }
 """Values of names in alerts.yml. A shared file system is the same for all machines, and the
 controller's disks are findings: neither has the alert FileSystemFull."""

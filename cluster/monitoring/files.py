@@ -96,12 +96,22 @@ GPU_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "counter", "Checksum errors of NVLinks"),
     ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "counter", "Repeated transfers over NVLinks"),
     ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "counter", "Recoveries of NVLinks"),
+    ("DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS", "counter", "Errors of NVLinks after forward error correction"),
+    ("DCGM_FI_DEV_NVLINK_COUNT_RX_SYMBOL_ERRORS", "counter", "Symbols that NVLinks received with an error"),
+    ("DCGM_FI_DEV_NVLINK_COUNT_RX_MALFORMED_PACKET_ERRORS", "counter", "Malformed packets on NVLinks"),
+    ("DCGM_FI_DEV_NVLINK_COUNT_RX_BUFFER_OVERRUN_ERRORS", "counter", "Packets on NVLinks without room in the buffer"),
+    ("DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS", "counter", "Packets that NVLinks received with an error"),
+    ("DCGM_FI_DEV_NVLINK_COUNT_RX_GENERAL_ERRORS", "counter", "Packets on NVLinks with another header than expected"),
+    ("DCGM_FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS", "counter", "Times that NVLinks had too many errors"),
+    ("DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", "counter", "Recoveries of NVLinks that failed"),
 )
 """Fields of dcgm-exporter: name, kind for Prometheus, and a help text without a comma.
 
 Names are DCGM's own (dcgmlib/dcgm_fields.h), in the form that DCGM 4.5 and releases before have; later ones keep them
 as aliases. DCGM_EXP_XID_ERRORS_COUNT is dcgm-exporter's own, with the label `xid`
-(internal/pkg/collector/xid_collector.go at d5e5f510). Units are those of DCGM: MiB, W, mJ, degrees Celsius,
+(internal/pkg/collector/xid_collector.go at d5e5f510). Those of NVLinks are sums over a GPU's links; up to Hopper it has
+the first three, from Blackwell on those with COUNT in the middle (NVIDIA/go-dcgm ec245c09, pkg/dcgm/const_fields.go,
+which dcgm-exporter 4.8.2 has; 4.5.0 has the names too). Units are those of DCGM: MiB, W, mJ, degrees Celsius,
 nanoseconds.
 """
 

@@ -206,7 +206,7 @@ def test_alerts_fire_under_their_faults_and_clear(sick: Cluster):
         for machine, breaks, _ in faults.values():
             sick.inside(machine, breaks)
         wanted, seen = {name for names in faults for name in names.split()}, set[str]()
-        errors = ("ECC_DBE_VOL_TOTAL", "ROW_REMAP_FAILURE", "NVLINK_REPLAY_ERROR_COUNT_TOTAL")
+        errors = ("ECC_DBE_VOL_TOTAL", "ROW_REMAP_FAILURE", "NVLINK_RECOVERY_ERROR_COUNT_TOTAL")
         values: dict[str, Any] = {f"DCGM_FI_DEV_{name}": {"0": 1} for name in errors}
         values["DCGM_EXP_XID_ERRORS_COUNT"] = {"0": {"79": 2}}
         values["DCGM_FI_DEV_THERMAL_VIOLATION"] = {"0": 60 * 10**9}

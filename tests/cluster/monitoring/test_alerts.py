@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from health import nvlink
 
-from cluster.monitoring import files
+from cluster.monitoring import alerts, files
 from cluster.monitoring.alerts import ALERTS, Alert, rules
 from cluster.platforms.nebius.monitoring import OWN_ALERTS
 from scripts.node.judge.kinds import FINDING_ALERT, KINDS
@@ -254,6 +255,77 @@ def test_commands_have_the_stacks_own_name():
         assert (files.monitoring(config("example-gcp"), STACK, role) or {})["stack"] == STACK
 
 
+BY_NVLINK = {
+    "RECOVERY_ERROR_COUNT_TOTAL": ("0x20 1x20", "1 new errors"),
+    "REPLAY_ERROR_COUNT_TOTAL": ("0+12000x40", "200 repaired errors a second"),
+    "COUNT_RX_SYMBOL_ERRORS": ("0x20 1x20", "1 new errors"),
+    "COUNT_LINK_RECOVERY_FAILED_EVENTS": ("0x20 2x20", "2 new errors"),
+    "COUNT_EFFECTIVE_ERRORS": ("0+12000x40", "200 repaired errors a second"),
+}
+"""Values of DCGM's counters up to Hopper and from Blackwell on, and what the alert says of them."""
+REPAIRED = {
+    "REPLAY_ERROR_COUNT_TOTAL": "0x20 1x20",
+    "CRC_FLIT_ERROR_COUNT_TOTAL": "0+60x40",
+    "COUNT_EFFECTIVE_ERRORS": "0+600x40",
+}
+"""Those of links that are sound: a replay, an error or ten a second that are repaired."""
+
+
+@pytest.mark.slow
+def test_alerts_of_gpus_have_figure_machine_and_job(promtool: Tool, tmp_path: Path):
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules(30, stack="dev")))
+    tests: list[dict[str, Any]] = []
+    place = 'instance="dev-gpu-0",gpu="3"'
+    name = "GpuNvlinkErrors"
+    for job in ("", "7"):
+        having = f", which has job {job}," if job else ""
+        in_job = f'{place},hpc_job="{job}"' if job else place
+        util = {"series": f"DCGM_FI_DEV_GPU_UTIL{{{in_job}}}", "values": "90x40"}
+        for counter, (values, said) in BY_NVLINK.items():
+            alert = {
+                "exp_labels": {
+                    "instance": "dev-gpu-0",
+                    "gpu": "3",
+                    "of": said.partition(" ")[2],
+                    "severity": "critical",
+                    "actor": "cloud support",
+                },
+                "exp_annotations": {
+                    "summary": f"GPU number 3 of dev-gpu-0{having} has {said} on its NVLinks",
+                    "todo": "./hpc nodes dev reboot dev-gpu-0",
+                },
+            }
+            series = {"series": f"DCGM_FI_DEV_NVLINK_{counter}{{{in_job}}}", "values": values}
+            row = {"eval_time": "30m", "alertname": name, "exp_alerts": [alert]}
+            tests.append({"interval": "1m", "input_series": [util, series], "alert_rule_test": [row]})
+        ecc = {"series": f"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{{in_job}}}", "values": "0x20 3x20"}
+        labels = {"instance": "dev-gpu-0", "gpu": "3", "severity": "critical", "actor": "administrator"}
+        summary = f"GPU number 3 of dev-gpu-0{having} has 3 new uncorrectable ECC errors"
+        alert = {
+            "exp_labels": labels,
+            "exp_annotations": {"summary": summary, "todo": "./hpc nodes dev reboot dev-gpu-0"},
+        }
+        row = {"eval_time": "30m", "alertname": "GpuEccErrors", "exp_alerts": [alert]}
+        tests.append({"interval": "1m", "input_series": [util, ecc], "alert_rule_test": [row]})
+    sound = [
+        {"series": f"DCGM_FI_DEV_NVLINK_{counter}{{{place}}}", "values": values} for counter, values in REPAIRED.items()
+    ]
+    rows = [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for minute in range(40)]
+    tests.append({"interval": "1m", "input_series": sound, "alert_rule_test": rows})
+    path = tmp_path / "test.yml"
+    path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests}))
+    promtool("test", "rules", path)
+
+
+def test_counters_of_nvlinks_are_collected_and_are_those_of_the_health_check():
+    """Each counter that can fail the health check has one of DCGM, and the figure that fails it is the same."""
+    known = {name.removeprefix("DCGM_FI_DEV_NVLINK_") for name, _, _ in files.GPU_FIELDS}
+    assert set(alerts.NVLINK_LOST + alerts.NVLINK_REPAIRED) <= known
+    count = {meaning: sum(value == meaning for value in nvlink.COUNTERS.values()) for meaning in ("lost", "repaired")}
+    assert count == {"lost": len(alerts.NVLINK_LOST), "repaired": len(alerts.NVLINK_REPAIRED)}
+    assert alerts.REPAIRED_A_SECOND == nvlink.REPAIRED_A_SECOND
+
+
 def test_names_of_alerts_are_unique():
     names = [alert.name for alert in EVERY]
     assert len(set(names)) == len(names)
@@ -297,7 +369,8 @@ def table() -> list[tuple[str, ...]]:
 
 
 def _plain(text: str) -> str:
-    """A text with names of labels in place of their values."""
+    """A text with names of labels in place of their values, without what is queried."""
+    text = re.sub(r"\{\{ with .*?\{\{ end \}\}", "", text) if "{{ else }}" not in text else text
     text = re.sub(r"\{\{ [^}]*\$value[^}]* \}\}", "N", text).replace("PROMETHEUS", "controller")
     return re.sub(r"\{\{ \$labels\.([a-z_]+) \}\}", lambda found: found[1].upper(), text)
 
