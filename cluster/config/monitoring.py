@@ -24,6 +24,7 @@ SECRETS: Mapping[str, tuple[str, str]] = {
         "https://[!-~]{1,500}",
         "the URL of an incoming webhook, e.g. https://hooks.slack.com/services/...",
     ),
+    "hpc:watchdogUrl": ("https?://[!-~]{1,500}", "a URL, e.g. https://hc-ping.com/..."),
     "hpc:webhookUrl": ("https?://[!-~]{1,500}", "a URL, e.g. https://alerts.example.org/slurm"),
 }
 """Encrypted settings beside hpc:cluster that the section needs: the form of each, and what is allowed, in words."""
@@ -64,11 +65,14 @@ class Receivers(Section):
     """Channel of Slack; the incoming webhook's URL is `hpc:slackUrl`."""
     webhook: Annotated[Flag, ALERTING] = False
     """By POST of Alertmanager's JSON to `hpc:webhookUrl`."""
+    watchdog: Annotated[Flag, ALERTING] = False
+    """A dead man's switch: a service outside the cluster that calls somebody when messages stop. It gets a POST to
+    `hpc:watchdogUrl` every five minutes for as long as Prometheus and Alertmanager work, and no other alert."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The kinds that are configured, of mail, slack and webhook."""
-        return tuple(name for name in ("mail", "slack", "webhook") if getattr(self, name))
+        """The kinds that are configured, of mail, slack, webhook and watchdog."""
+        return tuple(name for name in ("mail", "slack", "webhook", "watchdog") if getattr(self, name))
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -77,6 +81,7 @@ class Receivers(Section):
             "hpc:mailPassword": self.mail is not None and self.mail.username is not None,
             "hpc:slackUrl": self.slack is not None,
             "hpc:webhookUrl": self.webhook,
+            "hpc:watchdogUrl": self.watchdog,
         }
         return tuple(name for name, is_needed in needed.items() if is_needed)
 

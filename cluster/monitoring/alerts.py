@@ -8,11 +8,12 @@ from typing import Any
 
 import yaml
 
+from cluster.config.cluster import ClusterConfig
 from cluster.findings import Actor
 from scripts.node.health.advice import ADVICE
 from scripts.node.health.check_kinds import KINDS, MACHINE
 from scripts.node.interface import lookback_seconds
-from scripts.node.judge.kinds import FREE_SHARE, SKEW_SECONDS
+from scripts.node.judge.kinds import FREE_SHARE, SKEW_SECONDS, WATCHDOG_ALERT
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILE = Path(__file__).with_suffix(".yml")
@@ -72,7 +73,7 @@ class Alert:
     expression: str
     minutes: int = 0
     severity: str = ""
-    """critical or warning; empty: that of the series."""
+    """critical or warning; none if the alert itself calls nobody; empty: that of the series."""
     actor: Actor = Actor.ADMIN
     what: str
     todo: str
@@ -110,6 +111,19 @@ def _advice(kind: str, label: str) -> dict[str, Any]:
 
 
 ALERTS = tuple(read(_FILE))
+WATCHDOG = Alert(
+    name=WATCHDOG_ALERT,
+    expression="vector(1)",
+    severity="none",
+    what="Prometheus and Alertmanager send alerts; when this one stops, they do not",
+    todo="./hpc status STACK",
+)
+
+
+def alerts_for(config: ClusterConfig) -> tuple[Alert, ...]:
+    """Return the alerts of a cluster: the watchdog too where it has a receiver."""
+    has_receiver = config.monitoring is not None and config.monitoring.receivers.watchdog
+    return (*ALERTS, WATCHDOG) if has_receiver else ALERTS
 
 
 _RANGE = re.compile(r"\[([0-9]+)([smh])(?=[]:])")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from cluster.report import palette
 from scripts.node.interface import PROMETHEUS_PORT
+from scripts.node.judge.kinds import WATCHDOG_ALERT
 
 Kind = Literal["lines", "bars", "value"]
 """Curves over time; current values by label; one current value."""
@@ -106,8 +107,9 @@ def _throttled(name: str) -> str:
     return f"max(rate(DCGM_FI_DEV_{name}_VIOLATION{{{_CHOSEN}}}[$__rate_interval])) / 1e9"
 
 
+_FIRING = f'ALERTS{{alertstate="firing",alertname!="{WATCHDOG_ALERT}"}}'
 _OVERVIEW = (
-    _value("Alerts that fire", "alerts", 'count(ALERTS{alertstate="firing"}) or vector(0)'),
+    _value("Alerts that fire", "alerts", f"count({_FIRING}) or vector(0)"),
     _value("Nodes down or drained", "nodes", "count(hpc_node_unavailable_seconds) or vector(0)"),
     _value("Machines that do not answer", "machines", 'count(up{job="node",elastic="no"} == 0) or vector(0)'),
     _value("Jobs that run", "jobs", "max(slurm_jobs_running)"),
@@ -139,7 +141,7 @@ _OVERVIEW = (
     _bars(
         "Alerts",
         "alerts",
-        'count by (alertname, severity, actor) (ALERTS{alertstate="firing"})',
+        f"count by (alertname, severity, actor) ({_FIRING})",
         "{{alertname}} ({{severity}}, {{actor}})",
         none="No alert fires.",
     ),

@@ -35,6 +35,7 @@ from scripts.node.interface import (
     lookback_seconds,
 )
 from scripts.node.interface import MonitoringInput as Payload
+from scripts.node.judge.kinds import WATCHDOG_ALERT
 
 TARGETS, GPU_TARGETS, RULES = "targets/hpc.json", "targets/hpc-gpus.json", "rules/hpc.yml"
 ETC = "/etc/prometheus"
@@ -223,10 +224,11 @@ def _excluded_metrics(config: ClusterConfig) -> list[str]:
 
 def render(config: ClusterConfig, section: Monitoring, stack: str) -> dict[str, str]:
     """Return the text of each file, by its path below /etc/prometheus."""
+    interval, chosen = section.interval_seconds, alerts.alerts_for(config)
     return {
         "prometheus.yml": _yaml(config, _prometheus(config, section)),
         "alertmanager.yml": _yaml(config, alertmanager_config(section.receivers)),
-        RULES: _yaml(config, alerts.rules(section.interval_seconds, stack=stack, machine=server_role(section))),
+        RULES: _yaml(config, alerts.rules(interval, chosen, stack=stack, machine=server_role(section))),
         TARGETS: _targets(config, NODE_EXPORTER_PORT),
         GPU_TARGETS: _targets(config, GPU_EXPORTER_PORT, gpus_only=True),
     }
@@ -337,9 +339,21 @@ def secret_file(setting: str) -> str:
     return f"/etc/hpc/alerts/{setting.removeprefix('hpc:')}"
 
 
+_WATCHDOG_ROUTE = {
+    "receiver": "watchdog",
+    "matchers": [f'alertname = "{WATCHDOG_ALERT}"'],
+    "group_wait": "0s",
+    "group_interval": "5m",
+    "repeat_interval": "4m",
+}
+"""A message each five minutes. Alertmanager looks each `group_interval` whether `repeat_interval` has passed since the
+last message was sent. With equal ones it would not have quite passed, and every second message would be missing
+(DedupStage.needsUpdate of notify/notify.go at v0.23.0 and v0.28.1)."""
+
+
 def alertmanager_config(receivers: Receivers) -> dict[str, Any]:
-    """Return Alertmanager's configuration: every receiver gets each alert, and a message when it ends. Secrets are
-    placeholders."""
+    """Return Alertmanager's configuration: every receiver gets each alert, and a message when it ends, but for the
+    watchdog's, which gets its own alert alone, again and again. Secrets are placeholders."""
     text = "{{ range .Alerts }}{{ .Annotations.summary }}. {{ .Labels.actor }}: {{ .Annotations.todo }}\n{{ end }}"
     found: dict[str, Any] = {"name": "cluster"}
     if mail := receivers.mail:
@@ -368,9 +382,20 @@ def alertmanager_config(receivers: Receivers) -> dict[str, Any]:
         found["slack_configs"] = [row]
     if receivers.webhook:
         found["webhook_configs"] = [{"url": secret_placeholder("hpc:webhookUrl"), "send_resolved": True}]
+    route: dict[str, Any] = {
+        "receiver": "cluster",
+        "group_by": ["alertname"],
+        "group_wait": "30s",
+        "repeat_interval": "12h",
+    }
+    every = [found]
+    if receivers.watchdog:
+        route["routes"] = [_WATCHDOG_ROUTE]
+        sent = {"url": secret_placeholder("hpc:watchdogUrl"), "send_resolved": False}
+        every.append({"name": "watchdog", "webhook_configs": [sent]})
     return {
-        "route": {"receiver": "cluster", "group_by": ["alertname"], "group_wait": "30s", "repeat_interval": "12h"},
-        "receivers": [found],
+        "route": route,
+        "receivers": every,
         # While a machine is unreachable, its other alerts are not worth a message.
         "inhibit_rules": [
             {

@@ -53,12 +53,12 @@ def _name(labels: dict[str, str]) -> str:
 
 AT_ONCE = r"""
 set -e
+rules=/etc/prometheus/rules/hpc.yml
 kinds=/usr/local/lib/hpc/node/judge/kinds.py
-cp /etc/prometheus/rules/hpc.yml /etc/prometheus/prometheus.yml /etc/hpc/metrics.json $kinds /root
+cp $rules /etc/prometheus/prometheus.yml /etc/hpc/metrics.json $kinds /root
 sed -Ei 's/(Kind\("[a-z]+"), [0-9]+/\1, 0/' $kinds
-sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[15m:1m\]/[30s:5s]/; s/\[((1|5|10|15)m|[0-9]+s)\]/[20s]/g' /etc/prometheus/rules/hpc.yml
-sed -Ei 's/> 86400/> 0/; s/> 5000/> 5/; s/\[6h\]\) >= 3/[6h]) >= 1/; s/tmpfs[|]//' \
-    /etc/prometheus/rules/hpc.yml
+sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[15m:1m\]/[30s:5s]/; s/\[((1|5|10|15)m|[0-9]+s)\]/[20s]/g' $rules
+sed -Ei 's/> 86400/> 0/; s/> 5000/> 5/; s/\[6h\]\) >= 3/[6h]) >= 1/; s/tmpfs[|]//' $rules
 sed -Ei 's/(_interval|_timeout): [0-9]+s/\1: 3s/' /etc/prometheus/prometheus.yml
 sed -Ei 's/"interval_seconds": [0-9]+/"interval_seconds": 3/; s/\[1m\]/[20s]/' /etc/hpc/metrics.json
 systemctl reload prometheus

@@ -18,7 +18,7 @@ from tests.outside.kubernetes import apiserver, binaries
 from tests.outside.recorder import Recorder
 
 RECEIVERS = {
-    "slack": "#alerts", "webhook": True,
+    "slack": "#alerts", "webhook": True, "watchdog": True,
     "mail": {"to": ["ops@example.org"], "sender": "slurm@example.org", "smarthost": "smtp.example.org:587",
              "username": "slurm"},
 }  # fmt: skip

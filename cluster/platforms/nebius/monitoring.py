@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
-from cluster.monitoring.alerts import ALERTS, Alert, read, rules
+from cluster.monitoring.alerts import Alert, alerts_for, read, rules
 from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, grafana_dashboard
 from cluster.monitoring.files import GPU_FIELDS, alertmanager_config, secret_placeholder
 from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE
@@ -177,7 +177,7 @@ OWN_ALERTS = tuple(read(Path(__file__).with_name("alerts.yml")))
 def alerts(config: ClusterConfig) -> Iterator[Alert]:
     """Yield the alerts whose metrics exist."""
     existing = metrics(config)
-    for alert in (*OWN_ALERTS, *ALERTS):
+    for alert in (*OWN_ALERTS, *alerts_for(config)):
         if metrics_of(alert.expression) <= existing:
             # MetricsQL's own functions count the first value of a series as a change.
             expression = re.sub(r"\b(changes|increase)\(", r"\1_prometheus(", alert.expression)

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from cluster.platforms.nebius.kubectl import describe_events
+from scripts.node.judge.kinds import WATCHDOG_ALERT
 from scripts.node.slurm import jobs, nodes
 from scripts.node.slurm.output import partition_rows
 
@@ -334,7 +335,8 @@ def _start(mark: str) -> str:
 
 
 def alerts(text: str) -> list[dict[str, str]]:
-    """Return the firing alerts of Alertmanager's API (api/v2/alerts), also of other rules, as machines report them."""
+    """Return the firing alerts of Alertmanager's API (api/v2/alerts), also of other rules, as machines report them:
+    without the watchdog."""
     try:
         rows = json.loads(text)
     except ValueError:
@@ -348,4 +350,5 @@ def alerts(text: str) -> list[dict[str, str]]:
             **{key: row["annotations"].get(key, "") for key in ("summary", "todo", "findings")},
         }
         for row in rows
+        if row["labels"].get("alertname") != WATCHDOG_ALERT
     ]

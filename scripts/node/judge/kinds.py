@@ -70,6 +70,9 @@ KINDS: dict[str, FindingKind] = {
 
 FINDING_ALERT = "Finding"
 """The alert of all findings that page."""
+WATCHDOG_ALERT = "Watchdog"
+"""The alert that always fires, for a receiver that calls somebody when its messages stop. It has no place in lists of
+alerts. The name is that of kube-prometheus-stack (templates/prometheus/rules-1.14/general.rules.yaml at cf408a29)."""
 FREE_SHARE = 0.05
 """Share of a file system's space or inodes that is left, below which it is full (node_exporter's own rule
 NodeFilesystemAlmostOutOfSpace, fsSpaceAvailableWarningThreshold of docs/node-mixin/config.libsonnet at 017e9551)."""

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from interface import PROMETHEUS_PORT as PORT
+from judge.kinds import WATCHDOG_ALERT
 from monitoring import service, tls
 
 
@@ -25,10 +26,11 @@ PLACES = ("where", "node", "machine", "instance")
 
 
 def firing() -> list[dict[str, str]]:
-    """Return the firing alerts, with labels and annotations of their rules; `where` is a machine's name or empty."""
+    """Return the firing alerts but for the watchdog, with labels and annotations of their rules; `where` is a machine's
+    name or empty."""
     alerts: list[dict[str, str]] = []
     for alert in get("alerts")["alerts"]:
-        if alert["state"] == "firing":
+        if alert["state"] == "firing" and alert["labels"]["alertname"] != WATCHDOG_ALERT:
             texts = {**alert["labels"], **alert["annotations"], "name": alert["labels"]["alertname"]}
             keys = ("name", "severity", "actor", "summary", "todo", "findings")
             where = next((texts[label] for label in PLACES if label in texts), "")

@@ -10,7 +10,7 @@ import yaml
 from health import nvlink
 
 from cluster.monitoring import alerts, files
-from cluster.monitoring.alerts import ALERTS, Alert, rules
+from cluster.monitoring.alerts import ALERTS, WATCHDOG, Alert, alerts_for, rules
 from cluster.platforms.nebius.monitoring import OWN_ALERTS
 from scripts.node.judge.kinds import FINDING_ALERT, KINDS
 from tests.architecture.test_sources import ROOT
@@ -120,9 +120,13 @@ def test_prometheus_and_alertmanager_accept_their_files(stack: str, promtool: To
         for secret in cluster.monitoring.receivers.secrets:
             there = there.replace(files.secret_placeholder(secret), "https://example.org/it''s")
         (tmp_path / name).write_text(there)
-    assert f"{len(ALERTS)} rules found" in promtool("check", "rules", tmp_path / files.RULES)
+    assert f"{len(alerts_for(cluster))} rules found" in promtool("check", "rules", tmp_path / files.RULES)
     promtool("check", "config", tmp_path / "prometheus.yml")
     amtool("check-config", tmp_path / "alertmanager.yml")
+    route = ("config", "routes", "test", f"--config.file={tmp_path / 'alertmanager.yml'}")
+    assert amtool(*route, "alertname=HealthDisk", "severity=critical").split() == ["cluster"]
+    own = "watchdog" if cluster.monitoring.receivers.watchdog else "cluster"
+    assert amtool(*route, "alertname=Watchdog", "severity=none").split() == [own]
 
 
 @pytest.mark.slow
@@ -244,6 +248,25 @@ def test_one_failed_collection_is_no_daemon_that_is_down(name: str, interval: in
     document = {"rule_files": ["rules.yml"], "evaluation_interval": f"{interval}s", "tests": [test]}
     path.write_text(yaml.safe_dump(document))
     promtool("test", "rules", path)
+
+
+@pytest.mark.slow
+def test_the_watchdog_fires_at_once_and_always(promtool: Tool, tmp_path: Path):
+    group = rules(30, [WATCHDOG], stack=STACK)["groups"][0]
+    del group["rules"][0]["annotations"]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
+    fires = {"alertname": "Watchdog", "exp_alerts": [{"exp_labels": {"severity": "none", "actor": "administrator"}}]}
+    test = {"interval": "1m", "alert_rule_test": [{"eval_time": time, **fires} for time in ("0m", "1m", "7d")]}
+    path = tmp_path / "test.yml"
+    path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}))
+    promtool("test", "rules", path)
+
+
+def test_the_watchdog_is_there_for_its_receiver_alone():
+    """Without one, it would be a message to every other receiver."""
+    assert WATCHDOG in alerts_for(config("example-full"))
+    for stack in ("example-gcp", "dev"):
+        assert alerts_for(config(stack)) == ALERTS
 
 
 def test_commands_have_the_stacks_own_name():

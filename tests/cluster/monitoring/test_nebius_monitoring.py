@@ -16,7 +16,7 @@ from tests.cluster.nebius.clusters import config, described, findings, releases_
 
 Tool = Callable[..., str]
 MAIL = {"to": ["ops@example.org"], "sender": "a@example.org", "smarthost": "smtp.example.org:587", "username": "slurm"}
-RECEIVERS = {"mail": MAIL, "slack": "#alerts", "webhook": True}
+RECEIVERS = {"mail": MAIL, "slack": "#alerts", "webhook": True, "watchdog": True}
 
 
 def cluster(version="4.1.7", **more):
@@ -57,12 +57,13 @@ class TestReleases:
 
     def test_secrets_are_in_no_value(self):
         stack = releases_of(cluster())["victoria-metrics-k8s-stack"].values["alertmanager"]
-        (receiver,) = stack["config"]["receivers"]
+        receiver, watchdog = stack["config"]["receivers"]
         assert stack["spec"]["secrets"] == [monitoring.SECRET]
         folder = f"/etc/vm/secrets/{monitoring.SECRET}/"
         assert receiver["email_configs"][0]["auth_password_file"] == f"{folder}mailPassword"
         assert receiver["slack_configs"][0]["api_url_file"] == f"{folder}slackUrl"
         assert receiver["webhook_configs"][0]["url_file"] == f"{folder}webhookUrl"
+        assert watchdog["webhook_configs"] == [{"url_file": f"{folder}watchdogUrl", "send_resolved": False}]
         assert "@" not in json.dumps(stack["config"]).replace("@example.org", "")
 
 

@@ -96,13 +96,17 @@ ALERT = {
     "startsAt": "2026-11-23T09:15:00.000Z", "status": {"state": "active"},
 }  # fmt: skip
 
+WATCHDOG = {**ALERT, "labels": {"alertname": "Watchdog", "severity": "none"}}
+
 
 @pytest.mark.usefixtures("up")
 @pytest.mark.parametrize(
     ("answer", "shown"),
     [
-        (f"echo {shlex.quote(json.dumps([ALERT]))}", ["ALERT", "NodeDown", "2026-11-23T09:15:00", "an administrator",
-                                                       "slurmctld has worker-0 down"]),
+        (
+            f"echo {shlex.quote(json.dumps([ALERT, WATCHDOG]))}",
+            ["ALERT", "NodeDown", "2026-11-23T09:15:00", "an administrator", "slurmctld has worker-0 down"],
+        ),
         ("echo '[]'", []),
         # A stack may have no section `monitoring`.
         (f"echo 'Error from server (NotFound): services \"{ALERTMANAGER}\" not found' >&2; exit 1", []),
@@ -114,4 +118,5 @@ def test_status_lists_alerts_that_fire(hpc: Hpc, kubectl: Callable[[str], Path],
     ended = hpc("status", "nebius")
     assert all(word in ended.out for word in shown)
     assert ("NodeDown" in ended.out) is bool(shown)
+    assert "Watchdog" not in ended.out
     assert "alerts" not in ended.out.partition("ALERT")[0], "they can be read"

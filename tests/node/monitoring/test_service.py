@@ -115,15 +115,19 @@ def test_a_certificate_of_another_key_is_refused(tmp_path: Path, with_web: Monit
 
 
 class Served(BaseHTTPRequestHandler):
-    """Prometheus' answers: one that fires, to whoever has the password."""
+    """Prometheus' answers: one that fires and the watchdog, to whoever has the password."""
 
     def do_GET(self) -> None:
         known = self.headers["Authorization"] == f"Basic {b64encode('grafana:ü'.encode()).decode()}"
         self.send_response(200 if known else 401)
         self.end_headers()
         if known:
-            self.wfile.write(b'{"data": {"alerts": [{"state": "firing", "activeAt": "now", '
-                             b'"labels": {"alertname": "Up"}, "annotations": {}}]}}')  # fmt: skip
+            names = ("Up", "Watchdog")
+            rows = [
+                {"state": "firing", "activeAt": "now", "labels": {"alertname": name}, "annotations": {}}
+                for name in names
+            ]
+            self.wfile.write(json.dumps({"data": {"alerts": rows}}).encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Print nothing."""

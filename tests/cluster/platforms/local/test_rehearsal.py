@@ -240,10 +240,10 @@ def test_a_read_only_bucket_is_rehearsed_read_only():
 
 
 def test_metrics_are_rehearsed_without_receivers_of_alerts():
-    wanted = {"retention_days": 3, "receivers": {"slack": "#alerts", "webhook": True}}
+    wanted = {"retention_days": 3, "receivers": {"slack": "#alerts", "webhook": True, "watchdog": True}}
     config = parse({"hpc:cluster": {**SMALL, "monitoring": wanted}, **PLACE})
     assert rehearsed(config)["monitoring"] == {"retention_days": 3}
-    assert "alerts: slack, webhook get none; ./hpc status shows them" in stood_in(config)
+    assert "alerts: slack, webhook, watchdog get none; ./hpc status shows them" in stood_in(config)
     assert "monitoring" not in rehearsed(parse({"hpc:cluster": SMALL, **PLACE}))
 
 
