@@ -48,6 +48,11 @@ JOB_ON_GPU = (
     '$labels.instance $labels.gpu) }}, which has job {{ . | first | label "hpc_job" }},{{ end }}'
 )
 """Template of alerts: the job that has the GPU now, if one has."""
+FOUND_BY_CHECK = (
+    "{{ with query (printf \"last_over_time(hpc_health_check_text{node='%s',kind='%s'}[5m])\" $labels.node "
+    '$labels.kind) }}: {{ . | first | label "text" }}{{ end }}'
+)
+"""Template of alerts: what the health check has found, as far as it is known."""
 
 _VALUES = {
     "FREE_SHARE": f"{FREE_SHARE}",
@@ -93,7 +98,7 @@ def read(file: Path) -> Iterator[Alert]:
                 yield Alert(
                     name="Health" + "".join(word.capitalize() for word in kind.split("-")),
                     expression=f'hpc_health_check_failed{{kind="{kind}"}} == 1',
-                    what=f"The health check {kind} of {{{{ $labels.node }}}} fails",
+                    what=f"The health check {kind} of {{{{ $labels.node }}}} fails{FOUND_BY_CHECK}",
                     **_advice(kind, "node"),
                 )
         elif "check" in row:

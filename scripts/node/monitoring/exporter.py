@@ -174,6 +174,8 @@ def _health() -> Iterator[Sample]:
             if results and results[-1].get("state") == "failed":
                 failing[kind] += 1
                 yield Sample("hpc_health_check_failed", 1, {"node": name, "kind": kind})
+                if text := results[-1].get("text"):
+                    yield Sample("hpc_health_check_text", 1, {"node": name, "kind": kind, "text": str(text)})
     yield from (Sample("hpc_health_checks_failed", count, {"kind": kind}) for kind, count in failing.items())
 
 

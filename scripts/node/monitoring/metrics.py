@@ -161,6 +161,7 @@ HELP: Mapping[str, str] = {
     "hpc_health_age_seconds": "Time since the last health check of a node",
     "hpc_health_old": "1 if a node has no recent result of its health check",
     "hpc_health_check_failed": "1 if a health check of a node has failed",
+    "hpc_health_check_text": "What a failed health check of a node has found",
     "hpc_health_checks_failed": "Nodes on which a health check has failed",
     "hpc_reconcile_mode": "1 for the mode of the reconcile loop",
     "hpc_reconcile_brakes": "Brakes that hold the reconcile loop back",

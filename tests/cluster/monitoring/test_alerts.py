@@ -309,7 +309,7 @@ def test_alerts_of_gpus_have_figure_machine_and_job(promtool: Tool, tmp_path: Pa
                 "exp_labels": {
                     "instance": "dev-gpu-0",
                     "gpu": "3",
-                    "of": said.partition(" ")[2],
+                    "errors": said.partition(" ")[2],
                     "severity": "critical",
                     "actor": "cloud support",
                 },
@@ -330,6 +330,19 @@ def test_alerts_of_gpus_have_figure_machine_and_job(promtool: Tool, tmp_path: Pa
         }
         row = {"eval_time": "30m", "alertname": "GpuEccErrors", "exp_alerts": [alert]}
         tests.append({"interval": "1m", "input_series": [util, ecc], "alert_rule_test": [row]})
+    check = 'node="dev-gpu-0",kind="disk"'
+    failed = {"series": f"hpc_health_check_failed{{{check}}}", "values": "1x40"}
+    for said, told in (("/ is full: 97%", "hpc_health_check_text"), ("", "other")):
+        alert = {
+            "exp_labels": {"node": "dev-gpu-0", "kind": "disk", "severity": "warning", "actor": "administrator"},
+            "exp_annotations": {
+                "summary": "The health check disk of dev-gpu-0 fails" + (f": {said}" if said else ""),
+                "todo": "./hpc ssh dev dev-gpu-0 -- df -h",
+            },
+        }
+        text = {"series": f'{told}{{{check},text="{said}"}}', "values": "1x40"}
+        row = {"eval_time": "30m", "alertname": "HealthDisk", "exp_alerts": [alert]}
+        tests.append({"interval": "1m", "input_series": [failed, text], "alert_rule_test": [row]})
     sound = [
         {"series": f"DCGM_FI_DEV_NVLINK_{counter}{{{place}}}", "values": values} for counter, values in REPAIRED.items()
     ]

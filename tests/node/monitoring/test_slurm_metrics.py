@@ -156,7 +156,8 @@ def test_an_invalid_record_costs_only_metrics_of_its_node(tmp_path: Path, monkey
     found = values(exporter._health())
     age, old = "hpc_health_age_seconds n-", "hpc_health_old n-"
     assert {name: value for name, value in found.items() if not name.startswith("hpc_health_checks_failed ")} == {
-        "hpc_health_check_failed n-0 disk": 1, f"{age}0": 10, f"{age}1": 1000, f"{age}2": 1000, f"{age}3": 1000,
+        "hpc_health_check_failed n-0 disk": 1, "hpc_health_check_text n-0 disk full": 1,
+        f"{age}0": 10, f"{age}1": 1000, f"{age}2": 1000, f"{age}3": 1000,
         f"{old}0": 0, f"{old}1": 1, f"{old}2": 1, f"{old}3": 1,
     }  # fmt: skip
     assert found["hpc_health_checks_failed disk"] == 1
