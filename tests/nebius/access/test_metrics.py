@@ -26,8 +26,9 @@ import os, socket, sys
 with open("{folder}/pid", "w") as file:
     print(os.getpid(), file=file)
 listener = socket.socket(socket.AF_UNIX)
-listener.bind(path)
+listener.bind(path + ".new")
 listener.listen()
+os.rename(path + ".new", path)  # nobody is refused between the two
 while True:
     connection = listener.accept()[0]
     asked = connection.recv(9999).split()[1]
