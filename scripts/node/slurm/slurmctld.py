@@ -48,6 +48,8 @@ LOG = Path("/var/log/slurm/slurmctld.log")
 # On the state disk: exists while slurmctld runs, or after a run that did not end by itself.
 RUNNING = Path("/var/lib/hpc/controller/slurmctld-running")
 KILLED = RUNNING.with_name("slurmctld-killed")  # changed at the first start after a kill or a loss of power
+# As scontrol prints SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT (src/common/slurm_errno.c), after MessageTimeout.
+TIMED_OUT = "Socket timed out on send/recv operation"
 MAX_RESTARTS = 3  # by systemd: a daemon that ends at once so often always does
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
 # The user slurm, as whom root of any machine can act, can let slurmctld run programs (strigger(1)). They must not read
@@ -197,14 +199,32 @@ def run_slurmctld(files: dict[str, str]) -> None:
     wait_for_slurmctld()
     if running and need is not conf_changes.Need.NOTHING:
         # After a restart too: slurmctld sends new files to the nodes only on a reconfigure.
-        run("scontrol", "reconfigure")
+        reconfigure()
         log("slurmctld: reconfigured")
         wait_for_slurmctld()
     elif not (STATE / SAVED_STATE).exists():
-        run("scontrol", "reconfigure")
+        reconfigure()
         wait_for_slurmctld()
     write(APPLIED, json.dumps(files), quiet=True)
     write(HASH, digest() + "\n", quiet=True)
+
+
+def reconfigure() -> None:
+    """Let slurmctld and the nodes read their files again. Raises SetupError: it refuses them, or does not answer.
+
+    One that does not answer in time is restarted first: releases before 24.11.6 may hang in a reconfigure for ever (its
+    CHANGELOG; fae866a0d7 of SchedMD/slurm). Jobs survive that.
+    """
+    try:
+        run("scontrol", "reconfigure")
+    except SetupError as error:
+        if TIMED_OUT not in str(error):
+            raise
+        log("slurmctld: does not answer to a reconfigure, and is restarted")
+        forget("slurmctld")
+        _start_slurmctld()
+        wait_for_slurmctld()
+        run("scontrol", "reconfigure")
 
 
 def wait_for_slurmctld() -> None:
@@ -263,7 +283,7 @@ def restore_on_failure(files: dict[str, str]) -> Generator[None]:
             forget("slurmctld")
             _start_slurmctld()
             wait_for_slurmctld()
-            run("scontrol", "reconfigure")
+            reconfigure()
         except SetupError as second:
             raise SetupError(
                 f"{error}\nWith the files that it ran with before it does not come up either: {second}"
@@ -282,7 +302,7 @@ def replace_file(name: str, text: str) -> None:
     old = applied()
     write(ETC / name, text)
     try:
-        run("scontrol", "reconfigure")
+        reconfigure()
         wait_for_slurmctld()
     except SetupError as error:
         write(ETC / name, old[name])

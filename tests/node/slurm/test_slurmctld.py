@@ -53,6 +53,47 @@ def test_another_clusters_name_is_refused_by_all_but_a_new_controller(controller
     slurmctld.refuse_other_name("prod")
 
 
+class TestReconfigure:
+    """A slurmctld that hangs in a reconfigure is restarted; one that refuses its files is not."""
+
+    HANGS = "slurm_reconfigure error: Socket timed out on send/recv operation"
+    """What scontrol 24.11.5 printed of a slurmctld that hung."""
+
+    @pytest.fixture
+    def began(self, monkeypatch):
+        """What was started and asked, with an answer to each reconfigure: an error's text, or nothing."""
+        began: list[str] = []
+        self.answers: list[str] = []
+
+        def run(*command: str) -> str:
+            began.append(command[1])
+            if text := self.answers.pop(0):
+                raise SetupError(f"`scontrol reconfigure` failed with exit code 1:\n{text}")
+            return ""
+
+        monkeypatch.setattr(slurmctld, "run", run)
+        monkeypatch.setattr(slurmctld, "wait_for_slurmctld", lambda: began.append("answers"))
+        monkeypatch.setattr(slurmctld, "service", lambda name, **_: began.append(name))
+        monkeypatch.setattr(slurmctld, "forget", lambda name: began.append(f"forget {name}"))
+        return began
+
+    def test_one_that_hangs_is_restarted_and_asked_again(self, began):
+        self.answers = [self.HANGS, ""]
+        slurmctld.reconfigure()
+        assert began == ["reconfigure", "forget slurmctld", "slurmctld", "answers", "reconfigure"]
+
+    @pytest.mark.parametrize("answers", [["", "not asked"], ["nonsense"], [HANGS, HANGS]])
+    def test_refusals_and_a_second_silence_are_errors(self, began, answers):
+        self.answers = [*answers]
+        if answers[0]:
+            with pytest.raises(SetupError, match=answers[-1]):
+                slurmctld.reconfigure()
+        else:
+            slurmctld.reconfigure()
+        assert began.count("reconfigure") == 1 + (answers[0] == self.HANGS)
+        assert began.count("slurmctld") == (answers[0] == self.HANGS)
+
+
 class TestRestoreOnFailure:
     """Files with which slurmctld does not come up give way to those before them."""
 
