@@ -11,7 +11,7 @@ import yaml
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Actor
 from scripts.node.health.advice import ADVICE
-from scripts.node.health.check_kinds import KINDS, MACHINE
+from scripts.node.health.check_kinds import KINDS, MACHINE, REPAIRED_A_SECOND
 from scripts.node.interface import lookback_seconds
 from scripts.node.judge.kinds import FREE_SHARE, SKEW_SECONDS, WATCHDOG_ALERT
 
@@ -33,8 +33,6 @@ NVLINK_LOST = (
 NVLINK_REPAIRED = ("CRC_FLIT_ERROR_COUNT_TOTAL", "REPLAY_ERROR_COUNT_TOTAL", "COUNT_EFFECTIVE_ERRORS")
 """DCGM's names, after DCGM_FI_DEV_NVLINK_, of the counters that the health check has under the names of nvidia-smi:
 errors that cost jobs something, and those that links repair."""
-REPAIRED_A_SECOND = 100
-"""Repaired errors that page, as they fail the health check."""
 
 
 def _nvlink(names: Iterable[str]) -> str:

@@ -22,6 +22,10 @@ A pass proves nothing for the others: a GPU works again after a reset, and fails
 by a fast one when another job ends."""
 MACHINE = frozenset("gpu-count gpu-driver gpu-lost gpu-xid gpu-ecc gpu-memory gpu-nvlink gpu-diag nic".split())
 """Kinds of faults that a reboot or another machine may remove."""
+REPAIRED_A_SECOND = 100
+"""Errors of a GPU's NVLinks, repaired ones, that fail the check: DCGM_LIMIT_MAX_NVLINK_CRC_ERROR (NVIDIA/DCGM 72fa3fe,
+common/DcgmGPUHardwareLimits.h). NVIDIA's check of links in jobs does not count a single one either
+(NVIDIA/nvidia-resiliency-ext, pull request 302: errors in more than 15 of 30 minutes)."""
 LONGEST = 400
 """Characters of a reason, at most; sinfo and squeue print it on one line."""
 _UNPRINTABLE = re.compile(r"[^ -~]+")

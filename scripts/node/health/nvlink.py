@@ -12,15 +12,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from health.check_kinds import REPAIRED_A_SECOND
 from health.outcome import Finding, Outcome, certain, combine, failed, ok, skipped, warned
 
 _GPU = re.compile(r"^GPU (?P<gpu>[0-9]+):")
 _COUNTER = re.compile(r"Link (?P<link>[0-9]+): (?P<name>[A-Z][A-Za-z ]+): (?P<errors>[0-9]+)\s*$")
 _STATUS = re.compile(r"Link (?P<link>[0-9]+): (?P<state><inactive>|(?P<gbps>[0-9.]+) GB/s)")
 _MOST_LINKS = 6
-REPAIRED_A_SECOND = 100
-"""DCGM_LIMIT_MAX_NVLINK_CRC_ERROR. NVIDIA's check of links in jobs does not count a single one either
-(NVIDIA/nvidia-resiliency-ext, pull request 302: errors in more than 15 of 30 minutes)."""
 Meaning = Literal["repaired", "lost", "noted"]
 COUNTERS: Mapping[str, Meaning] = {
     # Up to Hopper. A link that receives a packet with a wrong checksum has it sent again: a replay. In a recovery it is

@@ -34,12 +34,25 @@ def values(alert: Alert) -> dict[str, Any]:
     return {series: ["1", "_"], "labels": {"node": "dev-gpu-0", "kind": kind}}
 
 
+def without_texts(interval: int, alert: Alert) -> dict[str, Any]:
+    """The rules of one alert without annotations, which a test would have to repeat."""
+    found = rules(interval, [alert], stack=STACK)
+    del found["groups"][0]["rules"][0]["annotations"]
+    return found
+
+
+def run(promtool: Tool, folder: Path, found: dict[str, Any], tests: list[dict[str, Any]], interval: str = "1m") -> None:
+    """Run tests of rules, which are evaluated at this interval."""
+    (folder / "rules.yml").write_text(yaml.safe_dump(found))
+    path = folder / "test.yml"
+    path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": interval, "tests": tests}))
+    promtool("test", "rules", path)
+
+
 def write_test(alert: Alert, folder: Path) -> Path:
     """Write a test of one alert, and its rule: it fires when it has held for long enough, and not a minute sooner than
     that; then it is gone."""
-    (rule,) = rules(30, [alert], stack=STACK)["groups"][0]["rules"]
-    rule = {key: value for key, value in rule.items() if key != "annotations"}  # a test would have to repeat them
-    (folder / f"{alert.name}.yml").write_text(yaml.safe_dump({"groups": [{"name": "hpc", "rules": [rule]}]}))
+    (folder / f"{alert.name}.yml").write_text(yaml.safe_dump(without_texts(30, alert)))
     units = {"m": 1, "h": 60}
     longest = max((int(n) * units[unit] for n, unit in re.findall(r"\[(\d+)([mh])[\]:]", alert.expression)), default=0)
     fires, clear = longest + alert.minutes + SPARE, longest + SPARE
@@ -78,7 +91,6 @@ def test_a_finding_pages_with_its_latest_words_and_its_command(promtool: Tool, t
     texts = [
         f'hpc_finding_text{{{place},what="/ is full: {used}",todo="./hpc ssh {STACK} x"}}' for used in ("96%", "97%")
     ]
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules(30, stack=STACK)))
     labels = {"id": "disk-full", "where": "dev-login-0", "severity": "critical", "actor": "administrator"}
 
     def fires(minute: int, words: str, todo: str) -> dict[str, Any]:
@@ -104,9 +116,7 @@ def test_a_finding_pages_with_its_latest_words_and_its_command(promtool: Tool, t
             {"eval_time": "30m", "alertname": FINDING_ALERT, "exp_alerts": []},
         ],
     }
-    path = tmp_path / "test.yml"
-    path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}))
-    promtool("test", "rules", path)
+    run(promtool, tmp_path, rules(30, stack=STACK), [test])
 
 
 @pytest.mark.slow
@@ -198,9 +208,6 @@ def test_gpus_are_idle_at_any_interval_though_a_collection_fails(interval: int, 
     minutes = 10 + max(60, 4 * interval) // 60
     quarter = 600 // interval
     alert = next(alert for alert in ALERTS if alert.name == "GpusIdle")
-    group = rules(interval, [alert], stack=STACK)["groups"][0]
-    del group["rules"][0]["annotations"]
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
     # Busy for a quarter of an hour and idle from then on; each third collection fails.
     idle, busy = f"0 0 _ {'0 0 _ ' * 4 * quarter}", f"{'80 80 _ ' * quarter}"
     series = {
@@ -221,10 +228,7 @@ def test_gpus_are_idle_at_any_interval_though_a_collection_fails(interval: int, 
         "input_series": [{"series": name, "values": values.strip()} for name, values in series.items()],
         "alert_rule_test": rows,
     }
-    path = tmp_path / "test.yml"
-    document = {"rule_files": ["rules.yml"], "evaluation_interval": f"{interval}s", "tests": [test]}
-    path.write_text(yaml.safe_dump(document))
-    promtool("test", "rules", path)
+    run(promtool, tmp_path, without_texts(interval, alert), [test], f"{interval}s")
 
 
 @pytest.mark.slow
@@ -232,9 +236,6 @@ def test_gpus_are_idle_at_any_interval_though_a_collection_fails(interval: int, 
 @pytest.mark.parametrize("name", ["SlurmctldDown", "SlurmdbdDown"])
 def test_one_failed_collection_is_no_daemon_that_is_down(name: str, interval: int, promtool: Tool, tmp_path: Path):
     (alert,) = (alert for alert in OWN_ALERTS if alert.name == name)
-    group = rules(interval, [alert], stack=STACK)["groups"][0]
-    del group["rules"][0]["annotations"]
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
     metric = f"hpc_{name.removesuffix('Down').lower()}_up"
     rows = [{"eval_time": f"{at * interval}s", "alertname": name, "exp_alerts": []} for at in range(10, 40)]
     down = [{"exp_labels": {"severity": "critical", "actor": "administrator"}}]
@@ -244,22 +245,14 @@ def test_one_failed_collection_is_no_daemon_that_is_down(name: str, interval: in
         "input_series": [{"series": metric, "values": "1x19 0 1x19 0x40"}],
         "alert_rule_test": rows,
     }
-    path = tmp_path / "test.yml"
-    document = {"rule_files": ["rules.yml"], "evaluation_interval": f"{interval}s", "tests": [test]}
-    path.write_text(yaml.safe_dump(document))
-    promtool("test", "rules", path)
+    run(promtool, tmp_path, without_texts(interval, alert), [test], f"{interval}s")
 
 
 @pytest.mark.slow
 def test_the_watchdog_fires_at_once_and_always(promtool: Tool, tmp_path: Path):
-    group = rules(30, [WATCHDOG], stack=STACK)["groups"][0]
-    del group["rules"][0]["annotations"]
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
     fires = {"alertname": "Watchdog", "exp_alerts": [{"exp_labels": {"severity": "none", "actor": "administrator"}}]}
     test = {"interval": "1m", "alert_rule_test": [{"eval_time": time, **fires} for time in ("0m", "1m", "7d")]}
-    path = tmp_path / "test.yml"
-    path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}))
-    promtool("test", "rules", path)
+    run(promtool, tmp_path, without_texts(30, WATCHDOG), [test])
 
 
 def test_the_watchdog_is_there_for_its_receiver_alone():
@@ -296,7 +289,6 @@ REPAIRED = {
 
 @pytest.mark.slow
 def test_alerts_of_gpus_have_figure_machine_and_job(promtool: Tool, tmp_path: Path):
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules(30, stack="dev")))
     tests: list[dict[str, Any]] = []
     place = 'instance="dev-gpu-0",gpu="3"'
     name = "GpuNvlinkErrors"
@@ -348,9 +340,7 @@ def test_alerts_of_gpus_have_figure_machine_and_job(promtool: Tool, tmp_path: Pa
     ]
     rows = [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []} for minute in range(40)]
     tests.append({"interval": "1m", "input_series": sound, "alert_rule_test": rows})
-    path = tmp_path / "test.yml"
-    path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": tests}))
-    promtool("test", "rules", path)
+    run(promtool, tmp_path, rules(30, stack="dev"), tests)
 
 
 def test_counters_of_nvlinks_are_collected_and_are_those_of_the_health_check():
