@@ -221,9 +221,7 @@ def reconfigure() -> None:
         if TIMED_OUT not in str(error):
             raise
         log("slurmctld: does not answer to a reconfigure, and is restarted")
-        forget("slurmctld")
-        _start_slurmctld()
-        wait_for_slurmctld()
+        _restart_slurmctld()
         run("scontrol", "reconfigure")
 
 
@@ -253,6 +251,12 @@ def _start_slurmctld() -> None:
         raise SetupError(f"slurmctld ends as soon as it has started:\n{_last_errors() or error}") from None
 
 
+def _restart_slurmctld() -> None:
+    forget("slurmctld")
+    _start_slurmctld()
+    wait_for_slurmctld()
+
+
 def _last_errors() -> str:
     """Return the last errors in slurmctld's log. The journal has only its end."""
     lines = LOG.read_text(errors="replace").splitlines()[-50:] if LOG.exists() else []
@@ -280,9 +284,7 @@ def restore_on_failure(files: dict[str, str]) -> Generator[None]:
             write(ETC / "slurmdbd.conf", dbd, mode=0o600, owner="slurm")
             _start_slurmdbd(dbd)
             # slurmctld may still run with some of the new files, or be about to be restarted by systemd.
-            forget("slurmctld")
-            _start_slurmctld()
-            wait_for_slurmctld()
+            _restart_slurmctld()
             reconfigure()
         except SetupError as second:
             raise SetupError(
@@ -306,9 +308,7 @@ def replace_file(name: str, text: str) -> None:
         wait_for_slurmctld()
     except SetupError as error:
         write(ETC / name, old[name])
-        forget("slurmctld")  # releases before 23.11 end at a file that they refuse
-        _start_slurmctld()
-        wait_for_slurmctld()
+        _restart_slurmctld()  # releases before 23.11 end at a file that they refuse
         raise SetupError(f"slurmctld refuses it, and runs with the one of before: {_last_errors() or error}") from None
     write(APPLIED, json.dumps({**old, name: text}), quiet=True)
     log(f"slurmctld: reconfigured with another {name}")
