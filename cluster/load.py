@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema, cre
 from pydantic_core import ErrorDetails
 
 from cluster.catalog.bounds import MOST_NODES
-from cluster.checks import elastic, nodesets_and_partitions, scripts, settings, users
+from cluster.checks import elastic, nodesets_and_partitions, pricing, scripts, settings, users
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import as_written, description, explicit, section_at
 from cluster.config.monitoring import SECRETS
@@ -378,6 +378,9 @@ _KINDS: Mapping[str, tuple[str, str]] = {
     "string_type": ("text, in quotes if it looks like something else, e.g. name or '1e3'", ""),
     **dict.fromkeys(("model_type", "model_attributes_type", "mapping_type", "dict_type"), _MAPPING),
     **dict.fromkeys(("tuple_type", "list_type"), _LIST),
+    "float_type": ("a number without quotes, e.g. 61.5", ""),
+    "greater_than": ("a number above {gt}", "raise it"),
+    "less_than": ("a number below {lt}", "lower it"),
     "greater_than_equal": ("a whole number of at least {ge}", "raise it"),
     "less_than_equal": ("a whole number of at most {le}", "lower it"),
     "too_long": ("at most {max_length} entries", "remove some"),
@@ -543,7 +546,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         return  # the other rules list machines, which takes long for such a number
     yield from registry.get(config.platform).find_errors(config)
     yield from _platform_fields(config)
-    for rules in (nodesets_and_partitions, elastic, users, settings, scripts):
+    for rules in (nodesets_and_partitions, elastic, users, settings, scripts, pricing):
         yield from rules.find_errors(config)
 
 

@@ -18,6 +18,7 @@ from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import ProviderSection, Section
 from cluster.config.slurm import SlurmSettings
+from cluster.cost_parts import Part
 from cluster.edits import ImpactRule
 from cluster.findings import Finding
 
@@ -137,6 +138,14 @@ class Platform:
 
     def describe_request(self, config: ClusterConfig) -> Sequence[str]:  # noqa: ARG002 - of subclasses
         """Return the lines below a preview."""
+        return ()
+
+    def region(self, config: ClusterConfig) -> str:  # noqa: ARG002 - of subclasses
+        """Return the region that prices are of; empty where nothing has a price."""
+        return ""
+
+    def cost_parts(self, config: ClusterConfig) -> Sequence[Part]:  # noqa: ARG002 - of subclasses
+        """Return all that a cluster costs money for, but traffic and what is billed by its use."""
         return ()
 
     def places(self, config: ClusterConfig) -> ClusterPlaces:

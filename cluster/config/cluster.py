@@ -15,6 +15,7 @@ from cluster.config.monitoring import Monitoring
 from cluster.config.network import Network
 from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
+from cluster.config.pricing import SHOWN, Pricing
 from cluster.config.section import Section, Slurm
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
@@ -96,6 +97,8 @@ class ClusterConfig(Section):
     """On local and gcp: containers of jobs."""
     monitoring: Monitoring | None = None
     """On local and gcp: metrics and alerts. Default: none; `{}` has them with their defaults."""
+    pricing: Annotated[Pricing | None, SHOWN] = None
+    """On gcp and nebius: own rates and discounts for the price that previews show. Default: the list prices."""
     customize: Annotated[tuple[Customize, ...], Replace("depends on the provider: see the preview")] = Field(
         default=(), max_length=100
     )

@@ -168,6 +168,7 @@ def test_comparisons_are_counted() -> None:
 
 
 TABLES = (
+    "cluster/catalog/prices.py",
     "cluster/platforms/dashboards.py",
     "cluster/platforms/observers.py",
     "cluster/platforms/registry.py",
@@ -215,6 +216,7 @@ ALLOWED: dict[str, dict[str, int]] = {
         # Examples of commands.
         "cli/app.py": 11,
         "cli/commands/backend.py": 5,
+        "cli/commands/installation.py": 1,  # a stack's name
         "cli/commands/nebius_token.py": 5,
         "cli/error_handler.py": 1,
         # Sources of figures; rows that the platform gives to the catalog.

@@ -18,11 +18,12 @@ from cluster.config.partitions import Partition
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
+from cluster.cost_parts import Part
 from cluster.edits import ImpactRule
 from cluster.findings import Finding
 from cluster.platform_interface import ON_MACHINES, MachineLimit, Platform, ProviderLogin, SlurmDifferences
 from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
-from cluster.platforms.gcp.names import GoogleCloud
+from cluster.platforms.gcp.names import GoogleCloud, place
 
 # Variables of pulumi-gcp's settings credentials and accessToken (its installation page), and those that
 # google.auth.default reads (google.auth.environment_vars).
@@ -68,7 +69,7 @@ class GoogleCloudPlatform(Platform):
     ops_agent = ("google-cloud-ops-agent", "/etc/google-cloud-ops-agent/config.yaml")
     limit = MachineLimit(machines=GOOGLE_INSTANCES, of="a network of Google Cloud")
     fields: ClassVar[Mapping[type[Section], frozenset[str]]] = {
-        ClusterConfig: frozenset({"containers", "customize", "monitoring"}),
+        ClusterConfig: frozenset({"containers", "customize", "monitoring", "pricing"}),
         Network: frozenset({"gpu_cidr", "second_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Web: frozenset({"cidrs"}),
         Storage: frozenset({"lustre", "filestore", "nfs", "buckets"}),
@@ -107,6 +108,14 @@ class GoogleCloudPlatform(Platform):
         from cluster.platforms.gcp import request
 
         return request.describe_request(config)
+
+    def region(self, config: ClusterConfig) -> str:
+        return place(config).region
+
+    def cost_parts(self, config: ClusterConfig) -> Sequence[Part]:
+        from cluster.platforms.gcp import cost
+
+        return list(cost.parts(config))
 
     def job_programs(self, config: ClusterConfig) -> Collection[str]:
         from cluster.platforms.gcp import image

@@ -12,6 +12,7 @@ from cluster.config.impact_annotations import Impact
 from cluster.config.nodesets import Nodeset
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
+from cluster.cost_parts import Part
 from cluster.edits import ImpactRule
 from cluster.findings import Finding
 from cluster.platform_interface import ClusterPlaces, MachineLimit, Platform, ProviderLogin
@@ -56,7 +57,7 @@ class SoperatorPlatform(Platform):
     # internal/render/common/configmap.go of nebius/soperator.
     limit = MachineLimit(machines=1024, of="Soperator's slurm.conf (MaxNodeCount)")
     fields: ClassVar[Mapping[type[Section], frozenset[str]]] = {
-        ClusterConfig: frozenset({"host_names", "monitoring"}),
+        ClusterConfig: frozenset({"host_names", "monitoring", "pricing"}),
         Controller: frozenset({"disk"}),
         Login: frozenset({"disk"}),
         Nodeset: frozenset({"disk", "capacity"}),
@@ -107,6 +108,16 @@ class SoperatorPlatform(Platform):
         from cluster.platforms.nebius import request
 
         return request.describe_request(config)
+
+    def region(self, config: ClusterConfig) -> str:
+        from cluster.platforms.nebius.stack_file_fields import settings_of
+
+        return settings_of(config).region
+
+    def cost_parts(self, config: ClusterConfig) -> Sequence[Part]:
+        from cluster.platforms.nebius import cost
+
+        return list(cost.parts(config))
 
     def places(self, config: ClusterConfig) -> ClusterPlaces:
         from cluster.platforms.nebius import request

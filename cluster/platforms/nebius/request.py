@@ -84,7 +84,7 @@ def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, .
     if existing:
         yield f"file systems that exist, and stay as they are: {', '.join(existing)}"
     boot_disks = sum(group.most * group.disk_gib for group in groups)
-    disks = Counter({"network-ssd": boot_disks + _monitoring_gib(config)})
+    disks = Counter({"network-ssd": boot_disks + monitoring_gib(config)})
     for name, workers in settings.workers.items():
         if name in config.nodesets:
             for disk in (*workers.local_disks.values(), *filter(None, [workers.image_disk])):
@@ -92,7 +92,7 @@ def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, .
     yield "disks: " + ", ".join(f"{_size(size)} of {kind}" for kind, size in sorted(disks.items()))
 
 
-def _monitoring_gib(config: ClusterConfig) -> int:
+def monitoring_gib(config: ClusterConfig) -> int:
     """Return the GiB of the disks of metrics and of logs."""
     return 2 * config.monitoring.disk_gb if config.monitoring else 0
 
@@ -162,7 +162,7 @@ def _quotas_needed(
     config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, ...], *, elastic: bool = False
 ) -> dict[str, int]:
     """Return how much of each quota the stack uses at its creation, or with all elastic nodes if `elastic`."""
-    needed = Counter({"mk8s.cluster.count": 1, "compute.disk.size.network-ssd": _monitoring_gib(config) * _GIB})
+    needed = Counter({"mk8s.cluster.count": 1, "compute.disk.size.network-ssd": monitoring_gib(config) * _GIB})
     for group in groups:
         preset = preset_of(group.machine_type)
         count = group.most if elastic and group.role == "worker" else initial_count(group)

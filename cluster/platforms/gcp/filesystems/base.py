@@ -12,6 +12,7 @@ from typing import ClassVar
 from cluster.catalog import MachineType
 from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Targets
+from cluster.cost_parts import Part
 from cluster.findings import Finding, Level, Location
 from cluster.roster import MachineSpec
 
@@ -123,6 +124,10 @@ class FileSystem(ABC):
         """Return a machine's mounts of it."""
 
     def servers(self) -> Iterable[FileServer]:
+        return ()
+
+    def cost_parts(self) -> Iterable[Part]:
+        """Return the parts that cost money, with their protection."""
         return ()
 
     def summary(self) -> Iterable[str]:

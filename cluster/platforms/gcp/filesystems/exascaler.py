@@ -12,6 +12,7 @@ from cluster.catalog import DISK_TYPES, MACHINE_TYPES
 from cluster.catalog.storage import DISK_WRITES, WRITE_OVERHEAD, disks_mbps
 from cluster.checks.nodesets_and_partitions import wrong_platform
 from cluster.config.storage import Lustre, Targets
+from cluster.cost_parts import Part
 from cluster.findings import Finding, Level
 from cluster.platforms.gcp.disks import find_rate_errors, find_size_errors, find_type_errors
 from cluster.platforms.gcp.filesystems.base import FileServer, ServiceNeed, TargetDisk
@@ -95,6 +96,21 @@ class Exascaler(LustreKind):
                 )
                 yield FileServer(
                     name=name, kind=kind, index=index, machine_type=MACHINE_TYPES[machine_type], disks=disks
+                )
+
+    def cost_parts(self) -> Iterator[Part]:
+        """Yield servers, target disks and DDN's license. Boot disks are left out: their size is the image's."""
+        for server in self.servers():
+            what = f"Lustre {server.kind}"
+            yield Part(what=what, item=server.machine_type.name, count=1, group="machines")
+            yield Part(what="license of EXAScaler", item="exascaler-license", count=1, group="license")
+            for disk in server.disks:
+                yield Part(
+                    what=what,
+                    item=disk.targets.type,
+                    count=disk.targets.size_gb,
+                    group="storage",
+                    protected=self.config.deletion_protection,
                 )
 
     def find_errors(self) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from cluster.catalog.storage import MANAGED, nearest, sold
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import as_written, explicit
 from cluster.config.storage import Lustre
+from cluster.cost_parts import Part
 from cluster.findings import Finding, listing
 from cluster.platforms.gcp.defaults import BASE_IMAGES
 from cluster.platforms.gcp.filesystems.base import FileSystem, MachineMount, Place, ServiceNeed
@@ -135,6 +136,16 @@ class Managed(LustreKind):
         """Return capacity and bandwidth as they are sold."""
         mbps = lustre.size_gib * lustre.throughput // 1024
         return Expected(capacity_gib=lustre.size_gib, read_mbps=mbps, write_mbps=mbps)
+
+    def cost_parts(self) -> Iterator[Part]:
+        lustre = self.section
+        yield Part(
+            what="Managed Lustre",
+            item=f"lustre-{lustre.throughput}",
+            count=lustre.size_gib,
+            group="storage",
+            protected=self.config.deletion_protection,
+        )
 
     def pages(self) -> Mapping[str, str]:
         return {"lustre": "/lustre/instances"}

@@ -7,6 +7,7 @@ from cluster.catalog.storage import FILESTORE, nearest, sold
 from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Filestore as Section
 from cluster.config.storage import Nfs as Directory
+from cluster.cost_parts import Part
 from cluster.findings import Finding
 from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, MachineMount, Place, ServiceNeed
 from cluster.roster import MachineSpec
@@ -45,6 +46,15 @@ class FilestoreKind(FileSystem):
 
     def mounts(self, spec: MachineSpec) -> Iterable[MachineMount]:  # noqa: ARG002 - the same on every machine
         return [MachineMount(kind=self.key, target=self.section.mount, fs_type="nfs", options=NFS)]
+
+    def cost_parts(self) -> Iterator[Part]:
+        yield Part(
+            what="Filestore",
+            item=f"filestore-{self.section.tier.lower()}",
+            count=self.section.size_gb,
+            group="storage",
+            protected=self.config.deletion_protection,
+        )
 
     def summary(self) -> Iterable[str]:
         return [f"Filestore ({self.section.tier}) at {self.section.mount}: {self.section.size_gb} GB"]

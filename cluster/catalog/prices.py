@@ -1,0 +1,126 @@
+"""List prices of clouds by region, in USD: prices.csv, whose rows have a date and a key of SOURCES.
+
+A row is an item in one way of buying it. An empty field is a price that the source does not have, and it stays unknown.
+Machine types are rows of their own, or rows of their family by the vCPU or by the GPU, where a family's prices are
+proportional to these. None includes local SSDs, sustained use discounts or taxes. Not here, because no source gives
+one price for them: A4, V100, hyperdisks and pd-extreme (whose provisioned rates cost as well), Filestore, Managed
+Lustre outside us-central1, EXAScaler's license, B300, RTX PRO 6000, preemptible nodes and public addresses of Nebius.
+"""
+
+import csv
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from pathlib import Path
+
+from cluster.catalog.machine_types import MACHINE_TYPES
+
+FILE = Path(__file__).with_name("prices.csv")
+HOURS = 730
+"""Hours of a month, by which Google and Nebius state monthly prices (cloud.google.com/compute/disks-image-pricing;
+docs.nebius.com/object-storage/resources/pricing: "1 GiB per 730 hours")."""
+OLD_DAYS = 180
+"""Days after which a row is called old (ours): Nebius's price of an H100 rose by half within a year."""
+EVERYWHERE = "all"
+"""The column of a price that does not depend on the region."""
+
+SOURCES: Mapping[str, str] = {
+    "calculator": "Cyclenerd/google-cloud-pricing-cost-calculator, pricing.yml at dac31281f2a4, from Google's Billing "
+    "Catalog API; of a3-megagpu-8g without its local SSDs; families from c2-standard-4, e2-standard-32, n1-standard-16 "
+    "and n2-standard-96",
+    "skypilot": "skypilot-org/skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a, as read then; "
+    "a3-megagpu-8g is its rows of the machine and of H100-MEGA together, where these are not of flex start",
+    "skypilot-nebius": "skypilot-org/skypilot-catalog, catalogs/v8/nebius/vms.csv at 0082b0435f39, as read then",
+    "billing-catalog": "tanod/cloud-gpu-list-prices on Hugging Face, from Google's Billing Catalog API",
+    "pricing-export": "SKUs `Managed Lustre Capacity N-Perf Iowa` of Google's pricing export, as a public benchmark of "
+    "storage tiers quotes them",
+    "nat-page": "cloud.google.com/nat/pricing, as read on that date",
+    "nebius-compute": "docs.nebius.com/compute/resources/pricing, as public programs quote it: 0.012 for a vCPU, "
+    "0.0032 for a GiB of memory, 0.071 for a GiB of network SSD and month",
+    "nebius-prices": "nebius.com/prices, column effective October 1, 2026, as read on that date; it gives no region",
+    "nebius-console": "Nebius's console, list prices in force since that date or earlier, as a public program stores "
+    "them: 0.000109589 for a GiB of file system and hour",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """A price with its source."""
+
+    usd: float
+    """USD for one unit."""
+    unit: str
+    """The unit, such as `machine hour` or `GB month`."""
+    dated: date
+    source: str
+    """A key of SOURCES."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceRow:
+    """A row of the file."""
+
+    platform: str
+    item: str
+    way: str
+    """on_demand or spot."""
+    unit: str
+    dated: date
+    source: str
+    regions: Mapping[str, float]
+    """USD by region."""
+
+
+@cache
+def rows() -> tuple[PriceRow, ...]:
+    """Return the rows of the file, in its order."""
+    named = ("platform", "item", "way", "unit", "date", "source")
+    with FILE.open(encoding="utf-8", newline="") as lines:
+        return tuple(
+            PriceRow(
+                platform=row["platform"],
+                item=row["item"],
+                way=row["way"],
+                unit=row["unit"],
+                dated=date.fromisoformat(row["date"]),
+                source=row["source"],
+                regions={name: float(usd) for name, usd in row.items() if usd and name not in named},
+            )
+            for row in csv.DictReader(lines)
+        )
+
+
+def price(platform: str, region: str, item: str, way: str = "on_demand") -> Price | None:
+    """Return the list price of an item in a region; None if no source has it.
+
+    The item is a machine type, or another item of the file. A machine's price is that of one machine an hour, with the
+    GPUs that are part of its type, and without local SSDs and disks.
+    """
+    if item not in MACHINE_TYPES:
+        return _row_price(platform, region, item, way)
+    kind, family = MACHINE_TYPES[item], re.split(r"/|-(?=\d+$)", item)[0]
+    if whole := _row_price(platform, region, item, way):
+        return whole
+    part = _row_price(platform, region, family, way)
+    if part is None:
+        return None
+    count = {"vCPU hour": kind.cpus, "GPU hour": kind.gpu.count if kind.gpu else 0}[part.unit]
+    return Price(usd=part.usd * count, unit="machine hour", dated=part.dated, source=part.source)
+
+
+def _row_price(platform: str, region: str, item: str, way: str) -> Price | None:
+    for row in _by_item().get((platform, item, way), ()):
+        usd = row.regions.get(region, row.regions.get(EVERYWHERE))
+        if usd is not None:
+            return Price(usd=usd, unit=row.unit, dated=row.dated, source=row.source)
+    return None
+
+
+@cache
+def _by_item() -> Mapping[tuple[str, str, str], list[PriceRow]]:
+    found: dict[tuple[str, str, str], list[PriceRow]] = {}
+    for row in rows():
+        found.setdefault((row.platform, row.item, row.way), []).append(row)
+    return found

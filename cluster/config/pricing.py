@@ -1,0 +1,46 @@
+"""Prices of the user's own contract, above the list prices of the catalog."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, Strict
+
+from cluster.config.impact_annotations import NoEffect
+from cluster.config.section import Section
+from cluster.config.types import Words
+
+Currency = Literal[
+    "USD", "AUD", "BRL", "CAD", "CHF", "CZK", "DKK", "EUR", "GBP", "HKD", "IDR", "ILS", "INR", "JPY", "KRW", "MXN",
+    "MYR", "NOK", "NZD", "PHP", "PLN", "SEK", "SGD", "THB", "TWD", "ZAR",
+]  # fmt: skip
+"""Codes of ISO 4217."""
+Amount = Annotated[float, Strict(), Field(gt=0, lt=10**9)]
+Percent = Annotated[float, Strict(), Field(gt=0, lt=100)]
+SHOWN = NoEffect("only the price that is shown changes")
+
+
+class CommittedUse(Section):
+    """Committed use discounts (CUDs), which are bought outside of this program."""
+
+    discount_percent: Annotated[Percent, SHOWN] = Field(examples=[37.0])
+    """Discount on the list prices of machines on demand and from reservations, with their GPUs and local SSDs."""
+    share_percent: Annotated[int, Strict(), Field(ge=1, le=100), SHOWN] = 100
+    """Part of these machines that the commitment covers, in percent."""
+
+
+class Pricing(Section):
+    """Rates, discounts and the currency of the prices that previews and `./hpc cost` show."""
+
+    currency: Annotated[Currency, SHOWN] = "USD"
+    """Currency of the rates and of everything that is shown."""
+    exchange_rate: Annotated[Amount | None, SHOWN] = None
+    """Units of that currency for one USD, for list prices. Required unless the currency is USD."""
+    region: Annotated[Words | None, SHOWN] = None
+    """Region that the rates are of. If it is not the cluster's, they are refused."""
+    rates: Annotated[Mapping[str, Amount], SHOWN] = Field(
+        default_factory=dict, max_length=200, examples=[{"a3-megagpu-8g": 61.0}]
+    )
+    """Rates by item, as `./hpc cost` names them: of a machine type for a machine and hour, of storage for a GB and
+    month."""
+    committed_use: Annotated[CommittedUse | None, SHOWN] = None
+    """Default: none."""
