@@ -15,7 +15,7 @@ from cli import console
 from cli.app import LazyCommand, app
 from cli.errors import CliError
 from cli.options import COMPLETE
-from cli.stack import project, pulumi_program, state_dir
+from cli.stack import project, pulumi_program, stackfile, state_dir
 
 
 def install_pulumi() -> None:
@@ -60,6 +60,8 @@ def version() -> None:
     console.line("state: {} ({})".format(*state_dir.located()))
 
 
+SHIPPED = ("classic", "a3mega-managed", "a3mega", "a3ultra", "a4", "nebius")
+"""The stacks of this repository on clouds."""
 _SCHEMA = "docs/schema/cluster.schema.json"
 _BRACKETS = re.compile(r"^(?:\{(.*)\}|\[\[(.*)\]\])(?:\.\.\.)?$")
 _HEAD = """\
@@ -87,6 +89,7 @@ def schema(
         print(text, end="")
         return
     pages = {f"docs/reference/stack-file/{name}": page for name, page in reference().items()}
+    pages["docs/reference/costs.md"] = _costs_page()
     for name, content in {_SCHEMA: text, "docs/reference/commands.md": _commands_page(), **pages}.items():
         file = project.ROOT / name
         if file.exists() and file.read_text(encoding="utf-8") == content:
@@ -99,6 +102,14 @@ def schema(
             raise CliError(
                 f"{name} is not what the models and commands say now. Bring it up to date with: ./hpc schema --write"
             )
+
+
+def _costs_page() -> str:
+    from cli.stack.stack_config import parse  # the models of the stack file are slow to import
+    from cluster.cost.page import page
+
+    files = [stackfile.read(project.ROOT, stack) for stack in SHIPPED]
+    return page({file.stack: parse(file) for file in files if file.settings is not None})
 
 
 def _commands_page() -> str:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ from cli.stack.pulumi_program import require_pulumi
 from cli.stack.stack_config import needs_cli, on_this_host, parse, platform_of, protected
 from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
+from cluster.cost import text
+from cluster.cost.estimate import estimate
 from cluster.findings import listing
 from cluster.impact import upgrade
 from cluster.load import deployed_config
-from cluster.platform_interface import ProviderLogin
+from cluster.platform_interface import Platform, ProviderLogin
 from cluster.platforms import registry
 from engine import EngineError, NotRunnableError, Result, yamlfile
 from engine.events import Started
@@ -81,8 +84,8 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
         file = stackfile.read(project.ROOT, stack, chosen.config_file)
     platform = registry.get(config.platform) if config and kind == "preview" else None
     summary = list(platform.describe_request(config)) if platform and config else []
-    if summary:
-        chosen = replace(chosen, more={**chosen.more, "asks": summary})
+    if config and summary:
+        chosen = replace(chosen, more={**chosen.more, "asks": summary, "price": estimate(config).document()})
     pulumi = choose_engine(chosen.engine, file, kind)
     if kind in ("destroy", "refresh") and _has_no_state(kind, file, pulumi, json=chosen.json):
         return 0
@@ -102,9 +105,8 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
         code = pulumi_cli.update(pulumi, kind, file, chosen, yes=yes, impact=impacts)
     else:
         code = _run_embedded(kind, file, chosen, impacts)
-    if code == 0 and summary and not chosen.json:
-        console.line(f"What the stack asks {platform.title if platform else ''} for, whole", style="bold")
-        console.lines(f"  {line}" for line in summary)
+    if code == 0 and platform and config and summary and not chosen.json:
+        _show_request(platform, config, summary, impacts)
     if code == 0 and earlier_failed:
         drain_recovery.recover(stack, outputs.read(stack, show_secrets=True), quiet=chosen.json)
     elif code == 0 and kind in ("up", "destroy"):
@@ -112,6 +114,18 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if code == 0 and kind == "destroy" and not (chosen.targets or chosen.excludes):
         _remove_ssh_files(stack)
     return code
+
+
+def _show_request(
+    platform: Platform, config: ClusterConfig, summary: Sequence[str], impacts: impact_of_edit.Effects | None
+) -> None:
+    """Show the end of a preview: what the stack asks its platform for, and what that costs."""
+    console.line(f"What the stack asks {platform.title} for, whole", style="bold")
+    console.lines(f"  {line}" for line in summary)
+    found, before = estimate(config), estimate(impacts.before) if impacts else None
+    if found.rows:
+        console.line("What it costs", style="bold")
+        console.lines(f"  {line}" for line in text.preview(found, before, datetime.now(timezone.utc).date()))
 
 
 def _prepare_host(stack: str, config: ClusterConfig | None) -> None:

@@ -26,6 +26,8 @@ class Effects:
     """The effects of the changes between the configuration that the cluster runs with and its stack file."""
 
     stack: str
+    before: ClusterConfig
+    """The configuration that the cluster runs with."""
     changes: tuple[FieldChange, ...]
     """Worst first."""
     static: tuple[str, ...] = ()
@@ -76,12 +78,18 @@ def effects_of_edit(stack: str, after: ClusterConfig, pulumi: str | None, *, ask
     """Return the effects of the stack file's edit; None if the configuration that the cluster runs with is not known,
     as for a new stack or one of an older version of this program. `pulumi` is the CLI if that runs the stack. `asked`:
     options of the run may have steps without an edit."""
-    before = deployed_config(_config_output(stack, pulumi))
+    before = running_config(stack, pulumi)
     if before is None:
         return None
     has_machines = registry.get(after.platform).installs_slurm  # pods have no elastic machines of this program
     static = [node for name in after.nodesets if has_machines for node in roster.newly_static(before, after, name)]
-    return Effects(stack=stack, changes=tuple(effects(before, after, stack)), static=tuple(static), asked=asked)
+    changes = tuple(effects(before, after, stack))
+    return Effects(stack=stack, before=before, changes=changes, static=tuple(static), asked=asked)
+
+
+def running_config(stack: str, pulumi: str | None) -> ClusterConfig | None:
+    """Return the configuration that a cluster runs with; None if it is not known, as for a new stack."""
+    return deployed_config(_config_output(stack, pulumi))
 
 
 def _config_output(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an output may be anything

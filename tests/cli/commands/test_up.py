@@ -236,12 +236,14 @@ class TestCloudPreview:
         types = {row["type"] for row in planned["steps"]}
         assert {"gcp:compute/instance:Instance", "command:remote:Command"} <= types
         assert any("nodeset" in line and "CPUs" in line for line in planned["asks"])
+        assert planned["price"]["always"]["hour"] > 0
         file.write_text(CLOUD)
         shown = hpc("preview", "small", "--config-file", str(file)).out
         _, whole, asked = shown.partition("What the stack asks Google Cloud for, whole")
         assert whole
         assert "GB of pd-" in asked
         assert "system network" in asked
+        assert "nodeset " in asked.partition("What it costs")[2]
 
     def test_a_preview_on_nebius_is_complete_and_as_short_for_64_nodes_as_for_2(self, hpc: Hpc, tmp_path: Path) -> None:
         printed, cpu_seconds = self.preview_nebius(hpc, tmp_path, 2)
