@@ -23,6 +23,7 @@ from cli.stack import state_dir
 # Exceptions with a message for people, by their module. A module that is not imported has raised nothing.
 _EXPECTED = {
     "engine.errors": "EngineError",
+    "cluster.cloud_checks": "CloudCheckError",
     "cluster.findings": "ConfigError",
     "components.local.host.paths": "HostError",
     "components.local.rehearsal": "RehearsalError",

@@ -1,4 +1,4 @@
-"""Parts of the platforms' clouds for programs on this machine: environment variables, and buckets for state.
+"""Parts of the platforms' clouds for programs on this machine: environment variables, buckets for state, and checks.
 
 Each row is a function, which imports the cloud's programs when they are needed.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from cluster.cloud_checks import CloudCheckError, CloudRow
 from cluster.config import ClusterConfig
 from components.state_bucket import Backend, BucketRecord, Environment
 
@@ -57,10 +58,23 @@ def _object_storage() -> StateBuckets:
     return StateBuckets(record=state.record, backend=state.ObjectStorage)
 
 
+def _ask_google(config: ClusterConfig, before: ClusterConfig | None) -> list[CloudRow]:
+    from components.gcp import cloud_checks
+    from components.gcp.bake_design import GoogleCloudError
+
+    try:
+        return cloud_checks.check(config, before)
+    except GoogleCloudError as error:
+        raise CloudCheckError(str(error)) from None
+
+
 ENVIRONMENTS: Mapping[str, Callable[[ClusterConfig], CloudEnvironment]] = {"gcp": _gcp, "nebius": _nebius}
 """Environment variables by platform. A platform without a cloud has none."""
 STATE_BUCKETS: Mapping[str, Callable[[], StateBuckets]] = {"gcs": _cloud_storage, "nebius": _object_storage}
 """Buckets by their kind, as in `./hpc backend init KIND`."""
+CHECKS: Mapping[str, Callable[[ClusterConfig, ClusterConfig | None], list[CloudRow]]] = {"gcp": _ask_google}
+"""Functions that ask a platform's cloud what a stack needs of it, given the configuration of the stack file, and that
+of the running cluster."""
 
 
 def state_buckets(kind: str) -> StateBuckets:

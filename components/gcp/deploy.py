@@ -17,7 +17,7 @@ from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.filesystems.registry import exports, file_systems
 from cluster.platforms.gcp.image import bake_script, bakes, boots_from, content, digest, recipe, trial_script, versions
 from cluster.platforms.gcp.names import labels, place
-from cluster.platforms.gcp.permissions import services
+from cluster.platforms.gcp.permissions import FIRST_SERVICE, services
 from cluster.roster import MachineSpec, controller_name, machines, node_names
 from cluster.slurm import paths
 from cluster.slurm.power_saving import repaired_nodesets
@@ -37,11 +37,6 @@ from components.machine import ElasticApi, Machine, Machines
 from components.slurm.cluster import deploy_machines
 from components.slurm.keys import ClusterKeys
 from scripts.node.slurm import hostlist
-
-FIRST_SERVICE = "cloudresourcemanager.googleapis.com"
-"""The service through which the provider reads every service that it has enabled, with the user's quota project, once
-and without a retry (hashicorp/terraform-provider-google e03b7622, resource_google_project_service.go; issues 6101 and
-11435). It is read so too, perhaps before it is in force: then this one step fails, and the next run continues."""
 
 
 class Services(pulumi.ComponentResource):

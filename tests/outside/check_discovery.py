@@ -8,7 +8,6 @@ The requests are those of the tests in tests/gcp, which bake, start nodes, and b
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -16,11 +15,11 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from components.local.compute_engine.http import Call, GoogleHttp
+from tests.lab.google.discovery import FILE, METHODS, Document, Json, extract, read
 from tests.lab.google.metadata import METADATA, FakeGoogle
 from tests.outside.mutation import ROOT
 from tests.outside.recorder import Recorder
 
-Json = dict[str, Any]
 OTHERS = ("secretmanager.v1.json", "storage.v1.json")
 ROWS = {
     "compute:v1": ("google-compute-requests", "google-compute-answers"),
@@ -28,73 +27,8 @@ ROWS = {
     "storage:v1": ("google-storage-requests",),
 }
 """Assumptions that each document holds."""
-KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
 STAND_INS = re.compile(r"lab\.google|tests\.gcp\.(baking|flexing)|tests\.nebius\.state\.buckets")
 """What tests import that talk to a stand-in."""
-SYSTEM_PARAMETERS = {"$alt"}
-"""Of every API (google.aip.dev), and in no document."""
-
-
-class Document:
-    """One API."""
-
-    def __init__(self, file: Path) -> None:
-        self.content: Json = json.loads(file.read_text(encoding="utf-8"))
-        self.schemas: Json = self.content["schemas"]
-        path = self.content["servicePath"]
-        self.methods = [(_pattern(path, method), method) for method in _methods(self.content["resources"])]
-        self.root = "/" + (path or f"{self.content['version']}/")
-
-    def method(self, verb: str, path: str) -> Json | None:
-        """The method that a request calls."""
-        found = (method for pattern, method in self.methods if method["httpMethod"] == verb and pattern.fullmatch(path))
-        return next(found, None)
-
-    def request(self, method: Json, query: Json, body: Json) -> Iterator[str]:
-        """What a request has that the method does not take."""
-        known = {*method.get("parameters", {}), *self.content.get("parameters", {}), *SYSTEM_PARAMETERS}
-        yield from (f"query parameter {name}" for name in query if name not in known)
-        if body and "request" not in method:
-            yield "a body"
-        elif body:
-            yield from self.misfits(body, method["request"], sent=True)
-
-    def misfits(self, value: object, schema: Json, where: str = "", *, sent: bool = False) -> Iterator[str]:
-        """Where a value does not fit: keys that there are not, other types, other texts than those of an enum."""
-        schema = self.schemas[schema["$ref"]] if "$ref" in schema else schema
-        kind = schema.get("type", "any")
-        if kind == "any":
-            return
-        if not isinstance(value, KINDS[kind]) or (kind == "integer" and isinstance(value, bool)):
-            yield f"{where}: a {type(value).__name__} is no {kind}"
-        elif isinstance(value, dict):
-            properties, others = schema.get("properties", {}), schema.get("additionalProperties")
-            for key, inner in value.items():
-                if (found := properties.get(key, others)) is None:
-                    yield f"{where}.{key}: there is no such field"
-                    continue
-                if sent and found.get("description", "").startswith(("[Output Only]", "Output only.")):
-                    yield f"{where}.{key}: is output only"
-                yield from self.misfits(inner, found, f"{where}.{key}", sent=sent)
-        elif isinstance(value, list):
-            for number, inner in enumerate(value):
-                yield from self.misfits(inner, schema["items"], f"{where}[{number}]", sent=sent)
-        elif "enum" in schema and value not in schema["enum"]:
-            yield f"{where}: {value!r} is none of {', '.join(schema['enum'])}"
-        elif schema.get("format") in ("int64", "uint64") and not re.fullmatch(r"-?\d+", str(value)):
-            yield f"{where}: {value!r} is no {schema['format']}"
-
-
-def _pattern(service_path: str, method: Json) -> re.Pattern[str]:
-    # A parameter is one part of a path; of Storage's objects, whose names have slashes, all that follows.
-    path = re.sub(r"\{object\}", ".+", method.get("flatPath", method["path"]))
-    return re.compile(f"/{service_path}" + re.sub(r"\{[^}]+\}", "[^/]+", path))
-
-
-def _methods(resources: Json) -> Iterator[Json]:
-    for resource in resources.values():
-        yield from resource.get("methods", {}).values()
-        yield from _methods(resource.get("resources", {}))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +61,7 @@ def exchanges() -> list[tuple[Call, int, Json]]:
 
 @pytest.fixture(scope="module")
 def documents(artifact: Path) -> list[Document]:
-    return [Document(file) for file in (artifact, *(artifact.with_name(name) for name in OTHERS)) if file.exists()]
+    return [read(file) for file in (artifact, *(artifact.with_name(name) for name in OTHERS)) if file.exists()]
 
 
 def test_requests_and_answers_fit(
@@ -156,9 +90,26 @@ def test_requests_and_answers_fit(
         outside.differs("discovery", f"{text} ({count} times)")
 
 
+def test_the_extract_for_checks_is_current(artifact: Path, outside: Recorder) -> None:
+    """Requests and answers of `./hpc check cloud` are held against an extract in every run of the tests."""
+    stored = json.loads(FILE.read_text(encoding="utf-8"))
+    for name, ids in METHODS.items():
+        if not (file := artifact.with_name(f"{name}.json")).exists():
+            continue
+        theirs, ours = extract(read(file).content, ids), stored[name]
+        for part in ("rootUrl", "servicePath", "resources"):
+            if theirs[part] != ours[part]:
+                outside.differs("discovery", f"{name}: other {part}")
+        for schema, content in theirs["schemas"].items():
+            if content != ours["schemas"].get(schema):
+                outside.differs("discovery", f"{name}: another {schema}")
+        outside.did(f"compared {len(ids)} methods of {name} with {FILE.name}")
+    outside.holds("google-check-cloud")
+
+
 def test_what_the_document_promises(artifact: Path, outside: Recorder) -> None:
     """Texts and enums on which the reconcile loop relies."""
-    document = Document(artifact)
+    document = read(artifact)
     schemas, methods = document.schemas, document.content["resources"]["instances"]["methods"]
 
     def text(described: Json) -> str:

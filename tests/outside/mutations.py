@@ -43,6 +43,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "scripts/gcp/google_apis.py", "/storage/v1/b/{bucket}/o/", "/storage/v1/b/{bucket}/object/"
     ),
     "google-secret-manager-answers": Mutation("tests/lab/google/metadata.py", '"payload"', '"content"'),
+    "google-check-cloud": Mutation("tests/lab/google/discovery.json", '"guestCpus"', '"guestCores"'),
     "google-request-ids": Mutation(_DISCOVERY, '"a valid UUID"', '"any text"'),
     "google-bulk-all-or-none": Mutation(_DISCOVERY, "no instances will be created", "some instances will be created"),
     "google-maintenance-on-request": Mutation(_DISCOVERY, '{"PENDING", "ONGOING"}', '{"PENDING", "WAITING"}'),

@@ -35,6 +35,10 @@ allowed to use that account (serviceAccountUser). Permissions of roles: cloud.go
 Compute Admin contains all of Compute Engine with its networks, and nothing of Service Networking."""
 SERVICES = ("cloudresourcemanager", "compute", "iam", "iap", "logging", "monitoring", "secretmanager", "storage")
 """Services for machines and networks, roles, logins, the operations agent, keys, the set-up's bucket."""
+FIRST_SERVICE = "cloudresourcemanager.googleapis.com"
+"""The service through which the provider reads every service that it has enabled, with the user's quota project, once
+and without a retry (hashicorp/terraform-provider-google e03b7622, resource_google_project_service.go; issues 6101 and
+11435). It is read so too, perhaps before it is in force: then this one step fails, and the next run continues."""
 
 
 def roles(config: ClusterConfig) -> tuple[str, ...]:

@@ -1,0 +1,70 @@
+"""`./hpc check cloud`: asks a stack's cloud, before it creates anything, for what the stack needs."""
+
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+
+from typer import Exit
+
+from cli import console, options
+from cli.errors import CliError
+from cli.stack import impact_of_edit, project, state_dir
+from cli.stack.stack_config import parse
+from cluster.cloud_checks import CloudOutcome, CloudReport, read_report
+from cluster.config import ClusterConfig
+from components.clouds import CHECKS
+
+_STYLES = {CloudOutcome.OK: "green", CloudOutcome.WRONG: "bold red", CloudOutcome.NOT_ASKED: "yellow"}
+
+
+def cloud(stack: options.Stack, *, config_file: options.ConfigFile = None, json: options.Json = False) -> None:
+    """Ask the cloud, before it costs anything, whether the stack can be created there.
+
+    It uses your own login and requests that only read: services, billing, your permissions, machine types. The answers
+    are kept in the state dir with their date. Exit code 0 when nothing is wrong, 1 when something is; a question that
+    the cloud does not answer for you is not wrong.
+
+    JSON: {stack, date, ok, checks [{id, asked, seen, outcome, todo, assumptions}]}; outcome is ok, wrong or could not
+    ask.
+    """
+    config = parse(project.require_file(stack, config_file))
+    if config.platform not in CHECKS:
+        places = " and ".join(CHECKS)
+        raise CliError(f"stack {stack} is on platform {config.platform}: check cloud is for stacks on {places}.")
+    report = ask(stack, config)
+    if json:
+        console.json({"stack": stack, **report.document()})
+    else:
+        _print(report)
+    raise Exit(0 if report.ok else 1)
+
+
+def ask(stack: str, config: ClusterConfig) -> CloudReport:
+    """Ask the cloud, and keep the answers in the state dir."""
+    before = impact_of_edit.running_config(stack, shutil.which("pulumi"))
+    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    report = CloudReport(date=date, rows=CHECKS[config.platform](config, before))
+    state_dir.write_file(_file(stack), report.text())
+    return report
+
+
+def last(stack: str) -> CloudReport | None:
+    """Return the answers of the last run; None if there was none."""
+    try:
+        return read_report(_file(stack).read_text(encoding="utf-8"))
+    except OSError:
+        return None
+
+
+def _file(stack: str) -> Path:
+    return state_dir.directory() / "cloud-checks" / f"{stack}.json"
+
+
+def _print(report: CloudReport) -> None:
+    width = max(len(outcome.value) for outcome in CloudOutcome)
+    for row in report.rows:
+        console.line(f"{row.outcome.value:<{width}}  {row.asked}: {row.seen}", style=_STYLES[row.outcome])
+        if row.todo:
+            console.line(f"{'':<{width}}  to do: {row.todo}")
+    console.line()
+    console.line(report.summary, style="bold")

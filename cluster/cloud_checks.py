@@ -1,0 +1,83 @@
+"""Checks of a cloud before a stack is created in it: their rows, and the record of the last run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+
+class CloudCheckError(RuntimeError):
+    """Nothing could be asked, why, and what to do."""
+
+
+class CloudOutcome(str, Enum):
+    """The outcome of a check."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    """`up` would fail, or create something that does not work."""
+    NOT_ASKED = "could not ask"
+    """The cloud refused the question or did not answer. This is not a failure of the stack."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudRow:
+    """A check of the cloud with its outcome."""
+
+    id: str
+    """The kind of check, for programs: in kebab-case."""
+    asked: str
+    """The question, as a noun: `machine type c2-standard-8 in us-west4-a`."""
+    seen: str
+    """The answer in words, or the reason why there is none."""
+    outcome: CloudOutcome
+    todo: str = ""
+    """The one command or the one page that turns the row green; empty where it is."""
+    assumptions: tuple[str, ...] = ()
+    """The assumptions of docs/reference/assumptions.md that the answer settles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudReport:
+    """The rows of one run."""
+
+    date: str
+    """Day and time of the run, UTC, ISO 8601."""
+    rows: Sequence[CloudRow]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no row is wrong."""
+        return not self.of(CloudOutcome.WRONG)
+
+    def of(self, outcome: CloudOutcome) -> list[CloudRow]:
+        """Return the rows with that outcome."""
+        return [row for row in self.rows if row.outcome is outcome]
+
+    @property
+    def summary(self) -> str:
+        """The number of rows with each outcome: `12 ok, 1 wrong, 2 could not ask`."""
+        return ", ".join(f"{len(self.of(outcome))} {outcome.value}" for outcome in CloudOutcome)
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        rows = [{**asdict(row), "outcome": row.outcome.value} for row in self.rows]
+        return {"date": self.date, "ok": self.ok, "checks": rows}
+
+    def text(self) -> str:
+        """Return the report as the state dir keeps it."""
+        return json.dumps(self.document(), indent=1) + "\n"
+
+
+def read_report(text: str) -> CloudReport | None:
+    """Return the report that the state dir keeps; None if the text is not one of this version."""
+    try:
+        document = json.loads(text)
+        return CloudReport(date=str(document["date"]), rows=[_row(row) for row in document["checks"]])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _row(row: Mapping[str, Any]) -> CloudRow:
+    return CloudRow(**{**row, "outcome": CloudOutcome(row["outcome"]), "assumptions": tuple(row["assumptions"])})

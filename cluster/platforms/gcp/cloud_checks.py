@@ -1,0 +1,194 @@
+"""The questions to Google Cloud before `up`, a row of CHECKS for each kind: services, billing, permissions, machine
+types. Nothing here sends a request (components/gcp/cloud_checks.py does).
+
+Source of paths and fields: Google's discovery documents in google-api-python-client 2.202.0, which
+tests/gcp/discovery.json has in part.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import listing
+from cluster.platforms.gcp.cloud_request import Answer, CloudCheck, CloudRequest, Seen, compute
+from cluster.platforms.gcp.names import host_project, place
+from cluster.platforms.gcp.permissions import FIRST_SERVICE, roles, services
+from cluster.platforms.gcp.request import builder_request, elastic_requests, machine_requests
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedStack:
+    """The stack that is checked."""
+
+    config: ClusterConfig
+    before: ClusterConfig | None = None
+    """The configuration that the running cluster has; None for a new one."""
+
+    @property
+    def project(self) -> str:
+        """Id of the stack's project."""
+        return place(self.config).project
+
+    @property
+    def zone(self) -> str:
+        """The stack's zone."""
+        return place(self.config).zone
+
+
+_SERVICES_AT_ONCE = 30
+"""Most services of one request (serviceusage.v1, services.batchGet, names)."""
+
+
+def _services(stack: AskedStack) -> Iterator[CloudCheck]:
+    """The one service that has to be enabled before `up`, and the others, which `up` enables."""
+    project = stack.project
+    names = [f"projects/{project}/services/{name}" for name in services(stack.config)]
+    request = CloudRequest(
+        service="serviceusage",
+        path=f"v1/projects/{project}/services:batchGet",
+        query=tuple(("names", name) for name in names[:_SERVICES_AT_ONCE]),
+        permission="serviceusage.services.get",
+    )
+
+    def read(answer: Answer) -> Seen:
+        if answer is None:
+            return _no_project(project)
+        states = {row["name"].rpartition("/")[2]: row["state"] for row in answer["services"]}
+        off = [name for name, state in states.items() if state != "ENABLED"]
+        if FIRST_SERVICE in off:
+            command = f"gcloud services enable {FIRST_SERVICE} --project {project}"
+            return Seen(text=f"{FIRST_SERVICE} is not enabled, which enables the others", todo=command)
+        text = f"{len(states) - len(off)} of {len(states)} enabled"
+        return Seen(text=f"{text}; `up` enables {listing(off)}" if off else text)
+
+    yield CloudCheck(id="services", asks=f"services of {project}", requests=(request,), read=read)
+
+
+def _no_project(project: str) -> Seen:
+    return Seen(text=f"there is no project {project}", todo="correct gcp:project: gcloud projects list")
+
+
+def _billing(stack: AskedStack) -> Iterator[CloudCheck]:
+    """The billing account, without which Compute Engine creates nothing."""
+    project = stack.project
+    # cloudbilling.v1, projects.getBillingInfo: the permission is in its description.
+    request = CloudRequest(
+        service="cloudbilling", path=f"v1/projects/{project}/billingInfo", permission="resourcemanager.projects.get"
+    )
+
+    def read(answer: Answer) -> Seen:
+        if answer is None:
+            return _no_project(project)
+        # proto3 leaves a false value out.
+        if answer.get("billingEnabled"):
+            return Seen(text="linked to an open billing account")
+        command = f"gcloud billing projects link {project} --billing-account ACCOUNT"
+        return Seen(text="no open billing account pays for the project", todo=command)
+
+    yield CloudCheck(id="billing", asks=f"billing account of {project}", requests=(request,), read=read)
+
+
+PROBES: Mapping[str, tuple[str, ...]] = {
+    "roles/compute.admin": (
+        "compute.addresses.createInternal",
+        "compute.disks.create",
+        "compute.firewalls.create",
+        "compute.images.create",
+        "compute.instanceTemplates.create",
+        "compute.instances.create",
+        "compute.instances.setMetadata",
+        "compute.instances.setServiceAccount",
+        "compute.networks.create",
+        "compute.resourcePolicies.create",
+        "compute.routers.create",
+        "compute.subnetworks.create",
+    ),
+    "roles/compute.networkAdmin": ("servicenetworking.services.addPeering",),
+    "roles/file.editor": ("file.instances.create",),
+    "roles/iam.roleAdmin": ("iam.roles.create",),
+    "roles/iam.serviceAccountAdmin": ("iam.serviceAccounts.create", "iam.serviceAccounts.setIamPolicy"),
+    "roles/iam.serviceAccountUser": ("iam.serviceAccounts.actAs",),
+    "roles/iap.tunnelResourceAccessor": ("iap.tunnelInstances.accessViaIAP",),
+    "roles/lustre.admin": ("lustre.instances.create",),
+    "roles/resourcemanager.projectIamAdmin": ("resourcemanager.projects.setIamPolicy",),
+    "roles/runtimeconfig.admin": ("runtimeconfig.configs.create",),
+    "roles/secretmanager.admin": ("secretmanager.secrets.create", "secretmanager.versions.add"),
+    "roles/serviceusage.serviceUsageAdmin": ("serviceusage.services.enable",),
+    "roles/storage.admin": ("storage.buckets.create",),
+}
+"""Permissions by which a role on the project is recognized (iann0036/iam-dataset 2073fa5, gcp/roles). Another role with
+the same permissions does as well."""
+SHARED = ("compute.firewalls.create", "compute.networks.updatePolicy", "compute.subnetworks.use")
+"""Permissions on the host project of a Shared VPC: its firewall rules are created there, and machines use its
+subnetwork."""
+
+
+def _permissions(stack: AskedStack) -> Iterator[CloudCheck]:
+    """The caller's permissions: a row for each role that the documentation lists, and one for the host project."""
+    for role in roles(stack.config):
+        yield _permission_check(stack.project, PROBES[role], role)
+    if host := host_project(stack.config):
+        # compute.networkUser has subnetworks.use alone; firewall rules need securityAdmin.
+        yield _permission_check(host, SHARED, "roles/compute.networkUser and roles/compute.securityAdmin")
+
+
+def _permission_check(project: str, permissions: tuple[str, ...], role: str) -> CloudCheck:
+    request = CloudRequest(
+        service="cloudresourcemanager", path=f"v3/projects/{project}:testIamPermissions", tests=permissions
+    )
+
+    def read(answer: Answer) -> Seen:
+        if answer is None:
+            return _no_project(project)
+        # An answer without any permission has no key.
+        missing = sorted(set(permissions) - set(answer.get("permissions", ())))
+        if not missing:
+            return Seen(text="you have its permissions")
+        first = role.partition(" ")[0]
+        command = f"gcloud projects add-iam-policy-binding {project} --member user:YOU --role {first}"
+        return Seen(text=f"you lack {listing(missing)}", todo=command)
+
+    return CloudCheck(id="permissions", asks=f"{role} in {project}", requests=(request,), read=read)
+
+
+SIZES = "Machine types have the sockets, cores, threads, memory and GPUs of the catalog."
+"""The assumption that machineTypes.get settles, but for sockets and threads."""
+
+
+def _machine_types(stack: AskedStack) -> Iterator[CloudCheck]:
+    """Each machine type in the zone, beside the catalog."""
+    config = stack.config
+    asked = [*machine_requests(config), *elastic_requests(config), builder_request(config)]
+    for row in {request.machine_type.name: request.machine_type for request in asked if request}.values():
+        path = f"zones/{stack.zone}/machineTypes/{row.name}"
+
+        def read(answer: Answer, row=row) -> Seen:  # noqa: ANN001 - bound now, and not at the end of the loop
+            if answer is None:
+                command = f"gcloud compute machine-types list --filter name={row.name} --project {stack.project}"
+                return Seen(text=f"{stack.zone} has no {row.name}", todo=f"choose a zone of: {command}")
+            gpus = sum(item["guestAcceleratorCount"] for item in answer.get("accelerators", ()))
+            seen = {"vCPUs": answer["guestCpus"], "MiB": answer["memoryMb"], "GPUs": gpus}
+            ours = {"vCPUs": row.cpus, "MiB": row.memory_mib, "GPUs": row.gpu.count if row.gpu else 0}
+            text = ", ".join(f"{value:,} {unit}" for unit, value in seen.items())
+            if seen == ours:
+                return Seen(text=text)
+            catalog = ", ".join(f"{value:,} {unit}" for unit, value in ours.items())
+            todo = "report this: Slurm would drain a machine that has less than the catalog (machine_types.py)"
+            return Seen(text=f"{text}; the catalog has {catalog}", todo=todo)
+
+        yield CloudCheck(
+            id="machine-type",
+            asks=f"machine type {row.name} in {stack.zone}",
+            requests=(compute(stack.project, path, "compute.machineTypes.get"),),
+            read=read,
+            assumptions=(SIZES,),
+        )
+
+
+CHECKS: tuple[Callable[[AskedStack], Iterator[CloudCheck]], ...] = (_services, _billing, _permissions, _machine_types)
+"""The kinds of checks, in the order of their rows."""
+
+
+def checks(stack: AskedStack) -> list[CloudCheck]:
+    """Return the checks of a stack."""
+    return [check for kind in CHECKS for check in kind(stack)]

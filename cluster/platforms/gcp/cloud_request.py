@@ -1,0 +1,74 @@
+"""A question to Google Cloud before `up`: its requests, and how their answers are read."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.cloud_checks import CloudOutcome
+
+Answer = Mapping[str, Any] | None
+"""Google's JSON; None where there is no such resource (404)."""
+Query = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudRequest:
+    """A request that only reads. Equal ones are sent once. Paths: Google's discovery documents, which the tests hold
+    each request against."""
+
+    service: str
+    """The service, by the part before .googleapis.com."""
+    path: str
+    """Path with the version of the API: v3/projects/my-project."""
+    query: Query = ()
+    tests: tuple[str, ...] = ()
+    """The permissions that a testIamPermissions asks for, which is a POST; all other requests are GET."""
+    permission: str = ""
+    """The permission that Google requires for it; empty where it requires none (iann0036/iam-dataset 2073fa5,
+    gcp/map.json)."""
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return "POST" if self.tests else "GET"
+
+    @property
+    def body(self) -> dict[str, list[str]] | None:
+        """The JSON that is sent."""
+        return {"permissions": list(self.tests)} if self.tests else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """An answer as a check reads it."""
+
+    text: str
+    todo: str = ""
+    """What turns the row green. A row with it is wrong."""
+    unclear: bool = False
+    """True if the answer does not settle the question, and a person has to compare."""
+
+    @property
+    def outcome(self) -> CloudOutcome:
+        """The outcome of the check."""
+        return CloudOutcome.NOT_ASKED if self.unclear else CloudOutcome.WRONG if self.todo else CloudOutcome.OK
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudCheck:
+    """One check of a stack."""
+
+    id: str
+    asks: str
+    """The question, as a noun."""
+    requests: tuple[CloudRequest, ...]
+    read: Callable[..., Seen]
+    """Reads the answers, in the order of the requests. It may raise KeyError, TypeError or ValueError for an answer of
+    another form than Google documents."""
+    assumptions: tuple[str, ...] = field(default=())
+
+
+def compute(project: str, path: str, permission: str) -> CloudRequest:
+    """Return a request to Compute Engine, with the path below the project."""
+    where = f"compute/v1/projects/{project}"
+    return CloudRequest(service="compute", path=f"{where}/{path}" if path else where, permission=permission)

@@ -1,0 +1,208 @@
+"""Sends the questions of cluster/platforms/gcp/cloud_checks.py to Google Cloud, side by side, and reads the answers.
+
+Only GET and testIamPermissions are sent, which neither create nor change anything and are free.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import google.oauth2.credentials
+from google.auth.credentials import AnonymousCredentials, Credentials
+from google.auth.exceptions import GoogleAuthError, RefreshError
+from google.auth.transport.requests import AuthorizedSession
+from google.auth.transport.requests import Request as Transport
+
+from cluster.cloud_checks import CloudOutcome, CloudRow
+from cluster.config import ClusterConfig
+from cluster.platforms.gcp.cloud_checks import AskedStack, checks
+from cluster.platforms.gcp.cloud_request import Answer, CloudCheck, CloudRequest
+from cluster.printable import one_line
+from components.gcp.bake_design import LATER, LOG_IN, cloud_error
+from components.gcp.credentials import credentials
+
+GOOGLE = "https://{}.googleapis.com"
+"""Address of a service (rootUrl of the discovery documents)."""
+SECONDS = 8.0
+"""Time limit of one question, retries included (ours: the whole check is to end within 10 s)."""
+PAUSES = (0.3, 0.6, 1.2)
+"""Seconds before the second and each later attempt."""
+_LATER = frozenset({408, 429, 500, 502, 503, 504})
+"""Answers that are worth a retry (cloud.google.com/storage/docs/retry-strategy)."""
+
+# Reasons of google.rpc.ErrorInfo (googleapis/googleapis 2f8d204, google/api/error_reason.proto).
+_REASONS: Mapping[str, tuple[str, str]] = {
+    "SERVICE_DISABLED": (
+        "the service {service}.googleapis.com is not enabled in {consumer}",
+        "gcloud services enable {service}.googleapis.com --project {consumer}",
+    ),
+    "BILLING_DISABLED": (
+        "{consumer} has no open billing account",
+        "gcloud billing projects link {consumer} --billing-account ACCOUNT",
+    ),
+    "USER_PROJECT_DENIED": (
+        "your credential's quota project {consumer} does not let you use it",
+        "gcloud auth application-default set-quota-project {project}",
+    ),
+    "CONSUMER_INVALID": (
+        "there is no project {consumer}, or it can't be used",
+        "correct gcp:project, or the credential's quota project: gcloud projects list",
+    ),
+    "SECURITY_POLICY_VIOLATED": (
+        "a perimeter of VPC Service Controls refuses you ({uid})",
+        "run it from inside the perimeter, or ask its administrators for access, with the id {uid}",
+    ),
+    "ACCESS_TOKEN_EXPIRED": ("your login has expired", LOG_IN),
+}
+_UNAUTHENTICATED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
+
+
+@dataclass(frozen=True)
+class _NotAskedError(Exception):
+    """The question has no answer."""
+
+    why: str
+    todo: str
+
+
+def check(config: ClusterConfig, before: ClusterConfig | None = None) -> list[CloudRow]:
+    """Return the row of each check. `before` is the configuration that the running cluster has.
+
+    Raises GoogleCloudError where there are no credentials, or where they have expired.
+    """
+    stack = AskedStack(config=config, before=before)
+    session = _Session(stack.project)
+    todo = checks(stack)
+    requests = list(dict.fromkeys(request for row in todo for request in row.requests))
+    # One thread for each request: they wait for the network, and their number does not grow with that of the nodes.
+    pool = ThreadPoolExecutor(max_workers=max(1, len(requests)))
+    futures = {request: pool.submit(session.ask, request) for request in requests}
+    wait(futures.values(), timeout=SECONDS)
+    pool.shutdown(wait=False, cancel_futures=True)
+    return [_row(row, [futures[request] for request in row.requests]) for row in todo]
+
+
+def _row(row: CloudCheck, futures: Sequence["Future[Answer]"]) -> CloudRow:
+    try:
+        if not all(future.done() for future in futures):
+            raise _NotAskedError(f"no answer within {SECONDS:g} s", "check the network and the proxy, then run again")
+        seen = row.read(*(future.result() for future in futures))
+    except _NotAskedError as error:
+        return CloudRow(id=row.id, asked=row.asks, seen=error.why, outcome=CloudOutcome.NOT_ASKED, todo=error.todo)
+    except (KeyError, TypeError, ValueError) as error:
+        text = f"Google's answer has another form than documented ({type(error).__name__}: {one_line(str(error))})"
+        return CloudRow(id=row.id, asked=row.asks, seen=text, outcome=CloudOutcome.NOT_ASKED, todo="report this")
+    return CloudRow(
+        id=row.id,
+        asked=row.asks,
+        seen=seen.text,
+        outcome=seen.outcome,
+        todo=seen.todo,
+        assumptions=() if seen.unclear else row.assumptions,
+    )
+
+
+class _Session:
+    """Requests with the caller's credential, which is renewed once before the first."""
+
+    def __init__(self, project: str) -> None:
+        """Raises GoogleCloudError where there are no credentials, or where they have expired."""
+        self._project = project
+        self._identity = _with_quota_project(credentials(GOOGLE.format("compute")), project)
+        if isinstance(self._identity, AnonymousCredentials) or self._identity.valid:
+            return
+        try:
+            self._identity.refresh(Transport())
+        except GoogleAuthError as error:
+            text = one_line(" ".join(str(error).split()))
+            raise cloud_error(f"could not log in to Google Cloud: {text}", LOG_IN) from None
+
+    def ask(self, request: CloudRequest) -> Answer:
+        """Return the answer. Raises _NotAskedError."""
+        url = f"{GOOGLE.format(request.service)}/{request.path}"
+        end = time.monotonic() + SECONDS
+        for pause in (*PAUSES, None):
+            last = pause is None or time.monotonic() + pause >= end
+            try:
+                with AuthorizedSession(self._identity) as session:
+                    left = max(0.1, end - time.monotonic())
+                    query = list(request.query)
+                    answer = session.request(request.method, url, params=query, json=request.body, timeout=left)
+            except RefreshError:
+                raise _NotAskedError("your login has expired", LOG_IN) from None
+            except (GoogleAuthError, OSError) as error:  # OSError is the base class of the HTTP library's own errors
+                if last:
+                    why = f"{request.service}.googleapis.com does not answer ({type(error).__name__})"
+                    raise _NotAskedError(why, "check the network and the proxy, then run again") from None
+            else:
+                if answer.ok:
+                    return _document(answer)
+                if answer.status_code == _NOT_FOUND:
+                    return None
+                if last or not _is_passing(answer):
+                    raise self._refusal(request, answer)
+            time.sleep(pause or 0)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _refusal(self, request: CloudRequest, answer: Any) -> _NotAskedError:  # noqa: ANN401 - the HTTP library's own
+        error = _error(answer)
+        info = next((row for row in error.get("details", ()) if row.get("reason")), {})
+        metadata = {key: one_line(str(value)) for key, value in info.get("metadata", {}).items()}
+        consumer = metadata.get("consumer", "").rpartition("/")[2] or self._project
+        values = {"service": request.service, "consumer": consumer, "project": self._project}
+        values["uid"] = metadata.get("uid", "no id")
+        if answer.status_code == _UNAUTHENTICATED:
+            return _NotAskedError("your login has expired", LOG_IN)
+        if texts := _REASONS.get(info.get("reason", "")):
+            why, todo = (text.format_map(values) for text in texts)
+            return _NotAskedError(why, todo)
+        if answer.status_code == _FORBIDDEN and request.permission:
+            todo = f"ask for a role with {request.permission}, such as roles/viewer, in {_project_of(request)}"
+            return _NotAskedError(f"you lack the permission {request.permission}", todo)
+        text = one_line(" ".join(str(error.get("message") or answer.reason).split()))
+        return _NotAskedError(f"Google answers {answer.status_code}: {text}", "run it again later")
+
+
+def _with_quota_project(identity: Credentials, project: str) -> Credentials:
+    """Return a user's credential with the stack's project for quotas, unless it has one. Without any, most services
+    refuse a login of gcloud (cloud.google.com/docs/authentication/troubleshoot-adc#user-creds-client-based)."""
+    is_user = isinstance(identity, google.oauth2.credentials.Credentials)
+    if not is_user or identity.quota_project_id or os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
+        return identity
+    return identity.with_quota_project(project)
+
+
+def _is_passing(answer: Any) -> bool:  # noqa: ANN401 - the HTTP library's own
+    """Return whether a later attempt may get another answer."""
+    reasons = {str(row.get("reason", "")) for row in _error(answer).get("errors", ())}
+    return answer.status_code in _LATER or bool(reasons & LATER)
+
+
+def _error(answer: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the HTTP library's own
+    """Return Google's error; empty if the answer is not Google's, such as a proxy's."""
+    try:
+        error = answer.json()["error"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return error if isinstance(error, dict) else {}
+
+
+def _document(answer: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the HTTP library's own
+    """Raises _NotAskedError: something else than Google answered."""
+    try:
+        document = answer.json()
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise _NotAskedError(
+            "the answer is not Google's JSON", "check the proxy: HTTPS_PROXY and NO_PROXY, then run again"
+        )
+    return document
+
+
+def _project_of(request: CloudRequest) -> str:
+    """Return the project of a request's path."""
+    return request.path.partition("projects/")[2].partition("/")[0].partition(":")[0]

@@ -1,0 +1,293 @@
+"""Questions to Google Cloud before `up`: none hides another, none changes anything, and no answer is not a failure."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from google.auth.exceptions import RefreshError
+from google.oauth2.credentials import Credentials
+
+from cluster.cloud_checks import CloudOutcome, CloudRow
+from cluster.config import ClusterConfig
+from cluster.platforms.gcp.cloud_checks import PROBES, AskedStack, checks
+from cluster.platforms.gcp.permissions import roles
+from components.gcp import cloud_checks
+from components.gcp.bake_design import GoogleCloudError
+from tests.clouds import A3, google
+from tests.cluster import stacks
+from tests.docs.test_assumptions import rows as assumptions
+from tests.lab.google.apis import Answer, Asked, GoogleApis, Rule, healthy, on, refusal
+
+TYPES = "compute.machineTypes.get"
+BILLING = "cloudbilling.projects.getBillingInfo"
+PERMISSIONS = "cloudresourcemanager.projects.testIamPermissions"
+SERVICES = "serviceusage.services.batchGet"
+
+
+@pytest.fixture
+def apis(monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleApis]:
+    """A project in which everything can be created. At its end no request or answer misfits, and none changes
+    anything."""
+    with GoogleApis(healthy) as served:
+        monkeypatch.setattr(cloud_checks, "GOOGLE", served.endpoint)
+        monkeypatch.setattr(cloud_checks, "PAUSES", (0.01, 0.01, 0.01))
+        yield served
+    assert served.misfits == []
+    assert {asked.method for asked in served.asked if asked.id != PERMISSIONS} <= {"GET"}
+
+
+def row(rows: list[CloudRow], check: str, part: str = "") -> CloudRow:
+    """The one row of a check whose question contains `part`."""
+    (found,) = [row for row in rows if row.id == check and part in row.asked]
+    return found
+
+
+def wrong(rows: list[CloudRow]) -> list[CloudRow]:
+    return [row for row in rows if row.outcome is not CloudOutcome.OK]
+
+
+@pytest.mark.parametrize("name", [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"])
+def test_a_project_with_everything_has_no_red_row(apis: GoogleApis, name: str) -> None:
+    rows = cloud_checks.check(stacks.config(name))
+    assert wrong(rows) == []
+    assert {row.id for row in rows} >= {"services", "billing", "permissions", "machine-type"}
+
+
+class TestAnswers:
+    """What Google answers, and the row that this is."""
+
+    def test_services_that_up_enables_are_not_wrong(self, apis: GoogleApis) -> None:
+        names = ("compute.googleapis.com", "cloudresourcemanager.googleapis.com")
+
+        def states(first: str, other: str) -> Answer:
+            path = "projects/my-project/services/"
+            pairs = zip(names, (other, first), strict=True)
+            return 200, {"services": [{"name": f"{path}{name}", "state": state} for name, state in pairs]}
+
+        apis.rules.insert(0, on(SERVICES, states("ENABLED", "DISABLED")))
+        seen = row(cloud_checks.check(google()), "services")
+        assert (seen.outcome, seen.seen) == (CloudOutcome.OK, "1 of 2 enabled; `up` enables compute.googleapis.com")
+        apis.rules.insert(0, on(SERVICES, states("DISABLED", "DISABLED")))
+        seen = row(cloud_checks.check(google()), "services")
+        assert seen.outcome is CloudOutcome.WRONG
+        assert seen.todo == "gcloud services enable cloudresourcemanager.googleapis.com --project my-project"
+
+    def test_a_project_without_billing(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on(BILLING, (200, {"projectId": "my-project"})))
+        seen = row(cloud_checks.check(google()), "billing")
+        assert (seen.outcome, seen.seen) == (CloudOutcome.WRONG, "no open billing account pays for the project")
+
+    def test_a_project_that_does_not_exist(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on(BILLING, refusal(404, "not found")))
+        seen = row(cloud_checks.check(google()), "billing")
+        assert (seen.outcome, seen.seen) == (CloudOutcome.WRONG, "there is no project my-project")
+
+    @pytest.mark.parametrize("role", sorted(PROBES))
+    def test_a_permission_that_is_missing_names_its_role(self, apis: GoogleApis, role: str) -> None:
+        lost = PROBES[role][-1]
+
+        def without(asked: Asked) -> Answer | None:
+            kept = [name for name in asked.body.get("permissions", ()) if name != lost]
+            # Google leaves the key out where the caller has none of them.
+            return (200, {"permissions": kept} if kept else {}) if asked.id == PERMISSIONS else None
+
+        apis.rules.insert(0, without)
+        found = [
+            stack for stack in map(stacks.config, stacks.STACKS) if stack.platform == "gcp" and role in roles(stack)
+        ]
+        (seen,) = wrong(cloud_checks.check(found[0]))
+        assert (seen.outcome, seen.asked.partition(" ")[0], seen.seen) == (CloudOutcome.WRONG, role, f"you lack {lost}")
+        assert f"--role {role}" in seen.todo
+
+    def test_the_host_project_of_a_shared_vpc_is_asked_too(self, apis: GoogleApis) -> None:
+        network = {
+            "network": "projects/host-project/global/networks/shared",
+            "subnetwork": "projects/host-project/regions/us-central1/subnetworks/nodes",
+        }
+        config = google(network={"existing": network})
+        apis.rules.insert(0, on(PERMISSIONS, (200, {}), "host-project"))
+        (seen,) = wrong(cloud_checks.check(config))
+        assert seen.asked.endswith("in host-project")
+        assert "compute.subnetworks.use" in seen.seen
+
+    def test_a_zone_without_the_machine_type(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on(TYPES, refusal(404, "not found"), "a3-megagpu-8g"))
+        config = google(nodesets={"gpu": A3})
+        seen = row(cloud_checks.check(config), "machine-type", "a3-megagpu-8g")
+        assert (seen.outcome, seen.seen) == (CloudOutcome.WRONG, "us-central1-a has no a3-megagpu-8g")
+        assert "gcloud compute machine-types list" in seen.todo
+
+    def test_a_machine_type_of_another_size_than_the_catalog(self, apis: GoogleApis) -> None:
+        smaller = {"name": "a3-megagpu-8g", "guestCpus": 208, "memoryMb": 1_900_000, "accelerators": []}
+        apis.rules.insert(0, on(TYPES, (200, smaller), "a3-megagpu-8g"))
+        seen = row(cloud_checks.check(google(nodesets={"gpu": A3})), "machine-type", "a3-megagpu-8g")
+        assert seen.outcome is CloudOutcome.WRONG
+        assert seen.seen == ("208 vCPUs, 1,900,000 MiB, 0 GPUs; the catalog has 208 vCPUs, 1,916,928 MiB, 8 GPUs")
+
+
+class TestRefusals:
+    """A question that is not answered is no failure, names its reason, and hides no other row."""
+
+    @pytest.mark.parametrize("method", [SERVICES, BILLING, TYPES])
+    def test_each_permission_that_a_question_takes(self, apis: GoogleApis, method: str) -> None:
+        apis.rules.insert(0, on(method, refusal(403, "The caller does not have permission")))
+        rows = cloud_checks.check(google())
+        hidden = wrong(rows)
+        assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
+        assert len({row.id for row in hidden}) == 1
+        expected = {SERVICES: "serviceusage.services.get", BILLING: "resourcemanager.projects.get"}
+        assert hidden[0].seen == f"you lack the permission {expected.get(method, method)}"
+        assert hidden[0].assumptions == ()
+
+    @pytest.mark.parametrize(
+        ("answer", "seen", "todo"),
+        [
+            (
+                refusal(403, "disabled", reason="SERVICE_DISABLED", consumer="projects/my-project", service="x"),
+                "the service cloudbilling.googleapis.com is not enabled in my-project",
+                "gcloud services enable cloudbilling.googleapis.com --project my-project",
+            ),
+            (
+                refusal(403, "denied", reason="USER_PROJECT_DENIED", consumer="projects/other"),
+                "your credential's quota project other does not let you use it",
+                "gcloud auth application-default set-quota-project my-project",
+            ),
+            (
+                refusal(
+                    403,
+                    "Request is prohibited by organization's policy.",
+                    reason="SECURITY_POLICY_VIOLATED",
+                    uid="VQQnKfXt",
+                    consumer="projects/my-project",
+                ),
+                "a perimeter of VPC Service Controls refuses you (VQQnKfXt)",
+                "run it from inside the perimeter, or ask its administrators for access, with the id VQQnKfXt",
+            ),
+            (refusal(400, "bad\nrequest"), "Google answers 400: bad request", "run it again later"),
+            ((502, b"<html>"), "Google answers 502: Bad Gateway", "run it again later"),
+            ((200, b"<html>"), "the answer is not Google's JSON", "check the proxy: HTTPS_PROXY and NO_PROXY"),
+            ((200, b"[1]"), "the answer is not Google's JSON", "check the proxy: HTTPS_PROXY and NO_PROXY"),
+        ],
+    )
+    def test_reasons_in_words(self, apis: GoogleApis, answer: Answer, seen: str, todo: str) -> None:
+        apis.rules.insert(0, on(BILLING, answer))
+        (hidden,) = wrong(cloud_checks.check(google()))
+        assert (hidden.id, hidden.outcome, hidden.seen) == ("billing", CloudOutcome.NOT_ASKED, seen)
+        assert hidden.todo.startswith(todo)
+
+    @pytest.mark.parametrize("status", [429, 503])
+    def test_an_answer_that_passes_is_asked_for_again(self, apis: GoogleApis, status: int) -> None:
+        apis.rules.insert(0, _times(2, on(BILLING, refusal(status, "later"))))
+        assert wrong(cloud_checks.check(google())) == []
+        assert sum(asked.id == BILLING for asked in apis.asked) == 3
+
+    def test_one_that_does_not_pass_is_given_up(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on(BILLING, refusal(503, "The service is currently unavailable.")))
+        (hidden,) = wrong(cloud_checks.check(google()))
+        assert hidden.seen == "Google answers 503: The service is currently unavailable."
+        assert sum(asked.id == BILLING for asked in apis.asked) == 4
+
+    def test_an_answer_of_another_form(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on(TYPES, (200, {})))
+        hidden = wrong(cloud_checks.check(google()))
+        assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
+        assert "another form than documented (KeyError: 'guestCpus')" in hidden[0].seen
+
+    def test_nothing_listens(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            monkeypatch.setattr(cloud_checks, "GOOGLE", f"http://127.0.0.1:{bound.getsockname()[1]}/{{}}")
+            monkeypatch.setattr(cloud_checks, "PAUSES", ())
+            rows = cloud_checks.check(google())
+        assert {row.outcome for row in rows} == {CloudOutcome.NOT_ASKED}
+        assert rows[0].seen == "serviceusage.googleapis.com does not answer (ConnectionError)"
+
+    def test_an_answer_that_does_not_come_in_time(self, apis: GoogleApis, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cloud_checks, "SECONDS", 2.0)
+        asked = threading.Event()
+
+        def blocked(asks: Asked) -> Answer | None:
+            if asks.id == BILLING:
+                asked.wait(60)
+            return None
+
+        apis.rules.insert(0, blocked)
+        hidden = row(cloud_checks.check(google()), "billing")
+        assert not asked.is_set()
+        asked.set()
+        assert hidden.outcome is CloudOutcome.NOT_ASKED
+        assert hidden.todo == "check the network and the proxy, then run again"
+
+
+def _times(count: int, rule: Rule) -> Rule:
+    """The rule for its first `count` answers."""
+    left = [None] * count
+
+    def limited(asked: Asked) -> Answer | None:
+        return rule(asked) if rule(asked) and left and left.pop() is None else None
+
+    return limited
+
+
+def test_questions_are_asked_side_by_side(apis: GoogleApis) -> None:
+    apis.seconds = 1.0
+    begun = time.monotonic()
+    assert wrong(cloud_checks.check(large())) == []
+    assert time.monotonic() - begun < 10
+
+
+def large() -> ClusterConfig:
+    """A stack of 256 nodes of A3 Mega."""
+    return google(nodesets={"gpu": {**A3, "count": 256}})
+
+
+def test_the_number_of_requests_does_not_grow_with_the_nodes() -> None:
+    one, many = (checks(AskedStack(config=google(nodesets={"gpu": {**A3, "count": count}}))) for count in (1, 256))
+    assert len(one) == len(many)
+
+
+class TestLogin:
+    def test_no_credential(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GOOGLE_CREDENTIALS", "/nowhere")
+        with pytest.raises(GoogleCloudError, match="neither a key nor the path of one"):
+            cloud_checks.check(google())
+
+    def test_an_expired_login_is_one_error(self, apis: GoogleApis, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Expired(Credentials):
+            def refresh(self, _request: object) -> None:
+                raise RefreshError("Reauthentication is needed.")
+
+        monkeypatch.setattr(cloud_checks, "credentials", lambda _endpoint: Expired(None))
+        with pytest.raises(GoogleCloudError, match=r"could not log in .* Reauthentication is needed(?s:.*)gcloud auth"):
+            cloud_checks.check(google())
+        assert apis.asked == []
+
+    def test_a_token_that_expires_meanwhile(self, apis: GoogleApis, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cloud_checks, "credentials", lambda _endpoint: Credentials("token"))
+        apis.rules.insert(0, on(BILLING, refusal(401, "expired", reason="ACCESS_TOKEN_EXPIRED")))
+        (hidden,) = wrong(cloud_checks.check(google()))
+        assert hidden.seen == "your login has expired"
+
+    @pytest.mark.parametrize(("own", "sent"), [(None, "my-project"), ("other", "other")])
+    def test_a_user_has_a_quota_project(
+        self, apis: GoogleApis, monkeypatch: pytest.MonkeyPatch, own: str | None, sent: str
+    ) -> None:
+        monkeypatch.setattr(cloud_checks, "credentials", lambda _endpoint: Credentials("t", quota_project_id=own))
+        cloud_checks.check(google())
+        assert {asked.headers.get("x-goog-user-project") for asked in apis.asked} == {sent}
+
+
+def test_every_role_of_a_stack_has_its_permissions() -> None:
+    configs = [config for config in map(stacks.config, stacks.STACKS) if config.platform == "gcp"]
+    assert {role for config in configs for role in roles(config)} <= set(PROBES)
+
+
+def test_assumptions_that_a_check_settles_are_on_their_page() -> None:
+    listed = {assumption: shows for assumption, shows, *_ in assumptions()}
+    configs = [config for config in map(stacks.config, stacks.STACKS) if config.platform == "gcp"]
+    settled = {text for config in configs for check in checks(AskedStack(config=config)) for text in check.assumptions}
+    assert settled
+    assert all("`./hpc check cloud STACK`" in listed[text] for text in settled)
+    assert {text for text, shows in listed.items() if "`./hpc check cloud STACK`" in shows} == settled

@@ -1,0 +1,164 @@
+"""A stand-in of Google's APIs for questions before `up`: each request and each answer is held against the discovery
+documents, and requests are answered side by side.
+
+A service is reached below its own name: http://127.0.0.1:PORT/serviceusage/v1/projects/...
+"""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from typing_extensions import Self
+
+from tests.lab.google.discovery import extracts
+
+Answer = tuple[int, Any]
+Rule = Callable[["Asked"], "Answer | None"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request."""
+
+    method: str
+    service: str
+    path: str
+    query: Mapping[str, list[str]]
+    body: dict[str, Any]
+    headers: Mapping[str, str] = field(repr=False)
+    id: str
+    """The method of the discovery document, such as compute.machineTypes.get."""
+
+
+def refusal(status: int, message: str, *, reason: str = "", **metadata: str) -> Answer:
+    """An error as Google's newer APIs answer it, with google.rpc.ErrorInfo where there is a reason."""
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "googleapis.com"}
+    details = [{**info, "metadata": metadata}] if reason else []
+    return status, {"error": {"code": status, "message": message, "details": details}}
+
+
+class GoogleApis:
+    """Answers by the first rule that has an answer, until the end of a `with`."""
+
+    def __init__(self, *rules: Rule, seconds: float = 0) -> None:
+        """`seconds`: time of each answer."""
+        self.rules = list(rules)
+        self.seconds = seconds
+        self.asked: list[Asked] = []
+        self.misfits: list[str] = []
+        """What does not fit the discovery documents, in requests and in answers."""
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.apis = self
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+
+    @property
+    def endpoint(self) -> str:
+        """Address of a service, with {} for its name."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/{{}}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def answer(self, method: str, target: str, body: dict[str, Any], headers: Mapping[str, str]) -> Answer:
+        """Answer a request after `seconds`."""
+        parts = urlsplit(target)
+        service, _, rest = unquote(parts.path).removeprefix("/").partition("/")
+        document, path, query = extracts().get(service), f"/{rest}", parse_qs(parts.query)
+        found = document.method(method, path) if document else None
+        if document is None or found is None:
+            self.misfits.append(f"{service} has no {method} {path}")
+            return refusal(404, "no such method")
+        self.misfits += [f"sent to {found['id']}: {text}" for text in document.request(found, query, body)]
+        asked = Asked(method, service, path, query, body, headers, found["id"])
+        self.asked.append(asked)
+        time.sleep(self.seconds)
+        for rule in self.rules:
+            if (answer := rule(asked)) is not None:
+                if answer[0] == 200 and isinstance(answer[1], dict):
+                    misfits = document.misfits(answer[1], found["response"])
+                    self.misfits += [f"answer of {found['id']}: {text}" for text in misfits]
+                return answer
+        return refusal(404, f"{path} was not found")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    apis: GoogleApis
+
+    def handle_error(self, *_: object) -> None:
+        """A client that no longer waits is no error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def _serve(self) -> None:
+        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        apis = cast("_Server", self.server).apis
+        status, document = apis.answer(
+            self.command, self.path, json.loads(text) if text else {}, dict(self.headers.items())
+        )
+        payload = document if isinstance(document, bytes) else json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - names of the standard library
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+MACHINE_TYPES = {
+    "a3-megagpu-8g": (208, 1872 * 1024, 8),
+    "a3-ultragpu-8g": (224, 2952 * 1024, 8),
+    "a4-highgpu-8g": (224, 3968 * 1024, 8),
+}
+"""vCPUs, MiB and GPUs of machine types (cloud.google.com/compute/docs/accelerator-optimized-machines)."""
+STANDARD_MIB = {"c2": 4096, "e2": 4096, "n1": 3840, "n2": 4096}
+"""MiB for each vCPU of FAMILY-standard-VCPUS (cloud.google.com/compute/docs/general-purpose-machines and
+compute-optimized-machines)."""
+
+
+def _machine_type(name: str) -> Answer | None:
+    family, kind, size = name.split("-")
+    if name in MACHINE_TYPES:
+        cpus, memory, gpus = MACHINE_TYPES[name]
+    elif kind == "standard":
+        cpus, memory, gpus = int(size), int(size) * STANDARD_MIB[family], 0
+    else:
+        return None
+    cards = [{"guestAcceleratorType": "nvidia-h100-mega-80gb", "guestAcceleratorCount": gpus}] if gpus else []
+    return 200, {"name": name, "guestCpus": cpus, "memoryMb": memory, "accelerators": cards}
+
+
+def healthy(asked: Asked) -> Answer | None:
+    """A project in which everything can be created."""
+    name = asked.path.rpartition("/")[2]
+    if asked.id == "serviceusage.services.batchGet":
+        return 200, {"services": [{"name": name, "state": "ENABLED"} for name in asked.query["names"]]}
+    if asked.id == "cloudbilling.projects.getBillingInfo":
+        return 200, {"billingEnabled": True, "billingAccountName": "billingAccounts/012345-567890-ABCDEF"}
+    if asked.id == "cloudresourcemanager.projects.testIamPermissions":
+        return 200, {"permissions": asked.body["permissions"]}
+    if asked.id == "compute.machineTypes.get":
+        return _machine_type(name)
+    return None
+
+
+def on(method: str, answer: Answer, part: str = "") -> Rule:
+    """A rule for one method, and for paths that contain `part`."""
+    return lambda asked: answer if asked.id == method and re.search(part, asked.path) else None
