@@ -80,4 +80,5 @@ def read_report(text: str) -> CloudReport | None:
 
 
 def _row(row: Mapping[str, Any]) -> CloudRow:
-    return CloudRow(**{**row, "outcome": CloudOutcome(row["outcome"]), "assumptions": tuple(row["assumptions"])})
+    texts = {key: str(row[key]) for key in ("id", "asked", "seen", "todo")}
+    return CloudRow(**texts, outcome=CloudOutcome(row["outcome"]), assumptions=tuple(row["assumptions"]))

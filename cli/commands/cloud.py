@@ -20,9 +20,10 @@ _STYLES = {CloudOutcome.OK: "green", CloudOutcome.WRONG: "bold red", CloudOutcom
 def cloud(stack: options.Stack, *, config_file: options.ConfigFile = None, json: options.Json = False) -> None:
     """Ask the cloud, before it costs anything, whether the stack can be created there.
 
-    It uses your own login and requests that only read: services, billing, your permissions, machine types. The answers
-    are kept in the state dir with their date. Exit code 0 when nothing is wrong, 1 when something is; a question that
-    the cloud does not answer for you is not wrong.
+    It uses your own login and requests that only read: services, billing, your permissions, quotas, machine types,
+    reservations, image, network, policies. Of a cluster that is up, what the next `up` adds is compared with quotas and
+    reservations. The answers are kept in the state dir with their date. Exit code 0 when nothing is wrong, 1 when
+    something is; a question that the cloud does not answer for you is not wrong.
 
     JSON: {stack, date, ok, checks [{id, asked, seen, outcome, todo, assumptions}]}; outcome is ok, wrong or could not
     ask.

@@ -15,10 +15,11 @@ from cluster.platforms.gcp.cloud_checks import PROBES, AskedStack, checks
 from cluster.platforms.gcp.permissions import roles
 from components.gcp import cloud_checks
 from components.gcp.bake_design import GoogleCloudError
-from tests.clouds import A3, google
+from tests.clouds import A3, MANAGED, google
 from tests.cluster import stacks
 from tests.docs.test_assumptions import rows as assumptions
-from tests.lab.google.apis import Answer, Asked, GoogleApis, Rule, healthy, on, refusal
+from tests.lab.google.apis import IMAGE, Answer, Asked, GoogleApis, Rule, healthy, on, quotas, refusal, reservation
+from tests.lab.google.discovery import METHODS
 
 TYPES = "compute.machineTypes.get"
 BILLING = "cloudbilling.projects.getBillingInfo"
@@ -48,11 +49,158 @@ def wrong(rows: list[CloudRow]) -> list[CloudRow]:
     return [row for row in rows if row.outcome is not CloudOutcome.OK]
 
 
-@pytest.mark.parametrize("name", [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"])
+GOOGLE_STACKS = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
+SHARED = {
+    "network": "projects/host-project/global/networks/shared",
+    "subnetwork": "projects/host-project/regions/us-central1/subnetworks/nodes",
+}
+
+
+def project_of(config: ClusterConfig) -> Rule:
+    """The reservations and the subnetwork of a stack's own project."""
+    kinds = {
+        way.reservation.name.partition("/reservationBlocks/")[0].rpartition("/")[2]: section.machine_type
+        for section in config.nodesets.values()
+        for way in section.ways
+        if way.reservation
+    }
+
+    def answer(asked: Asked) -> Answer | None:
+        if asked.id == "compute.reservations.get":
+            return reservation(kinds[asked.path.rpartition("/")[2]] or "")
+        if asked.id == "compute.subnetworks.get":
+            return 200, {"ipCidrRange": str(config.network.cidr)}
+        return None
+
+    return answer
+
+
+@pytest.mark.parametrize("name", GOOGLE_STACKS)
 def test_a_project_with_everything_has_no_red_row(apis: GoogleApis, name: str) -> None:
+    apis.rules.insert(0, project_of(stacks.config(name)))
     rows = cloud_checks.check(stacks.config(name))
-    assert wrong(rows) == []
-    assert {row.id for row in rows} >= {"services", "billing", "permissions", "machine-type"}
+    # Compute Engine's API has no quota of GPUs of newer families.
+    assert [row for row in wrong(rows) if not row.asked.startswith("quota of GPUs of ")] == []
+    assert not [row for row in rows if row.outcome is CloudOutcome.WRONG]
+    assert {row.id for row in rows} >= {"services", "billing", "permissions", "quota", "machine-type", "disk-type"}
+
+
+def everything() -> ClusterConfig:
+    """A stack that asks each question: T4, a reservation, a network of another project, Managed Lustre."""
+    nodesets = {
+        "t4": {"machine_type": "n1-standard-1", "count": 1, "gpus": {"type": "t4", "count": 1}, "capacity": "spot"},
+        "cpu": {"machine_type": "n2-standard-8", "count": 3, "capacity": {"reservation": "held"}},
+    }
+    network = {"existing": SHARED, "cidr": "10.0.0.0/20"}
+    return google(nodesets=nodesets, network=network, storage={"lustre": MANAGED})
+
+
+def healthy_for_everything(asked: Asked) -> Answer | None:
+    return reservation("n2-standard-8", count=3) if asked.id == "compute.reservations.get" else None
+
+
+class TestPlaces:
+    """Quotas, zone, reservation, image, network, policies."""
+
+    def ask(self, apis: GoogleApis, method: str, answer: Answer, part: str = "") -> list[CloudRow]:
+        apis.rules[:0] = [on(method, answer, part), healthy_for_everything]
+        return wrong(cloud_checks.check(everything()))
+
+    def test_a_quota_that_is_too_small(self, apis: GoogleApis) -> None:
+        # Controller and login machine beside the nodes.
+        answer = 200, {"quotas": quotas(of_project=False, N2_CPUS=10, INSTANCES=5)}
+        rows = self.ask(apis, "compute.regions.get", answer)
+        assert {row.asked for row in rows if row.outcome is CloudOutcome.WRONG} >= {"quota INSTANCES"}
+        seen = row(rows, "quota", "INSTANCES")
+        assert seen.seen.endswith(" asked, 0 used of 5")
+        assert "ask for more INSTANCES in us-central1: https://console.cloud.google.com/iam-admin/quotas" in seen.todo
+
+    def test_spot_machines_take_the_quota_of_others_where_they_have_none(self, apis: GoogleApis) -> None:
+        limits = {"PREEMPTIBLE_NVIDIA_T4_GPUS": 0, "NVIDIA_T4_GPUS": 0}
+        rows = self.ask(apis, "compute.regions.get", (200, {"quotas": quotas(of_project=False, **limits)}))
+        (seen,) = rows
+        assert (seen.asked, seen.seen) == (
+            "quota PREEMPTIBLE_NVIDIA_T4_GPUS",
+            "1 asked, 0 used of 0 (NVIDIA_T4_GPUS)",
+        )
+
+    def test_a_quota_that_google_does_not_answer(self, apis: GoogleApis) -> None:
+        rows = self.ask(apis, "compute.projects.get", (200, {"quotas": []}))
+        assert {row.outcome for row in rows} == {CloudOutcome.NOT_ASKED}
+        assert "Google's answer has no such quota" in rows[0].seen
+
+    def test_what_runs_already_is_not_asked_for_again(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, healthy_for_everything)
+        rows = cloud_checks.check(everything(), everything())
+        assert "quota" not in {row.id for row in rows}
+
+    @pytest.mark.parametrize(
+        ("method", "answer", "check", "seen"),
+        [
+            ("compute.acceleratorTypes.get", refusal(404, ""), "accelerator", "us-central1-a has no nvidia-tesla-t4"),
+            ("compute.diskTypes.get", refusal(404, ""), "disk-type", "us-central1-a has no pd-balanced"),
+            (
+                "compute.reservations.get",
+                refusal(404, ""),
+                "reservation",
+                "there is none of this name in us-central1-a",
+            ),
+            (
+                "compute.reservations.get",
+                reservation("n2-standard-8", count=3, used=1),
+                "reservation",
+                "2 of 3 n2-standard-8 are free; 3 machines are needed",
+            ),
+            (
+                "compute.reservations.get",
+                reservation("n2-standard-4", specificReservationRequired=False, deleteAtTime="2026-12-01T00:00:00Z"),
+                "reservation",
+                "1000 of 1000 n2-standard-4 are free, deleted at 2026-12-01T00:00:00Z; it is not specific; it is of n2",
+            ),
+            ("compute.images.get", refusal(404, ""), "image", "ubuntu-os-cloud has no image ubuntu-"),
+            (
+                "compute.images.get",
+                (200, {**IMAGE, "deprecated": {"state": "OBSOLETE"}}),
+                "image",
+                "READY, created 2026-09-06, OBSOLETE",
+            ),
+            ("compute.networks.get", refusal(404, ""), "network", "there is none"),
+            ("compute.networks.get", (200, {"mtu": 1460}), "network", "it has no private service access"),
+            ("compute.subnetworks.get", refusal(404, ""), "network", "there is none"),
+            (
+                "compute.subnetworks.get",
+                (200, {"ipCidrRange": "10.8.0.0/20"}),
+                "network",
+                "range 10.8.0.0/20, and network.cidr is 10.0.0.0/20",
+            ),
+            (
+                "orgpolicy.projects.policies.getEffectivePolicy",
+                (200, {"spec": {"rules": [{"enforce": True}]}}),
+                "policy",
+                "in force",
+            ),
+            (
+                "orgpolicy.projects.policies.getEffectivePolicy",
+                (200, {"spec": {"rules": [{"denyAll": True}]}}),
+                "policy",
+                "in force",
+            ),
+        ],
+    )
+    def test_what_is_not_as_the_stack_needs_it(
+        self, apis: GoogleApis, method: str, answer: Answer, check: str, seen: str
+    ) -> None:
+        rows = self.ask(apis, method, answer)
+        assert {(row.id, row.outcome) for row in rows} == {(check, CloudOutcome.WRONG)}
+        assert rows[0].seen.startswith(seen)
+        assert all(row.todo for row in rows)
+
+    def test_a_policy_with_a_list_is_for_a_person_to_compare(self, apis: GoogleApis) -> None:
+        rule = {"values": {"allowedValues": ["projects/ours"]}}
+        answer = 200, {"spec": {"rules": [rule]}}
+        (seen,) = self.ask(apis, "orgpolicy.projects.policies.getEffectivePolicy", answer, "trustedImageProjects")
+        assert (seen.outcome, seen.seen) == (CloudOutcome.NOT_ASKED, "allows projects/ours")
+        assert seen.todo.startswith("compare: allow projects/ubuntu-os-cloud")
 
 
 class TestAnswers:
@@ -94,23 +242,19 @@ class TestAnswers:
             return (200, {"permissions": kept} if kept else {}) if asked.id == PERMISSIONS else None
 
         apis.rules.insert(0, without)
-        found = [
-            stack for stack in map(stacks.config, stacks.STACKS) if stack.platform == "gcp" and role in roles(stack)
-        ]
-        (seen,) = wrong(cloud_checks.check(found[0]))
+        found = next(config for config in map(stacks.config, GOOGLE_STACKS) if role in roles(config))
+        apis.rules.insert(1, project_of(found))
+        (seen,) = [row for row in cloud_checks.check(found) if row.outcome is CloudOutcome.WRONG]
         assert (seen.outcome, seen.asked.partition(" ")[0], seen.seen) == (CloudOutcome.WRONG, role, f"you lack {lost}")
         assert f"--role {role}" in seen.todo
 
     def test_the_host_project_of_a_shared_vpc_is_asked_too(self, apis: GoogleApis) -> None:
-        network = {
-            "network": "projects/host-project/global/networks/shared",
-            "subnetwork": "projects/host-project/regions/us-central1/subnetworks/nodes",
-        }
-        config = google(network={"existing": network})
-        apis.rules.insert(0, on(PERMISSIONS, (200, {}), "host-project"))
-        (seen,) = wrong(cloud_checks.check(config))
+        apis.rules[:0] = [on(PERMISSIONS, (200, {}), "host-project"), healthy_for_everything]
+        (seen,) = wrong(cloud_checks.check(everything()))
         assert seen.asked.endswith("in host-project")
         assert "compute.subnetworks.use" in seen.seen
+        paths = {asked.path for asked in apis.asked if asked.id in ("compute.networks.get", "compute.subnetworks.get")}
+        assert {path.split("/")[4] for path in paths} == {"host-project"}
 
     def test_a_zone_without_the_machine_type(self, apis: GoogleApis) -> None:
         apis.rules.insert(0, on(TYPES, refusal(404, "not found"), "a3-megagpu-8g"))
@@ -130,16 +274,20 @@ class TestAnswers:
 class TestRefusals:
     """A question that is not answered is no failure, names its reason, and hides no other row."""
 
-    @pytest.mark.parametrize("method", [SERVICES, BILLING, TYPES])
+    @pytest.mark.parametrize("method", [name for names in METHODS.values() for name in names if name != PERMISSIONS])
     def test_each_permission_that_a_question_takes(self, apis: GoogleApis, method: str) -> None:
-        apis.rules.insert(0, on(method, refusal(403, "The caller does not have permission")))
-        rows = cloud_checks.check(google())
+        apis.rules[:0] = [on(method, refusal(403, "The caller does not have permission")), healthy_for_everything]
+        rows = cloud_checks.check(everything())
         hidden = wrong(rows)
         assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
         assert len({row.id for row in hidden}) == 1
-        expected = {SERVICES: "serviceusage.services.get", BILLING: "resourcemanager.projects.get"}
-        assert hidden[0].seen == f"you lack the permission {expected.get(method, method)}"
-        assert hidden[0].assumptions == ()
+        expected = {
+            SERVICES: "serviceusage.services.get",
+            BILLING: "resourcemanager.projects.get",
+            "orgpolicy.projects.policies.getEffectivePolicy": "orgpolicy.policies.get",
+        }
+        assert {row.seen for row in hidden} == {f"you lack the permission {expected.get(method, method)}"}
+        assert {row.assumptions for row in hidden} == {()}
 
     @pytest.mark.parametrize(
         ("answer", "seen", "todo"),
@@ -240,7 +388,7 @@ def test_questions_are_asked_side_by_side(apis: GoogleApis) -> None:
 
 def large() -> ClusterConfig:
     """A stack of 256 nodes of A3 Mega."""
-    return google(nodesets={"gpu": {**A3, "count": 256}})
+    return google(nodesets={"gpu": {**A3, "count": 256, "capacity": {"reservation": "held"}}})
 
 
 def test_the_number_of_requests_does_not_grow_with_the_nodes() -> None:
@@ -256,7 +404,7 @@ class TestLogin:
 
     def test_an_expired_login_is_one_error(self, apis: GoogleApis, monkeypatch: pytest.MonkeyPatch) -> None:
         class Expired(Credentials):
-            def refresh(self, _request: object) -> None:
+            def refresh(self, request: object) -> None:
                 raise RefreshError("Reauthentication is needed.")
 
         monkeypatch.setattr(cloud_checks, "credentials", lambda _endpoint: Expired(None))
@@ -280,13 +428,13 @@ class TestLogin:
 
 
 def test_every_role_of_a_stack_has_its_permissions() -> None:
-    configs = [config for config in map(stacks.config, stacks.STACKS) if config.platform == "gcp"]
+    configs = map(stacks.config, GOOGLE_STACKS)
     assert {role for config in configs for role in roles(config)} <= set(PROBES)
 
 
 def test_assumptions_that_a_check_settles_are_on_their_page() -> None:
     listed = {assumption: shows for assumption, shows, *_ in assumptions()}
-    configs = [config for config in map(stacks.config, stacks.STACKS) if config.platform == "gcp"]
+    configs = map(stacks.config, GOOGLE_STACKS)
     settled = {text for config in configs for check in checks(AskedStack(config=config)) for text in check.assumptions}
     assert settled
     assert all("`./hpc check cloud STACK`" in listed[text] for text in settled)

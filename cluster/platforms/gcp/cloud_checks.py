@@ -1,39 +1,19 @@
-"""The questions to Google Cloud before `up`, a row of CHECKS for each kind: services, billing, permissions, machine
-types. Nothing here sends a request (components/gcp/cloud_checks.py does).
+"""The questions to Google Cloud before `up`, a row of CHECKS for each kind. Nothing here sends a request
+(components/gcp/cloud_checks.py does).
 
 Source of paths and fields: Google's discovery documents in google-api-python-client 2.202.0, which
 tests/gcp/discovery.json has in part.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
-from cluster.config.cluster import ClusterConfig
 from cluster.findings import listing
-from cluster.platforms.gcp.cloud_request import Answer, CloudCheck, CloudRequest, Seen, compute
-from cluster.platforms.gcp.names import host_project, place
+from cluster.platforms.gcp import cloud_places
+from cluster.platforms.gcp.cloud_quotas import quotas
+from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudCheck, CloudRequest, Seen, compute
+from cluster.platforms.gcp.names import host_project
 from cluster.platforms.gcp.permissions import FIRST_SERVICE, roles, services
 from cluster.platforms.gcp.request import builder_request, elastic_requests, machine_requests
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskedStack:
-    """The stack that is checked."""
-
-    config: ClusterConfig
-    before: ClusterConfig | None = None
-    """The configuration that the running cluster has; None for a new one."""
-
-    @property
-    def project(self) -> str:
-        """Id of the stack's project."""
-        return place(self.config).project
-
-    @property
-    def zone(self) -> str:
-        """The stack's zone."""
-        return place(self.config).zone
-
 
 _SERVICES_AT_ONCE = 30
 """Most services of one request (serviceusage.v1, services.batchGet, names)."""
@@ -181,11 +161,23 @@ def _machine_types(stack: AskedStack) -> Iterator[CloudCheck]:
             asks=f"machine type {row.name} in {stack.zone}",
             requests=(compute(stack.project, path, "compute.machineTypes.get"),),
             read=read,
-            assumptions=(SIZES,),
+            assumptions=(SIZES, cloud_places.ZONES) if row.family.zones else (SIZES,),
         )
 
 
-CHECKS: tuple[Callable[[AskedStack], Iterator[CloudCheck]], ...] = (_services, _billing, _permissions, _machine_types)
+CHECKS: tuple[Callable[[AskedStack], Iterator[CloudCheck]], ...] = (
+    _services,
+    _billing,
+    _permissions,
+    quotas,
+    _machine_types,
+    cloud_places.accelerators,
+    cloud_places.disk_types,
+    cloud_places.reservations,
+    cloud_places.images,
+    cloud_places.network,
+    cloud_places.organization_policies,
+)
 """The kinds of checks, in the order of their rows."""
 
 

@@ -5,10 +5,36 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.cloud_checks import CloudOutcome
+from cluster.config.cluster import ClusterConfig
+from cluster.platforms.gcp.names import place
 
 Answer = Mapping[str, Any] | None
 """Google's JSON; None where there is no such resource (404)."""
 Query = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedStack:
+    """The stack that is checked."""
+
+    config: ClusterConfig
+    before: ClusterConfig | None = None
+    """The configuration that the running cluster has; None for a new one."""
+
+    @property
+    def project(self) -> str:
+        """Id of the stack's project."""
+        return place(self.config).project
+
+    @property
+    def region(self) -> str:
+        """The zone's region."""
+        return place(self.config).region
+
+    @property
+    def zone(self) -> str:
+        """The stack's zone."""
+        return place(self.config).zone
 
 
 @dataclass(frozen=True, kw_only=True)

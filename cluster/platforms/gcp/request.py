@@ -19,6 +19,8 @@ from cluster.roster import MachineSpec, elastic_machine, elastic_machines, machi
 LEAST_NETWORKS = 5
 """Networks that a project may have at least, by the quota NETWORKS: those of new projects, as the description of a
 network says (docs.ansible.com, google.cloud.gcp_compute_network, from Google's API)."""
+LOCAL_SSD = "local SSD"
+"""The key of local SSDs among disk types."""
 LOCAL_SSD_GB = 375
 """GB of one local SSD (cloud.google.com/compute/docs/disks/local-ssd)."""
 _WAYS = {
@@ -42,6 +44,8 @@ class MachineRequest:
     """The role in the cluster."""
     way: str = _WAYS["on_demand"]
     """The kind of their capacity, in words."""
+    capacity: BasicCapacity | Capacity | None = None
+    """The first way of it that is tried; None for on demand."""
 
     @property
     def line(self) -> str:
@@ -67,7 +71,9 @@ def machine_requests(config: ClusterConfig) -> list[MachineRequest]:
         else:
             count, what, capacity = config.login.count, "login", config.login.capacity
         way, gpu = _way(capacity), spec.gpu if spec.nodeset else None
-        requests.append(MachineRequest(count=count, machine_type=spec.machine_type, gpu=gpu, what=what, way=way))
+        requests.append(
+            MachineRequest(count=count, machine_type=spec.machine_type, gpu=gpu, what=what, way=way, capacity=capacity)
+        )
     kinds = Counter((server.kind, server.machine_type) for server in servers(config))
     return requests + [
         MachineRequest(count=count, machine_type=machine_type, what=f"Lustre {kind}")
@@ -93,7 +99,14 @@ def elastic_requests(config: ClusterConfig) -> list[MachineRequest]:
             what = f"elastic nodes of {name}, deleted after {section.idle or '10m'} idle"
             count = section.most - section.static
             requests.append(
-                MachineRequest(count=count, machine_type=spec.machine_type, gpu=spec.gpu, what=what, way=ways)
+                MachineRequest(
+                    count=count,
+                    machine_type=spec.machine_type,
+                    gpu=spec.gpu,
+                    what=what,
+                    way=ways,
+                    capacity=section.ways[0],
+                )
             )
     return requests
 
@@ -107,7 +120,7 @@ def _describe_elastic(config: ClusterConfig) -> list[str]:
     gpus = sum(request.count * request.gpu.count for request in requests if request.gpu)
     fabrics = [(request.count, request.machine_type.family.fabric) for request in requests]
     nics = sum(count * (len(fabric.host_nics) + fabric.nics) for count, fabric in fabrics)
-    sizes = ", ".join(f"{size:,} GB of {kind}" for kind, size in _disks_of(config, elastic_machines(config)).items())
+    sizes = ", ".join(f"{size:,} GB of {kind}" for kind, size in elastic_disks(config).items())
     return [
         *(f"up to {request.line}" for request in requests),
         *(
@@ -133,6 +146,11 @@ def disks(config: ClusterConfig) -> Mapping[str, int]:
     return dict(sorted(sizes.items()))
 
 
+def elastic_disks(config: ClusterConfig) -> Mapping[str, int]:
+    """Return GB of the disks that elastic nodes may add at most, by type."""
+    return _disks_of(config, elastic_machines(config))
+
+
 def _disks_of(config: ClusterConfig, specs: Iterable[MachineSpec]) -> Counter[str]:
     """Return GB of the boot disks and local SSDs of machines, by type, sorted."""
     sizes: Counter[str] = Counter()
@@ -140,7 +158,7 @@ def _disks_of(config: ClusterConfig, specs: Iterable[MachineSpec]) -> Counter[st
         kind, size = boot_disk(config, spec)
         sizes[kind] += size
         if spec.machine_type.family.local_ssds:
-            sizes["local SSD"] += spec.machine_type.family.local_ssds * LOCAL_SSD_GB
+            sizes[LOCAL_SSD] += spec.machine_type.family.local_ssds * LOCAL_SSD_GB
     return Counter(dict(sorted(sizes.items())))
 
 

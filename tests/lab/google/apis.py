@@ -98,7 +98,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
     apis: GoogleApis
 
-    def handle_error(self, *_: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that no longer waits is no error."""
 
 
@@ -118,8 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - names of the standard library
 
-    def log_message(self, *_: object) -> None:
-        pass
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
+        """Print nothing."""
 
 
 MACHINE_TYPES = {
@@ -145,18 +145,52 @@ def _machine_type(name: str) -> Answer | None:
     return 200, {"name": name, "guestCpus": cpus, "memoryMb": memory, "accelerators": cards}
 
 
+GLOBAL = {"GPUS_ALL_REGIONS", "NETWORKS", "ROUTERS", "SUBNETWORKS"}
+"""Quotas of a project; others are of a region (GoogleCloudPlatform/cluster-toolkit 1047080, pkg/validators)."""
+
+
+def quotas(*, of_project: bool, limit: float = 1e6, **limits: float) -> list[dict[str, Any]]:
+    """The quotas of a project or a region, unused."""
+    metrics = extracts()["compute"].schemas["Quota"]["properties"]["metric"]["enum"]
+    return [
+        {"metric": metric, "limit": limits.get(metric, limit), "usage": 0.0}
+        for metric in metrics
+        if (metric in GLOBAL) is of_project
+    ]
+
+
+def reservation(machine_type: str, *, count: int = 1000, used: int = 0, **changes: Any) -> Answer:
+    """A specific reservation."""
+    properties = {"machineType": machine_type}
+    sku = {"count": str(count), "inUseCount": str(used), "instanceProperties": properties}
+    return 200, {"status": "READY", "specificReservationRequired": True, "specificReservation": sku, **changes}
+
+
+IMAGE = {"status": "READY", "creationTimestamp": "2026-09-06T00:00:00.000-07:00"}
+NETWORK = {"mtu": 8896, "peerings": [{"name": "servicenetworking-googleapis-com", "state": "ACTIVE"}]}
+ANSWERS: dict[str, Answer] = {
+    "cloudbilling.projects.getBillingInfo": (200, {"billingEnabled": True}),
+    "compute.acceleratorTypes.get": (200, {}),
+    "compute.diskTypes.get": (200, {}),
+    "compute.images.get": (200, IMAGE),
+    "compute.networks.get": (200, NETWORK),
+    "compute.projects.get": (200, {"quotas": quotas(of_project=True)}),
+    "compute.regions.get": (200, {"quotas": quotas(of_project=False)}),
+    "compute.reservations.get": reservation("a3-megagpu-8g"),
+    "compute.subnetworks.get": (200, {"ipCidrRange": "10.0.0.0/20"}),
+    "orgpolicy.projects.policies.getEffectivePolicy": (200, {"spec": {"rules": [{"enforce": False}]}}),
+}
+
+
 def healthy(asked: Asked) -> Answer | None:
     """A project in which everything can be created."""
-    name = asked.path.rpartition("/")[2]
     if asked.id == "serviceusage.services.batchGet":
         return 200, {"services": [{"name": name, "state": "ENABLED"} for name in asked.query["names"]]}
-    if asked.id == "cloudbilling.projects.getBillingInfo":
-        return 200, {"billingEnabled": True, "billingAccountName": "billingAccounts/012345-567890-ABCDEF"}
     if asked.id == "cloudresourcemanager.projects.testIamPermissions":
         return 200, {"permissions": asked.body["permissions"]}
     if asked.id == "compute.machineTypes.get":
-        return _machine_type(name)
-    return None
+        return _machine_type(asked.path.rpartition("/")[2])
+    return ANSWERS.get(asked.id)
 
 
 def on(method: str, answer: Answer, part: str = "") -> Rule:

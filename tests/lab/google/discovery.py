@@ -19,7 +19,18 @@ FILE = Path(__file__).with_name("discovery.json")
 METHODS: Mapping[str, tuple[str, ...]] = {
     "cloudbilling.v1": ("cloudbilling.projects.getBillingInfo",),
     "cloudresourcemanager.v3": ("cloudresourcemanager.projects.testIamPermissions",),
-    "compute.v1": ("compute.machineTypes.get",),
+    "compute.v1": (
+        "compute.acceleratorTypes.get",
+        "compute.diskTypes.get",
+        "compute.images.get",
+        "compute.machineTypes.get",
+        "compute.networks.get",
+        "compute.projects.get",
+        "compute.regions.get",
+        "compute.reservations.get",
+        "compute.subnetworks.get",
+    ),
+    "orgpolicy.v2": ("orgpolicy.projects.policies.getEffectivePolicy",),
     "serviceusage.v1": ("serviceusage.services.batchGet",),
 }
 """Methods that the checks of a stack call, by document."""
