@@ -58,12 +58,12 @@ def _object_storage() -> StateBuckets:
     return StateBuckets(record=state.record, backend=state.ObjectStorage)
 
 
-def _ask_google(config: ClusterConfig, before: ClusterConfig | None) -> list[CloudRow]:
+def _ask_google(config: ClusterConfig, before: ClusterConfig | None, state: str) -> list[CloudRow]:
     from components.gcp import cloud_checks
     from components.gcp.bake_design import GoogleCloudError
 
     try:
-        return cloud_checks.check(config, before)
+        return cloud_checks.check(config, before, state)
     except GoogleCloudError as error:
         raise CloudCheckError(str(error)) from None
 
@@ -72,9 +72,9 @@ ENVIRONMENTS: Mapping[str, Callable[[ClusterConfig], CloudEnvironment]] = {"gcp"
 """Environment variables by platform. A platform without a cloud has none."""
 STATE_BUCKETS: Mapping[str, Callable[[], StateBuckets]] = {"gcs": _cloud_storage, "nebius": _object_storage}
 """Buckets by their kind, as in `./hpc backend init KIND`."""
-CHECKS: Mapping[str, Callable[[ClusterConfig, ClusterConfig | None], list[CloudRow]]] = {"gcp": _ask_google}
-"""Functions that ask a platform's cloud what a stack needs of it, given the configuration of the stack file, and that
-of the running cluster."""
+CHECKS: Mapping[str, Callable[[ClusterConfig, ClusterConfig | None, str], list[CloudRow]]] = {"gcp": _ask_google}
+"""Functions that ask a platform's cloud what a stack needs of it, given the configuration of the stack file, that of
+the running cluster, and the URL of the state."""
 
 
 def state_buckets(kind: str) -> StateBuckets:

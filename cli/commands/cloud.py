@@ -21,9 +21,9 @@ def cloud(stack: options.Stack, *, config_file: options.ConfigFile = None, json:
     """Ask the cloud, before it costs anything, whether the stack can be created there.
 
     It uses your own login and requests that only read: services, billing, your permissions, quotas, machine types,
-    reservations, image, network, policies. Of a cluster that is up, what the next `up` adds is compared with quotas and
-    reservations. The answers are kept in the state dir with their date. Exit code 0 when nothing is wrong, 1 when
-    something is; a question that the cloud does not answer for you is not wrong.
+    reservations, image, network, policies, state. Of a cluster that is up, what the next `up` adds is compared with
+    quotas and reservations. The answers are kept in the state dir with their date. Exit code 0 when nothing is wrong, 1
+    when something is; a question that the cloud does not answer for you is not wrong.
 
     JSON: {stack, date, ok, checks [{id, asked, seen, outcome, todo, assumptions}]}; outcome is ok, wrong or could not
     ask.
@@ -44,7 +44,7 @@ def ask(stack: str, config: ClusterConfig) -> CloudReport:
     """Ask the cloud, and keep the answers in the state dir."""
     before = impact_of_edit.running_config(stack, shutil.which("pulumi"))
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    report = CloudReport(date=date, rows=CHECKS[config.platform](config, before))
+    report = CloudReport(date=date, rows=CHECKS[config.platform](config, before, state_dir.backend(stack)))
     state_dir.write_file(_file(stack), report.text())
     return report
 

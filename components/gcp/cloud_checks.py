@@ -68,12 +68,13 @@ class _NotAskedError(Exception):
     todo: str
 
 
-def check(config: ClusterConfig, before: ClusterConfig | None = None) -> list[CloudRow]:
-    """Return the row of each check. `before` is the configuration that the running cluster has.
+def check(config: ClusterConfig, before: ClusterConfig | None = None, state: str = "") -> list[CloudRow]:
+    """Return the row of each check. `before` is the configuration that the running cluster has, and `state` the URL of
+    the stack's state.
 
     Raises GoogleCloudError where there are no credentials, or where they have expired.
     """
-    stack = AskedStack(config=config, before=before)
+    stack = AskedStack(config=config, before=before, state=state)
     session = _Session(stack.project)
     todo = checks(stack)
     requests = list(dict.fromkeys(request for row in todo for request in row.requests))

@@ -17,7 +17,7 @@ from cluster.platforms.gcp.filesystems import lustre, nfs
 from cluster.platforms.gcp.filesystems.base import FileSystem
 from cluster.platforms.gcp.filesystems.buckets import BucketsKind
 from cluster.platforms.gcp.filesystems.registry import file_systems, mounts
-from cluster.platforms.gcp.names import labels, place
+from cluster.platforms.gcp.names import labels
 from cluster.roster import MachineSpec
 from components.gcp.network import GoogleNetwork
 
@@ -180,7 +180,7 @@ class FilestoreShare(FileSystemComponent[nfs.FilestoreKind]):
         instance = filestore.Instance(
             f"{self.name}-instance",
             name=f"{config.name}-filestore",
-            location=place(config).region if section.tier == "REGIONAL" else place(config).zone,
+            location=self.args.kind.location,
             tier=section.tier,
             file_shares=filestore.InstanceFileSharesArgs(name=share, capacity_gb=section.size_gb),
             networks=[
@@ -258,7 +258,7 @@ class ManagedLustre(LustreComponent[lustre.Managed]):
         instance = managed_lustre.Instance(
             f"{self.name}-instance",
             instance_id=f"{config.name}-lustre",
-            location=place(config).zone,
+            location=self.args.kind.location,
             filesystem=section.fsname,
             capacity_gib=str(section.size_gib),
             per_unit_storage_throughput=str(section.throughput),

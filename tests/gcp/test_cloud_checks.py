@@ -49,6 +49,7 @@ def wrong(rows: list[CloudRow]) -> list[CloudRow]:
     return [row for row in rows if row.outcome is not CloudOutcome.OK]
 
 
+STATE = "gs://our-state"
 GOOGLE_STACKS = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
 SHARED = {
     "network": "projects/host-project/global/networks/shared",
@@ -104,7 +105,7 @@ class TestPlaces:
 
     def ask(self, apis: GoogleApis, method: str, answer: Answer, part: str = "") -> list[CloudRow]:
         apis.rules[:0] = [on(method, answer, part), healthy_for_everything]
-        return wrong(cloud_checks.check(everything()))
+        return wrong(cloud_checks.check(everything(), state=STATE))
 
     def test_a_quota_that_is_too_small(self, apis: GoogleApis) -> None:
         # Controller and login machine beside the nodes.
@@ -173,6 +174,14 @@ class TestPlaces:
                 "network",
                 "range 10.8.0.0/20, and network.cidr is 10.0.0.0/20",
             ),
+            (
+                "file.projects.locations.get",
+                refusal(404, ""),
+                "file-system",
+                "us-central1-a has no lustre.googleapis.com",
+            ),
+            ("storage.buckets.get", refusal(404, ""), "state", "there is none"),
+            ("storage.buckets.get", (200, {"location": "US"}), "state", "it keeps no old versions of the state"),
             (
                 "orgpolicy.projects.policies.getEffectivePolicy",
                 (200, {"spec": {"rules": [{"enforce": True}]}}),
@@ -277,13 +286,14 @@ class TestRefusals:
     @pytest.mark.parametrize("method", [name for names in METHODS.values() for name in names if name != PERMISSIONS])
     def test_each_permission_that_a_question_takes(self, apis: GoogleApis, method: str) -> None:
         apis.rules[:0] = [on(method, refusal(403, "The caller does not have permission")), healthy_for_everything]
-        rows = cloud_checks.check(everything())
+        rows = cloud_checks.check(everything(), state=STATE)
         hidden = wrong(rows)
         assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
         assert len({row.id for row in hidden}) == 1
         expected = {
             SERVICES: "serviceusage.services.get",
             BILLING: "resourcemanager.projects.get",
+            "file.projects.locations.get": "lustre.locations.get",
             "orgpolicy.projects.policies.getEffectivePolicy": "orgpolicy.policies.get",
         }
         assert {row.seen for row in hidden} == {f"you lack the permission {expected.get(method, method)}"}
@@ -403,11 +413,11 @@ class TestLogin:
             cloud_checks.check(google())
 
     def test_an_expired_login_is_one_error(self, apis: GoogleApis, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Expired(Credentials):
-            def refresh(self, request: object) -> None:
-                raise RefreshError("Reauthentication is needed.")
+        def expired(_identity: object, _request: object) -> None:
+            raise RefreshError("Reauthentication is needed.")
 
-        monkeypatch.setattr(cloud_checks, "credentials", lambda _endpoint: Expired(None))
+        monkeypatch.setattr(Credentials, "refresh", expired)
+        monkeypatch.setattr(cloud_checks, "credentials", lambda _endpoint: Credentials(None))
         with pytest.raises(GoogleCloudError, match=r"could not log in .* Reauthentication is needed(?s:.*)gcloud auth"):
             cloud_checks.check(google())
         assert apis.asked == []

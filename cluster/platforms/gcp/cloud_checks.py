@@ -176,7 +176,9 @@ CHECKS: tuple[Callable[[AskedStack], Iterator[CloudCheck]], ...] = (
     cloud_places.reservations,
     cloud_places.images,
     cloud_places.network,
+    cloud_places.file_system_locations,
     cloud_places.organization_policies,
+    cloud_places.state_bucket,
 )
 """The kinds of checks, in the order of their rows."""
 

@@ -12,7 +12,7 @@ from cluster.catalog.machine_families import ACCELERATORS
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudCheck, CloudRequest, Seen, compute
 from cluster.platforms.gcp.disks import state_zones
-from cluster.platforms.gcp.filesystems.registry import peered
+from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 from cluster.platforms.gcp.image import recipe
 from cluster.platforms.gcp.names import host_project
 from cluster.platforms.gcp.permissions import POLICIES, policies
@@ -163,6 +163,52 @@ def network(stack: AskedStack) -> Iterator[CloudCheck]:
     yield CloudCheck(
         id="network", asks=f"subnetwork {subnetwork} of {project}", requests=(of_subnetwork,), read=read_subnetwork
     )
+
+
+def file_system_locations(stack: AskedStack) -> Iterator[CloudCheck]:
+    """Yield a check of the zone or region of each file system that Google runs.
+
+    Source of the path, for both services: google.cloud.location.Locations in file.v1's discovery document, 20260819,
+    and in googleapis/googleapis 6c345ac, google/cloud/lustre/v1/lustre_v1.yaml.
+    """
+    for file_system in file_systems(stack.config):
+        if where := file_system.location:
+            service = next(iter(file_system.needs.values())).services[0]
+
+            def read(answer: Answer, where: str = where, service: str = service) -> Seen:
+                if answer is not None:
+                    return Seen(text="there is one")
+                command = {"file": "filestore zones list", "lustre": "lustre locations list"}[service]
+                todo = f"choose a zone of: gcloud {command} --project {stack.project}"
+                return Seen(text=f"{where} has no {service}.googleapis.com", todo=todo)
+
+            request = CloudRequest(
+                service=service,
+                path=f"v1/projects/{stack.project}/locations/{where}",
+                permission=f"{service}.locations.get",
+            )
+            asks = f"{service}.googleapis.com in {where}"
+            yield CloudCheck(id="file-system", asks=asks, requests=(request,), read=read)
+
+
+def state_bucket(stack: AskedStack) -> Iterator[CloudCheck]:
+    """Yield a check of the bucket that the stack's state is in, if it is in Cloud Storage."""
+    if not stack.state.startswith("gs://"):
+        return
+    bucket = stack.state.removeprefix("gs://").partition("/")[0].partition("?")[0]
+
+    def read(answer: Answer) -> Seen:
+        if answer is None:
+            return Seen(
+                text="there is none", todo=f"./hpc backend init gcs --bucket {bucket}, or pulumi login elsewhere"
+            )
+        if not answer.get("versioning", {}).get("enabled"):
+            command = f"gcloud storage buckets update gs://{bucket} --versioning"
+            return Seen(text="it keeps no old versions of the state", todo=command)
+        return Seen(text=f"in {answer['location']}, with versions")
+
+    request = CloudRequest(service="storage", path=f"storage/v1/b/{bucket}", permission="storage.buckets.get")
+    yield CloudCheck(id="state", asks=f"state bucket {bucket}", requests=(request,), read=read)
 
 
 def _list(what: str, project: str) -> str:

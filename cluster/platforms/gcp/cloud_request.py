@@ -20,6 +20,8 @@ class AskedStack:
     config: ClusterConfig
     before: ClusterConfig | None = None
     """The configuration that the running cluster has; None for a new one."""
+    state: str = ""
+    """URL of the stack's state."""
 
     @property
     def project(self) -> str:

@@ -178,6 +178,8 @@ ANSWERS: dict[str, Answer] = {
     "compute.regions.get": (200, {"quotas": quotas(of_project=False)}),
     "compute.reservations.get": reservation("a3-megagpu-8g"),
     "compute.subnetworks.get": (200, {"ipCidrRange": "10.0.0.0/20"}),
+    "file.projects.locations.get": (200, {"locationId": "us-central1-a"}),
+    "storage.buckets.get": (200, {"location": "US", "versioning": {"enabled": True}}),
     "orgpolicy.projects.policies.getEffectivePolicy": (200, {"spec": {"rules": [{"enforce": False}]}}),
 }
 

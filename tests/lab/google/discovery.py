@@ -30,8 +30,10 @@ METHODS: Mapping[str, tuple[str, ...]] = {
         "compute.reservations.get",
         "compute.subnetworks.get",
     ),
+    "file.v1": ("file.projects.locations.get",),
     "orgpolicy.v2": ("orgpolicy.projects.policies.getEffectivePolicy",),
     "serviceusage.v1": ("serviceusage.services.batchGet",),
+    "storage.v1": ("storage.buckets.get",),
 }
 """Methods that the checks of a stack call, by document."""
 KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
@@ -112,7 +114,10 @@ def read(file: Path) -> Document:
 def extracts() -> dict[str, Document]:
     """The documents of discovery.json, by service."""
     stored = json.loads(FILE.read_text(encoding="utf-8"))
-    return {name.partition(".")[0]: Document(content) for name, content in stored.items()}
+    documents = {name.partition(".")[0]: Document(content) for name, content in stored.items()}
+    # Locations are one interface of all services, google.cloud.location.Locations, at the same path in Managed Lustre's
+    # API (googleapis/googleapis 6c345ac, google/cloud/lustre/v1/lustre_v1.yaml), of which the package has no document.
+    return {**documents, "lustre": documents["file"]}
 
 
 def extract(content: Json, ids: tuple[str, ...]) -> Json:

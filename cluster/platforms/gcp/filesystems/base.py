@@ -110,6 +110,11 @@ class FileSystem(ABC):
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
 
+    @property
+    def location(self) -> str:
+        """The zone or region in which Google runs its servers; empty if Google does not."""
+        return ""
+
     @classmethod
     @abstractmethod
     def used(cls, config: ClusterConfig) -> bool:

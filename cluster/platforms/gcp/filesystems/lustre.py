@@ -15,6 +15,7 @@ from cluster.cost_parts import Part
 from cluster.findings import Finding, listing
 from cluster.platforms.gcp.defaults import BASE_IMAGES
 from cluster.platforms.gcp.filesystems.base import FileSystem, MachineMount, Place, ServiceNeed
+from cluster.platforms.gcp.names import place
 from cluster.roster import MachineSpec
 
 OPTIONS = "flock,noatime,_netdev"
@@ -130,6 +131,11 @@ class Managed(LustreKind):
     ready_seconds = 300  # Google's servers are up once the instance is created
     peered = True
     callback_ports = ("988",)  # servers connect to their clients too
+
+    @property
+    def location(self) -> str:
+        """The stack's zone."""
+        return place(self.config).zone
 
     @staticmethod
     def expected(lustre: Lustre) -> Expected:

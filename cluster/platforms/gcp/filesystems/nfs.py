@@ -10,6 +10,7 @@ from cluster.config.storage import Nfs as Directory
 from cluster.cost_parts import Part
 from cluster.findings import Finding
 from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, MachineMount, Place, ServiceNeed
+from cluster.platforms.gcp.names import place
 from cluster.roster import MachineSpec
 
 DIRECT = "BASIC_SSD"
@@ -30,6 +31,12 @@ class FilestoreKind(FileSystem):
         super().__init__(config)
         self.own_range = self.section.tier == DIRECT
         self.peered = not self.own_range
+
+    @property
+    def location(self) -> str:
+        """The region of a regional instance, the zone of others."""
+        where = place(self.config)
+        return where.region if self.section.tier == "REGIONAL" else where.zone
 
     @classmethod
     def used(cls, config: ClusterConfig) -> bool:
