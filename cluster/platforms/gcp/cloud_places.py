@@ -1,5 +1,5 @@
-"""What exists where a stack is to be created: accelerators and disk types of the zone, reservations, images, a network
-that exists, and policies of the organization.
+"""Checks of the place where a stack is to be created: accelerators, disk types and file systems of the zone,
+reservations, images, a network that exists, policies of the organization, the bucket of the state.
 
 Source of fields: Compute's discovery document, revision 20261106, and that of the Organization Policy API, 20260723.
 """

@@ -43,7 +43,7 @@ SPOT = "PREEMPTIBLE_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quota:
+class ComputeQuota:
     """A quota of Compute Engine."""
 
     metric: str
@@ -52,37 +52,37 @@ class Quota:
     (cloud.google.com/compute/docs/instances/create-use-spot, "Before you begin")."""
 
 
-def needed(config: ClusterConfig) -> Counter[Quota]:
+def needed(config: ClusterConfig) -> Counter[ComputeQuota]:
     """Return how much of each quota a stack uses at most, with all elastic nodes and the builder of its image."""
-    amounts = Counter[Quota]()
+    amounts = Counter[ComputeQuota]()
     for what, count in networks(config).items():
         for metric in NETWORKS[what]:
-            amounts[Quota(metric=metric)] += count
+            amounts[ComputeQuota(metric=metric)] += count
     for sizes in (disks(config), elastic_disks(config)):
         for kind, size in sizes.items():
             if kind in DISKS:
-                amounts[Quota(metric=DISKS[kind])] += size
+                amounts[ComputeQuota(metric=DISKS[kind])] += size
     for request in (*machine_requests(config), *elastic_requests(config), builder_request(config)):
         if request:
-            amounts[Quota(metric="INSTANCES")] += request.count
+            amounts[ComputeQuota(metric="INSTANCES")] += request.count
             amounts.update(_of_machines(request))
     return +amounts
 
 
-def _of_machines(request: MachineRequest) -> Counter[Quota]:
+def _of_machines(request: MachineRequest) -> Counter[ComputeQuota]:
     """Return the quotas of machines that come from no reservation: a reservation counted when it was made."""
     if _is_reserved(request):
         return Counter()
     # Flex start takes the quotas of preemptible GPUs.
     spot = bool(request.capacity and request.capacity.way in ("spot", "flex"))
-    amounts = Counter[Quota]()
+    amounts = Counter[ComputeQuota]()
     if metric := CPUS.get(request.machine_type.family.name):
         amounts[_quota(metric, f"{SPOT}CPUS", spot=spot)] += request.count * request.machine_type.cpus
     if request.gpu and request.gpu.type in ACCELERATORS:
         metric = f"NVIDIA_{request.gpu.type.upper()}_GPUS"
         count = request.count * request.gpu.count
         amounts[_quota(metric, f"{SPOT}{metric}", spot=spot)] += count
-        amounts[Quota(metric="GPUS_ALL_REGIONS")] += count
+        amounts[ComputeQuota(metric="GPUS_ALL_REGIONS")] += count
     return amounts
 
 
@@ -91,8 +91,8 @@ def _is_reserved(request: MachineRequest) -> bool:
     return bool(capacity and (capacity.reservation or capacity.calendar))
 
 
-def _quota(metric: str, of_spot: str, *, spot: bool) -> Quota:
-    return Quota(metric=of_spot, instead=metric) if spot else Quota(metric=metric)
+def _quota(metric: str, of_spot: str, *, spot: bool) -> ComputeQuota:
+    return ComputeQuota(metric=of_spot, instead=metric) if spot else ComputeQuota(metric=metric)
 
 
 def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
@@ -106,7 +106,7 @@ def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
     page = f"https://console.cloud.google.com/iam-admin/quotas?project={stack.project}"
     for quota, amount in sorted((+amounts).items(), key=lambda row: row[0].metric):
 
-        def read(region: Answer, project: Answer, quota: Quota = quota, amount: int = amount) -> Seen:
+        def read(region: Answer, project: Answer, quota: ComputeQuota = quota, amount: int = amount) -> Seen:
             rows = {row["metric"]: row for answer in (region, project) if answer for row in answer["quotas"]}
             row = rows.get(quota.metric)
             if quota.instead and not (row and row["limit"]):

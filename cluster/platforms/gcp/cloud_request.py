@@ -72,7 +72,7 @@ class Seen:
 
     text: str
     todo: str = ""
-    """What turns the row green. A row with it is wrong."""
+    """The action that turns the row green. A row with one is wrong."""
     unclear: bool = False
     """True if the answer does not settle the question, and a person has to compare."""
 
