@@ -92,11 +92,6 @@ def running_config(stack: str, pulumi: str | None) -> ClusterConfig | None:
     return deployed_config(_config_output(stack, pulumi))
 
 
-def running_config(stack: str, pulumi: str | None) -> ClusterConfig | None:
-    """Return the configuration that the cluster runs with; None for a new stack, or if it is not known."""
-    return deployed_config(_config_output(stack, pulumi))
-
-
 def _config_output(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an output may be anything
     """Return the stack's output `config`, None if there is none."""
     if state_dir.on_files(stack):
