@@ -1,6 +1,7 @@
 """`./hpc usage` and `reliability`: what jobs used, and what faults cost, from the accounting records."""
 
 import secrets
+import shlex
 from collections.abc import Collection
 from typing import Annotated
 
@@ -16,6 +17,8 @@ from cluster.observe import reliability as measured
 from cluster.observe import usage as used
 from cluster.observe.moment import SECONDS as UNITS
 from cluster.observe.moment import date_expression, machine_time
+from scripts.node.slurm import hours
+from scripts.node.slurm.hours import Hours
 
 _SECONDS = 600
 """Time limit of sacct, which reads months of records."""
@@ -55,6 +58,12 @@ def usage(
     configured = config.accounting.accounts if (config := stack_config.applied(cluster.outputs)) else ()
     _require_known("account", account, {record.account for record in records}, [row.name for row in configured])
     records = [record for record in records if user in (None, record.user) and account in (None, record.account)]
+    period = config.accounting.period if config else None
+    limits = [
+        row
+        for row in (read_hours(cluster) if period else ())
+        if account in (None, row.account) and (not row.user or user in (None, row.user))
+    ]
     keys: tuple[used.GroupKey, ...] = (by,) if by else used.GROUP_KEYS
     rows, total = used.table(records, keys), used.total(records)
     if json:
@@ -65,15 +74,20 @@ def usage(
             "rows": [dict(zip(keys, row.keys, strict=True)) | _figures(row) for row in rows],
             "total": _figures(total),
             "runaways": accounted.runaways,
+            "hours": [row._asdict() for row in limits],
         }
         console.json(document)
         return
-    if not rows:
+    if rows:
+        lines = accounting.usage_table(rows, total, keys)
+        console.table(lines, right=set(range(len(keys), len(lines[0]))))
+        console.note(f"From {since} to {until}, the controller's time.")
+    else:
         console.note(f"Nothing of cluster {cluster.name} was used so between {since} and {until}.")
-        return
-    lines = accounting.usage_table(rows, total, keys)
-    console.table(lines, right=set(range(len(keys), len(lines[0]))))
-    console.note(f"From {since} to {until}, the controller's time.")
+    if limits:
+        console.line()
+        console.table(accounting.hours_table(limits), right={3, 4, 5, 6})
+        console.note(f"Limits are {period}; RESERVED is what running jobs may still use.")
 
 
 def read_usage(cluster: Cluster, since: str, until: str) -> tuple[str, str, used.UsageRecords]:
@@ -91,6 +105,11 @@ def read_usage(cluster: Cluster, since: str, until: str) -> tuple[str, str, used
         return start, end, used.parse_records(text, mark, start, end)
     except ValueError as error:
         raise CliError(f"{cluster.controller.name}: {error}") from None
+
+
+def read_hours(cluster: Cluster) -> list[Hours]:
+    """Return the limits of hours of accounts and users, and their use in this period. Raises CliError."""
+    return hours.parse(Scheduler(cluster).run(shlex.join(hours.COMMAND)))
 
 
 def _require_known(kind: str, name: str | None, recorded: Collection[str], configured: Collection[str]) -> None:

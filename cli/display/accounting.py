@@ -6,6 +6,7 @@ from typing import Any
 from cluster.observe import usage
 from cluster.observe.reliability import DAY, LEMON_DAYS
 from cluster.printable import counted
+from scripts.node.slurm.hours import Hours, figure
 
 
 def runaway_note(records: usage.UsageRecords, stack: str) -> str:
@@ -29,6 +30,24 @@ def usage_table(rows: Iterable[usage.UsageRow], total: usage.UsageRow, keys: Seq
 def _cells(row: usage.UsageRow, *, gpus: bool) -> tuple[str, ...]:
     busy = ["-" if share is None else f"{share:.0%}" for share in (row.cpu_efficiency, row.gpu_utilization)]
     return f"{row.cpu_hours:.2f}", busy[0], f"{row.gpu_hours:.2f}", *(busy[1:] if gpus else ()), str(row.jobs)
+
+
+def hours_table(limits: Iterable[Hours]) -> list[tuple[str, ...]]:
+    """Return the limits of hours of accounts and users, with the share of each that is used."""
+    return [
+        ("ACCOUNT", "USER", "HOURS OF", "USED", "RESERVED", "LIMIT", "SHARE"),
+        *(
+            (
+                row.account,
+                row.user or "all",
+                row.resource,
+                *map(figure, row[-2:]),
+                figure(row.limit),
+                f"{row.share:.0%}",
+            )
+            for row in limits
+        ),
+    ]
 
 
 def reliability_table(figures: dict[str, Any]) -> list[tuple[str, ...]]:

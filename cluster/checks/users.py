@@ -6,11 +6,11 @@ from graphlib import CycleError, TopologicalSorter
 from cluster import people, platform_interface, roster
 from cluster.catalog import IMAGES
 from cluster.catalog.base_system import LOGIN_SHELLS
-from cluster.config.accounting import Qos
 from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
+from cluster.config.section import Section, slurm_settings
 from cluster.config.users import User
-from cluster.findings import Finding, Level, Location, listing, suggest, unknown
+from cluster.findings import Finding, Level, Location, dotted, listing, suggest, unknown
 from cluster.placed_scripts import programs_may_differ
 
 
@@ -219,6 +219,7 @@ def _database(config: ClusterConfig) -> Iterator[Finding]:
                 todo=f"break the circle {' -> '.join(circle)}: leave out one `parent`",
             )
     yield from _preemption(config)
+    yield from _group_limits(config)
     names = people.qos_names(config)
     preempted = {level.name: level.preempt for level in accounting.qos}
     has_circle = _has_circle(preempted)
@@ -226,7 +227,7 @@ def _database(config: ClusterConfig) -> Iterator[Finding]:
     for position, qos in enumerate(accounting.qos):
         at = ("accounting", "qos", position)
         yield from unknown((*at, "preempt"), qos.preempt, names, "a QOS", "accounting.qos")
-        yield from _resources(tracked, at, qos)
+        yield from _resources(tracked, at, qos, ("max_tres_per_job", "max_tres_per_user", "grp_tres"))
         if has_circle and (circle := _circle(qos.name, preempted)):
             yield Finding(
                 id="qos-circle",
@@ -259,13 +260,53 @@ def _tracked_resources(config: ClusterConfig) -> list[str]:
     return ["cpu", "mem", "node", "billing", "energy", "fs/disk", *gpus]
 
 
-def _resources(tracked: list[str], at: Location, qos: Qos) -> Iterator[Finding]:
-    """Check that slurmctld tracks the resources of a QOS's limits. On the cluster, sacctmgr would refuse others."""
-    for key in ("max_tres_per_job", "max_tres_per_user", "grp_tres"):
-        for name in getattr(qos, key):
+def _group_limits(config: ClusterConfig) -> Iterator[Finding]:
+    """Check limits of accounts and users: slurmctld tracks the resources, and holds jobs to the limits."""
+    tracked = _tracked_resources(config)
+    limited: list[Location] = []
+    hours: list[Location] = []
+    for above, rows in ((("accounting", "accounts"), config.accounting.accounts), (("users",), config.users)):
+        for position, row in enumerate(rows):
+            at = (*above, position, "limits")
+            yield from _resources(tracked, at, row.limits, ("grp_tres_hours", "grp_tres"))
+            limited += [at] if any(value is not None for value in slurm_settings(row.limits).values()) else []
+            hours += [(*at, "grp_tres_hours")] if row.limits.grp_tres_hours else []
+    accounting, extra = config.accounting, {name.lower(): value for name, value in config.slurm.extra.items()}
+    if limited and "safe" not in accounting.enforce:
+        yield Finding(
+            id="limits-not-enforced",
+            at=("accounting", "enforce"),
+            given=listing(accounting.enforce) or "nothing",
+            allowed="a list with safe, since accounts or users have limits: jobs wait for their hours then, and none "
+            "is ended when they are used up",
+            todo=f"add safe, or remove {dotted(limited[0])}",
+        )
+    if hours and not accounting.period:
+        yield Finding(
+            id="limit-hours-period",
+            at=hours[0],
+            given="hours, without accounting.period",
+            allowed="hours in a period: usage that is forgotten by half a week after week is no budget",
+            todo="write `accounting: {period: monthly}`",
+            missing="period",
+        )
+    if hours and extra.get("prioritytype", "priority/multifactor") != "priority/multifactor":
+        yield Finding(
+            id="limit-hours-priority",
+            at=("slurm", "extra", "PriorityType"),
+            given=str(extra["prioritytype"]),
+            allowed="priority/multifactor, which alone counts the hours of `limits`",
+            todo="remove it",
+        )
+
+
+def _resources(tracked: list[str], at: Location, section: Section, keys: tuple[str, ...]) -> Iterator[Finding]:
+    """Check that slurmctld tracks the resources of limits. On the cluster, sacctmgr would refuse others."""
+    for key in keys:
+        for name in getattr(section, key):
             if name not in tracked:
                 yield Finding(
-                    id="qos-limit-untracked",
+                    id="limit-untracked",
                     at=(*at, key, name),
                     given=name,
                     allowed=f"what this cluster has: {listing(tracked)}",

@@ -1,7 +1,7 @@
 """Accounting: who is charged, and within which limits."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from cluster.config.impact_annotations import NoEffect, Reconfigure
 from cluster.config.section import Section, Slurm
 from cluster.config.types import (
     AccountName,
+    Hours,
     Positive,
     QosName,
     Resources,
@@ -33,9 +34,30 @@ QosFlag = Literal[
     "RequiresReservation",
     "UsageFactorSafe",
 ]
+Period = Literal["daily", "weekly", "monthly", "quarterly", "yearly"]
 Limits = Mapping[TresName, Resources]
 IN_DATABASE = NoEffect("Slurm's database takes it over; jobs that run keep what they were given")
 LIMIT = NoEffect("Slurm's database takes it over; it holds for jobs that start from then on")
+GROUP_LIMIT = NoEffect(
+    "Slurm's database takes it over; jobs that run go on, above it too, and those that wait are held to it from then on"
+)
+
+
+class GroupLimits(Section):
+    """Limits of an account's jobs together, those of the accounts below it included; or of a user's, in each account by
+    themselves. Jobs above a limit wait."""
+
+    grp_tres_hours: Annotated[Mapping[TresName, Hours], Slurm("GrpTRESMins", scale=60), GROUP_LIMIT] = Field(
+        default_factory=dict, examples=[{"gres/gpu": 400}]
+    )
+    """Hours of resources that jobs may use in each `accounting.period`, e.g. {gres/gpu: 400, cpu: 20000}. A job starts
+    if what is left suffices until its time limit."""
+    grp_tres: Annotated[Limits, Slurm("GrpTRES"), GROUP_LIMIT] = Field(default_factory=dict)
+    """Resources of all running jobs, e.g. {gres/gpu: 16}."""
+    grp_jobs: Annotated[Stored | None, Slurm("GrpJobs"), GROUP_LIMIT] = None
+    """Running jobs."""
+    grp_submit_jobs: Annotated[Stored | None, Slurm("GrpSubmitJobs"), GROUP_LIMIT] = None
+    """Running and waiting jobs. More are refused."""
 
 
 class Account(Section):
@@ -51,6 +73,8 @@ class Account(Section):
     """The organization behind it. Default: the parent's name, else its own."""
     fairshare: Annotated[Shares | None, IN_DATABASE] = None
     """Shares of the parent's usage. Default of Slurm: 1."""
+    limits: GroupLimits = Field(default_factory=GroupLimits.model_construct)
+    """Limits of its jobs together."""
 
 
 class Qos(Section):
@@ -92,6 +116,18 @@ class Accounting(Section):
         Reconfigure("holds for jobs that are submitted from then on"),
     ] = ("associations", "limits", "qos", "safe")
     """The limits that jobs are held to; empty records only."""
+    period: Annotated[
+        Period | None,
+        Slurm("PriorityUsageResetPeriod", written={name: name.upper() for name in get_args(Period)}),
+        # slurmctld counts periods from its own first start (_decay_thread of priority_multifactor.c, g_last_reset).
+        Reconfigure(
+            "running jobs go on; on a cluster older than the new period usage counts from 0 within minutes, else what "
+            "was used so far counts on"
+        ),
+    ] = None
+    """After each period what everybody has used counts from 0 again, at 00:00 of its first day (a week begins on
+    Sunday), for hours and for fair share; within it nothing is forgotten. Needed for limits of hours. Default: usage
+    counts half after a week, and never ends at once."""
     purge_after_months: Annotated[
         Positive, NoEffect("slurmdbd restarts, and slurmctld keeps its records until it is back")
     ] = Field(default=24, le=1200)

@@ -69,6 +69,8 @@ class Slurm:
     """The texts that values are written as, where these differ from the values; None leaves the parameter out."""
     form: str = "{}"
     """Text around the value."""
+    scale: int = 1
+    """Slurm's units in one of a mapping's: 60 where the field counts hours, and Slurm minutes."""
     replaceable: bool = False
     """True if `slurm.extra` may set the parameter too, and replaces the field's value."""
     values: ParameterTable | None = None
@@ -81,7 +83,7 @@ class Slurm:
         if isinstance(field_value, tuple):
             return ",".join(field_value)
         if isinstance(field_value, Mapping):
-            return ",".join(f"{name}={count}" for name, count in field_value.items())
+            return ",".join(f"{name}={count * self.scale}" for name, count in field_value.items())
         value = self.written.get(field_value, field_value)
         return value if value is None or self.form == "{}" else self.form.format(value)
 

@@ -19,6 +19,7 @@ Stored = Annotated[int, Strict(), Field(ge=0, le=bounds.SIGNED)]
 StoredPositive = Annotated[int, Strict(), Field(ge=1, le=bounds.SIGNED)]
 Shares = Annotated[int, Strict(), Field(ge=1, le=bounds.FAIRSHARE)]
 Resources = Annotated[int, Strict(), Field(ge=0, le=bounds.COUNT)]
+Hours = Annotated[int, Strict(), Field(ge=0, le=bounds.COUNT // 60)]
 Mebibytes = Annotated[int, Strict(), Field(ge=1, le=bounds.MEBIBYTES)]
 Seconds = Annotated[int, Strict(), Field(ge=0, le=65533)]
 """Slurm keeps timers in 16 bits, with the two highest values for 'not set' and 'infinite'."""

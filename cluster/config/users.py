@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cluster.config.accounting import IN_DATABASE
+from cluster.config.accounting import IN_DATABASE, GroupLimits
 from cluster.config.impact_annotations import NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import AccountName, Flag, GroupName, Program, PublicKey, QosName, RegularId, UserName
@@ -42,6 +42,8 @@ class User(Section):
     """Further accounts that the user may charge with --account."""
     qos: Annotated[tuple[QosName, ...], IN_DATABASE] = ()
     """QOS that the user may ask for with --qos; the first one is the default. Default: normal."""
+    limits: GroupLimits = Field(default_factory=GroupLimits.model_construct)
+    """Limits of the user's jobs, in each account by themselves. The account's own limits hold as well."""
     sudo: Annotated[Flag | None, ON_MACHINES] = None
     """True if the user becomes root by `sudo`, without a password, on every machine and in jobs. Such a user can act as
     anybody in the cluster. Default: true on nebius, as with its createuser; false elsewhere."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from cluster.config.accounting import Qos
+from cluster.config.accounting import GroupLimits, Qos
 from cluster.config.section import slurm_fields
 from cluster.observe.observation import NOTHING, ClusterObservation, Difference, MachineObservation, Mends
 from cluster.slurm.paths import CONTROLLER_FILES
@@ -378,6 +378,8 @@ def key_id(private: str) -> str:
 Row = Mapping[str, Any]
 QOS_LIMITS = tuple(slurm.parameter for _, slurm in slurm_fields(Qos))
 """Limits of a QOS that a stack can set."""
+GROUP_LIMITS = tuple(slurm.parameter for _, slurm in slurm_fields(GroupLimits))
+"""Limits of an association that a stack can set."""
 NOT_LIMITS = {"account", "user", "parentname", "share", "defaultqos", "qos"}
 """Fields of an association that are no limits."""
 _Change = tuple[str, str, str]
@@ -430,7 +432,7 @@ def _account(row: Row, found: Row | None, association: Row) -> Iterator[_Change]
         # Slurm keeps descriptions and organizations in lower case.
         if str(stack[key]).lower() != text.lower():
             yield f"account {name}: {key}", str(stack[key]), text or "none"
-    yield from _limits(f"account {name}", association)
+    yield from _limits(f"account {name}", row, association)
 
 
 def _accounting_user(row: Row, default: str | None, associations: Mapping[str, Row]) -> Iterator[_Change]:
@@ -453,11 +455,13 @@ def _accounting_user(row: Row, default: str | None, associations: Mapping[str, R
             yield f"user {name} in {account}: default QOS", first or "none", association["defaultqos"] or "none"
         if association["share"] != "1":
             yield f"user {name} in {account}: fairshare", "1", association["share"]
-        yield from _limits(f"user {name} in {account}", association)
+        yield from _limits(f"user {name} in {account}", row, association)
 
 
-def _limits(what: str, association: Row) -> Iterator[_Change]:
-    """Yield limits of an association. A stack sets none: it limits by QOS."""
-    for key, there in association.items():
-        if key not in NOT_LIMITS and there:
-            yield f"{what}: {key}", "no limit", there
+def _limits(what: str, row: Row, association: Row) -> Iterator[_Change]:
+    """Yield limits of an association that differ from the stack's, or that it does not set."""
+    limits = {**dict.fromkeys(GROUP_LIMITS, ""), **association}
+    for key in (key for key in limits if key not in NOT_LIMITS):
+        stack, there = row.get(key, ""), limits[key]
+        if not same_limit(key, stack, there):
+            yield f"{what}: {key}", stack or "no limit", there or "no limit"

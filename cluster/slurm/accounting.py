@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from cluster.config.accounting import Account, Qos
 from cluster.config.cluster import ClusterConfig
-from cluster.config.section import slurm_settings
+from cluster.config.section import Section, slurm_settings
 from cluster.config.users import User
 from cluster.people import accounts, default_account
 from scripts.node.interface import AccountingInput, Restore
@@ -15,7 +15,7 @@ from scripts.node.interface import AccountingInput, Restore
 def desired(config: ClusterConfig) -> AccountingInput:
     """Return everything that the database must have.
 
-    Accounts come after their parents, and QOS after those that they preempt. Limits of a QOS have sacctmgr's option
+    Accounts come after their parents, and QOS after those that they preempt. Limits have sacctmgr's option
     names, with values as text; without the option there is no limit. The first QOS of a user is the default; a user
     without any has `normal`.
     """
@@ -55,7 +55,7 @@ def _account(account: Account) -> dict[str, Any]:
         "description": account.description or account.name,
         "organization": account.organization or account.parent or account.name,
     }
-    return row | ({"fairshare": account.fairshare} if account.fairshare else {})
+    return row | ({"fairshare": account.fairshare} if account.fairshare else {}) | _limits(account.limits)
 
 
 def _user(config: ClusterConfig, user: User) -> dict[str, Any]:
@@ -65,8 +65,13 @@ def _user(config: ClusterConfig, user: User) -> dict[str, Any]:
         "default_account": default,
         "accounts": [default, *(name for name in user.accounts if name != default)],
         "qos": list(user.qos),
+        **_limits(user.limits),
     }
 
 
 def _qos(qos: Qos) -> dict[str, Any]:
-    return {"name": qos.name} | {name: str(value) for name, value in slurm_settings(qos).items() if value is not None}
+    return {"name": qos.name} | _limits(qos)
+
+
+def _limits(section: Section) -> dict[str, str]:
+    return {name: str(value) for name, value in slurm_settings(section).items() if value is not None}

@@ -80,19 +80,6 @@ _LOGS = SettingGroup(
         "SlurmdLogFile": f"{paths.LOGS}/slurmd.log",
     },
 )
-_PRIORITY = SettingGroup(
-    title="Priority",
-    why="Fair share between accounts, then QOS, then age; without multifactor (the default only since 23.11) "
-    "shares and the priority of a QOS would have no effect. Usage counts half after a week.",
-    settings={
-        "PriorityType": "priority/multifactor",
-        "PriorityDecayHalfLife": "7-0",
-        "PriorityMaxAge": "7-0",
-        "PriorityWeightFairshare": 10000,
-        "PriorityWeightQOS": 5000,
-        "PriorityWeightAge": 1000,
-    },
-)
 _LAUNCHING = SettingGroup(
     title="Launching",
     why="use_interactive_step: `salloc` opens its shell on the first node of the job, not on the login machine. "
@@ -133,7 +120,7 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         _LOGS,
         _confinement(config),
         _scheduling(config),
-        _PRIORITY,
+        _priority(config),
         _preemption(config),
         _submission(config),
         _LAUNCHING,
@@ -264,6 +251,30 @@ def _is_placed(config: ClusterConfig, nodeset: Nodeset) -> bool:
     """Return whether machines are placed close to each other, as all with a network of the GPUs are."""
     placed = any(way.placement or (way.reservation and way.reservation.placement_policy) for way in nodeset.ways)
     return placed or nodeset_type(config, nodeset).family.fabric.nics > 0
+
+
+def _priority(config: ClusterConfig) -> SettingGroup:
+    counted = "in full until its period ends" if config.accounting.period else "half after a week"
+    return SettingGroup(
+        title="Priority",
+        why="Fair share between accounts, then QOS, then age; without multifactor (the default only since 23.11) "
+        f"shares and the priority of a QOS would have no effect. Usage counts {counted}.",
+        settings={
+            "PriorityType": "priority/multifactor",
+            "PriorityDecayHalfLife": decay_half_life(config) or "7-0",
+            "PriorityUsageResetPeriod": FIELD,
+            "PriorityMaxAge": "7-0",
+            "PriorityWeightFairshare": 10000,
+            "PriorityWeightQOS": 5000,
+            "PriorityWeightAge": 1000,
+        },
+    )
+
+
+def decay_half_life(config: ClusterConfig) -> Value:
+    """Return the PriorityDecayHalfLife of a cluster that counts usage by periods: none, since hours that are forgotten
+    meanwhile are no budget. Without a period it is Slurm's default, and this returns None."""
+    return "0" if config.accounting.period else None
 
 
 def _preemption(config: ClusterConfig) -> SettingGroup:

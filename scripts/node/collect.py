@@ -216,6 +216,7 @@ def parts(own_roles: list[str]) -> dict[str, Part]:
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}
+        found["accounting hours"] = accounts.hours_used
         found["killed"] = slurmctld.killed
     # Last those on shared file systems, which may hang.
     return found | {

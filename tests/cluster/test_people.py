@@ -63,6 +63,25 @@ def test_a_limit_of_zero_is_a_limit():
     ]
 
 
+def test_limits_of_accounts_and_users_have_sacctmgrs_names_and_hours_are_minutes():
+    account = {"name": "a", "limits": {"grp_tres_hours": {"cpu": 10, "gres/gpu": 400}, "grp_jobs": 0}}
+    found = desired(
+        cluster(
+            nodesets=GPU,
+            accounting={"accounts": [account], "period": "weekly"},
+            users=[{**ALICE, "account": "a", "limits": {"grp_tres": {"gres/gpu": 8}, "grp_submit_jobs": 9}}],
+        )
+    )
+    assert found["accounts"][0] == {
+        "name": "a", "parent": "root", "description": "a", "organization": "a",
+        "GrpTRESMins": "cpu=600,gres/gpu=24000", "GrpJobs": "0",
+    }  # fmt: skip
+    assert found["users"][0] == {
+        "name": "alice", "default_account": "a", "accounts": ["a"], "qos": [],
+        "GrpTRES": "gres/gpu=8", "GrpSubmitJobs": "9",
+    }  # fmt: skip
+
+
 def groups(**changes):
     return [(group.name, group.gid, group.members) for group in unix_groups(cluster(**changes))]
 

@@ -19,7 +19,7 @@ from cluster.platforms.nebius.stack_file_fields import Nebius
 from cluster.roster import nodeset_gpu, sizes, static_names
 from cluster.slurm.accounting import desired
 from cluster.slurm.power_saving import elastic_nodesets
-from cluster.slurm.slurm_conf import partition_settings
+from cluster.slurm.slurm_conf import decay_half_life, partition_settings
 from cluster.slurm.text import assignments, overridden
 from scripts.node.slurm.hostlist import compress
 
@@ -61,7 +61,8 @@ def conf(config: ClusterConfig) -> tuple[dict[str, Any], str]:
     in_chart = {keys[name.lower()]: value for name, value in given.items() if name.lower() in keys}
     added = {CONF.canonical(name) or name: value for name, value in given.items() if name.lower() not in keys}
     enforced = {"AccountingStorageEnforce": ",".join(config.accounting.enforce) or None}
-    lines = assignments({**enforced, **_preemption(config), **_power_saving(config), **added})
+    usage = {"PriorityDecayHalfLife": decay_half_life(config)}
+    lines = assignments({**enforced, **usage, **_preemption(config), **_power_saving(config), **added})
     # A job that requests no memory gets a whole node's in partitions without a default of their own, such as the one of
     # checks.
     memory = min(sizing.slurmd(config, name).memory for name in config.nodesets)

@@ -7,13 +7,13 @@ of a deleted user or account.
 import json
 import re
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
 from accounting import database
-from slurm import join, output, scheduler, slurmctld
+from slurm import hours, join, output, scheduler, slurmctld
 from system.host import SetupError, listens, log, read_json, run, succeeds, wait, write
 
 # On the state disk if there is one, together with the database.
@@ -40,10 +40,12 @@ QOS_LIMITS = {
     "Preempt": "preempt",
     "Flags": "flags",
 }
+# The limits of an association: those that a stack can set, and others, which `mend` removes.
 LIMITS = (
+    "GrpTRESMins",
+    "GrpTRES",
     "GrpJobs",
     "GrpSubmitJobs",
-    "GrpTRES",
     "GrpWall",
     "MaxJobs",
     "MaxSubmitJobs",
@@ -230,15 +232,19 @@ def _qos(desired: list[Row], before: dict[str, Row], found: dict[str, Row], *, m
         if name not in found:
             yield ["add", "qos", name, *(f"{key}={value}" for key, value in row.items() if key != "name")]
             continue
-        managed = QOS_LIMITS if mend else {**row, **before.get(name, {})}
-        limits = [(key, row.get(key, ""), found[name].get(key, "")) for key in QOS_LIMITS if key in managed]
-        settings = [
-            f"{key}={output.limit_value(key, wanted, current)}"
-            for key, wanted, current in limits
-            if not output.same_limit(key, wanted, current)
-        ]
-        if settings:
+        if settings := _limits(QOS_LIMITS, row, before.get(name, {}), found[name], mend=mend):
             yield ["modify", "qos", "where", f"name={name}", "set", *settings]
+
+
+def _limits(keys: Iterable[str], row: Row, before: Row, found: Row, *, mend: bool) -> list[str]:
+    """Return the settings of limits that differ: of those that the stack has or had, with `mend` of all `keys`."""
+    managed = keys if mend else {**row, **before}
+    limits = [(key, row.get(key, ""), found.get(key, "")) for key in keys if key in managed]
+    return [
+        f"{key}={output.limit_value(key, wanted, current)}"
+        for key, wanted, current in limits
+        if not output.same_limit(key, wanted, current)
+    ]
 
 
 def _accounts(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *, mend: bool) -> Iterator[Command]:
@@ -250,14 +256,14 @@ def _accounts(desired: list[Row], before: dict[str, Row], found: dict[str, Any],
             continue
         place = places.get(name, {})
         current = {**found["accounts"][name], "parent": place.get("parentname"), "fairshare": place.get("share")}
-        wanted = {key: value for key, value in row.items() if key != "name"}
+        wanted = {key: value for key, value in row.items() if key != "name" and key not in LIMITS}
         if mend or "fairshare" in before.get(name, {}):
             wanted.setdefault("fairshare", 1)
         # Slurm stores descriptions and organizations in lower case.
         settings = [
             f"{key}={value}" for key, value in wanted.items() if str(value).lower() != str(current[key]).lower()
         ]
-        settings += _remove_limits(place) if mend else []
+        settings += _limits(LIMITS, row, before.get(name, {}), place, mend=mend)
         if settings:
             yield ["modify", "account", "where", f"name={name}", "set", *settings]
 
@@ -270,6 +276,7 @@ def _users(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *,
         places = {place["account"]: place for place in found["associations"] if place["user"] == name}
         if not places:
             rights = [f"qos={','.join(row['qos'])}", f"defaultqos={row['qos'][0]}"] if row["qos"] else []
+            rights += [f"{key}={row[key]}" for key in LIMITS if key in row]
             words = (f"account={','.join(row['accounts'])}", f"defaultaccount={row['default_account']}", *rights)
             new.setdefault(words, []).append(name)
             continue
@@ -281,7 +288,8 @@ def _users(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *,
         changes: dict[tuple[str, ...], list[str]] = {}
         for account in row["accounts"]:
             place = places.get(account, {"qos": "normal", "defaultqos": "", "share": "1"})
-            settings = tuple(_rights(row, before.get(name), place, mend=mend))
+            limits = _limits(LIMITS, row, before.get(name, {}), place, mend=mend)
+            settings = (*_rights(row, before.get(name), place, mend=mend), *limits)
             changes.setdefault(settings, []).append(account)
         for settings, accounts in changes.items():
             if settings:
@@ -300,13 +308,6 @@ def _rights(row: Row, before: Row | None, place: Row, *, mend: bool) -> Iterator
             yield f"defaultqos={first or -1}"
     if mend:
         yield from ["fairshare=1"] if place["share"] != "1" else []
-        yield from _remove_limits(place)
-
-
-def _remove_limits(place: Row) -> list[str]:
-    """Return the settings that remove the limits of an association: a stack limits by QOS only."""
-    none = {key: output.limit_value("GrpTRES" if "TRES" in key else key, "", place.get(key, "")) for key in LIMITS}
-    return [f"{key}={value}" for key, value in none.items() if place.get(key)]
 
 
 def _removals(
@@ -369,6 +370,14 @@ def known_qos(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]
     return {
         name: {key: value for key, value in zip(QOS_LIMITS, values, strict=False) if value} for name, *values in rows
     }
+
+
+def hours_used(*, seconds: float = SACCTMGR_SECONDS) -> list[dict[str, Any]]:
+    """Return the hours that the stack limits and how many of them are used (slurm/hours.py)."""
+    managed = read_json(MANAGED, NOTHING)
+    if not any("GrpTRESMins" in row for kind in ("accounts", "users") for row in managed[kind]):
+        return []
+    return [row._asdict() for row in hours.parse(run(*hours.COMMAND, timeout=seconds))]
 
 
 def _show(kind: str, *fields: str, seconds: float) -> list[list[str]]:

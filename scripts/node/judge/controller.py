@@ -6,9 +6,11 @@ from typing import Any
 
 from health import advice
 from judge.document import error, is_busy, part, unit
+from judge.kinds import HOURS_USED
 from judge.machine import Document, is_active, last_line, state_of
 from slurm import findings as of_slurm
 from slurm.findings import LOGS, MachineFinding
+from slurm.hours import Hours
 from slurm.nodes import Node
 
 KILL_SHOWN_SECONDS = 86400
@@ -85,6 +87,21 @@ def _drained_by_check(node: Node) -> MachineFinding | None:
     return MachineFinding("node-drained", node.name, *found) if found else None
 
 
+def hours(document: Document) -> Iterator[MachineFinding]:
+    """Yield accounts and users that have used up nearly all of their hours, each as its own place."""
+    for row in (Hours(**row) for row in part(document, "accounting", "hours") or ()):
+        kind = next((kind for kind, least in HOURS_USED.items() if row.share >= least), None)
+        if kind:
+            yield MachineFinding(
+                id=kind,
+                where=row.user or row.account,
+                what=f"{row.left}: {row.share:.0%} are used",
+                todo=f"./hpc usage STACK --account {row.account}",
+                note="Jobs whose hours do not fit wait until the period ends. More hours: `limits` in the stack file, "
+                "then ./hpc up STACK.",
+            )
+
+
 def places(document: Document) -> Iterator[MachineFinding]:
     """Yield a finding if slurmctld refused the topology.conf with the nodes' latest places."""
     if message := part(document, "topology"):
@@ -143,7 +160,7 @@ def reconcile(document: Document) -> Iterator[MachineFinding]:
         yield MachineFinding("reconcile-alert", alert["node"], f"needs a person: {alert['what']}", alert["todo"])
 
 
-CHECKS = (daemons, reconcile, slurm, places, killed)
+CHECKS = (daemons, reconcile, slurm, hours, places, killed)
 
 
 def findings(document: Document) -> Iterator[MachineFinding]:

@@ -22,6 +22,7 @@ PARTS = (
     "topology",
     "alerts",
     "silences",
+    "accounting hours",
 )
 PARTS += tuple(f"slurm {name}" for name in ("nodes", "jobs", "ping", "statistics", "database"))
 """Beginnings of the names of the parts of a document that findings are made of."""

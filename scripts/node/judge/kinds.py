@@ -44,6 +44,8 @@ KINDS: dict[str, FindingKind] = {
     "health-old": FindingKind("warning"),
     "jobs-held": FindingKind("warning", 30),
     "jobs-missing": FindingKind("warning"),
+    "hours-used": FindingKind("warning", 0),
+    "hours-low": FindingKind("warning", 0),
     "topology-refused": FindingKind("warning", 60),
     "slurmctld-killed": FindingKind("warning", 0),
     "mount-missing": FindingKind("critical", 2),
@@ -79,6 +81,9 @@ NodeFilesystemAlmostOutOfSpace, fsSpaceAvailableWarningThreshold of docs/node-mi
 SKEW_SECONDS = 5
 """Smallest difference of two clocks that is a finding, long before it breaks anything: a MUNGE credential is valid for
 300 s (munge(7))."""
+HOURS_USED = {"hours-used": 0.95, "hours-low": 0.8}
+"""Kinds of findings about an account's or a user's hours, each with the least used share of the limit (ours): at the
+first one there is time to plan, at the second jobs of some size wait already, as they start only if their hours fit."""
 OLDEST_PACKAGES = 60
 """Days after which old packages are a finding (ours). Ubuntu publishes security updates nearly every week."""
 OLDEST_KERNEL = 120

@@ -51,11 +51,11 @@ FOLLOWS_RECONFIGURE = frozenset(
         "DefMemPerNode EnforcePartLimits Epilog EpilogSlurmctld HealthCheckInterval HealthCheckNodeState "
         "HealthCheckProgram InactiveLimit JobRequeue KillWait MailDomain MailProg MaxArraySize MaxMemPerCPU "
         "MaxMemPerNode MessageTimeout MinJobAge NodeSet OverTimeLimit PartitionName PriorityDecayHalfLife "
-        "PriorityFavorSmall PriorityMaxAge PriorityWeightAge PriorityWeightFairshare PriorityWeightJobSize "
-        "PriorityWeightPartition PriorityWeightQOS PrivateData Prolog PrologEpilogTimeout PrologSlurmctld "
-        "PropagateResourceLimits PropagateResourceLimitsExcept ResumeTimeout ReturnToService "
-        "SchedulerParameters SlurmctldDebug SlurmctldTimeout SlurmdDebug SlurmdTimeout SuspendTime "
-        "SuspendTimeout TaskEpilog TaskProlog UnkillableStepProgram UnkillableStepTimeout"
+        "PriorityFavorSmall PriorityMaxAge PriorityUsageResetPeriod PriorityWeightAge PriorityWeightFairshare "
+        "PriorityWeightJobSize PriorityWeightPartition PriorityWeightQOS PrivateData Prolog PrologEpilogTimeout "
+        "PrologSlurmctld PropagateResourceLimits PropagateResourceLimitsExcept ResumeTimeout ReturnToService "
+        "SchedulerParameters SlurmctldDebug SlurmctldTimeout SlurmdDebug SlurmdTimeout SuspendTime SuspendTimeout "
+        "TaskEpilog TaskProlog UnkillableStepProgram UnkillableStepTimeout"
     ).split()
 )
 

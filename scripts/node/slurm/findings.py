@@ -20,9 +20,9 @@ class MachineFinding(NamedTuple):
     id: str
     """Its kind, of judge/kinds.py."""
     where: str
-    """The name of the machine."""
+    """The name of the machine, account or user."""
     what: str
-    """The rest of a sentence that begins with the machine's name."""
+    """The rest of a sentence that begins with the machine's name, or a sentence without its full stop."""
     todo: str
     """The command to type."""
     note: str = ""

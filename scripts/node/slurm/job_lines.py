@@ -54,6 +54,7 @@ def _job_lines(job: dict[str, Any]) -> list[str]:
         text.append(_row("nodes", f"{job['allocated'].get('nodes', 1)}: {job['nodes']}"))
     text += [_row(name, words) for name, words in _usage(job) if words]
     text += _rows("failed", [_step_text(step) for step in job.get("failed_steps", ())])
+    text += _rows("hours", job.get("hours", []))
     text += _output_lines(job)
     if len(job["runs"]) > 1:
         for number, run in enumerate(job["runs"], 1):

@@ -114,13 +114,16 @@ def explain(reason: str) -> str:
         return ""
     what, by = _WHAT[limit["what"].lower()], limit["by"]
     if by.startswith(("Minutes", "RunMin")) and limit["what"] not in ("Wall", "WallDuration"):
-        what = f"minutes of {what}"
+        what = f"minutes of {what.removeprefix('of ')}"
     if limit["kind"] == "Min":
         text = f"it asks for less {what} than its QOS requires"
     elif by.endswith(("PerJob", "PerNode")):
         text = f"it asks for more {what} than one job may have{' on a node' if by == 'PerNode' else ''}"
     elif by.endswith(("PerUser", "PerAccount")) or limit["kind"] == "Max":
         text = f"its {'account' if by.endswith('PerAccount') else 'user'} has as much as allowed: {what}"
+    elif by == "Minutes":
+        text = f"too few {what} are left in this period for all of its time limit: a shorter --time may let it start"
+        return f"{text} (`scontrol show assoc_mgr` has the limits and their use)"
     else:
         owner = "QOS" if limit["of"] == "QOS" else "account"
         text = f"the jobs of its {owner} together have as much as allowed: {what}"

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import job_events, job_failure
+from . import hours, job_events, job_failure
 from .hostlist import expand
 from .job_lines import lines, share, size
 from .job_reasons import ENDS, explain
@@ -320,15 +320,17 @@ def _add_details(jobs: list[dict[str, Any]], run_script: RunScript, mark: str, n
     names, numbers = set(expand(hosts)), [job["number"] for job in jobs if job["number"].isdigit()]
     partition = next((job["partition"] for job in jobs if job["waits"]), "")
     started = [job for job in jobs if job["started"]]
+    associations = f"timeout 20 {shlex.join(hours.COMMAND)} 2>/dev/null | grep -E {shlex.quote(hours.LIMITED)}"
     outputs = "".join(f"echo {mark}-\n{job_failure.output_script(job)}" for job in started)
     script = f"""
 {job_events.script(hosts, names, since, until, mark)}
 echo {mark}-; [ -z {shlex.quote(partition)} ] || timeout 20 squeue --noheader --array --states=pending \
 --partition={shlex.quote(partition)} --format=%Q 2>/dev/null
 echo {mark}-; [ -r {GPU_USE} ] && grep -E '^\\{{"job": "({"|".join(numbers)})",' {GPU_USE}
+echo {mark}-; {associations}
 {outputs}:"""
-    sections = _sections(run_script(script), mark, 5 + len(jobs))
-    states, history, journal, queue, gpu_use, *texts = sections
+    sections = _sections(run_script(script), mark, 6 + len(jobs))
+    states, history, journal, queue, gpu_use, limits, *texts = sections
     measured = {str(row["job"]): row for row in parse_json_lines(gpu_use) if "job" in row}
     events = job_events.parse(states, history, journal, names)
     output_of = {job["id"]: job_failure.parse_output(text) for job, text in zip(started, texts, strict=False)}
@@ -337,6 +339,7 @@ echo {mark}-; [ -r {GPU_USE} ] && grep -E '^\\{{"job": "({"|".join(numbers)})",'
         job["meanwhile"] = _meanwhile(events, job["runs"])
         job["output"] = output_of.get(job["id"])
         job["failed_steps"] = job_failure.failed_steps(job)
+        job["hours"] = [row.left for row in hours.of_job(limits, job["account"], job["user"])]
         waits = job["waits"] or {}
         if waits.get("reason") in ("Priority", "Resources") and waits["priority"] is not None:
             waits["ahead"] = sum(int(text) > waits["priority"] for text in queue.split() if text.isdigit())

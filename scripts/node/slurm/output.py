@@ -1,5 +1,5 @@
-"""Parsers of what Slurm's commands print, and limits of QOS as sacctmgr takes and prints them. Pure functions, which
-`./hpc` uses too."""
+"""Parsers of what Slurm's commands print, and limits of QOS and associations as sacctmgr takes and prints them.
+Pure functions, which `./hpc` uses too."""
 
 import json
 import re
@@ -75,7 +75,7 @@ GPU_USE = "/opt/apps/adm/hpc/gpu-use.jsonl"
 """Use of GPUs by job on controllers (monitoring/gpu_use.py), one job per line, which users can read."""
 
 
-TRES_LIMITS = {"MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES"}
+TRES_LIMITS = {"MaxTRESPerJob", "MaxTRESPerUser", "MaxTRES", "GrpTRES", "GrpTRESMins"}
 LIST_LIMITS = {"Preempt", "Flags"}
 
 
@@ -83,12 +83,19 @@ def same_limit(key: str, value: str, current: str) -> bool:
     """Return whether sacctmgr prints `current` for a limit that was set to `value`. An empty text is no limit."""
     if key == "Priority":
         return int(value or 0) == int(current or 0)
-    if key in TRES_LIMITS or key in LIST_LIMITS:
+    if key in TRES_LIMITS:
+        return _amounts(value) == _amounts(current)
+    if key in LIST_LIMITS:
         return set(filter(None, value.lower().split(","))) == set(filter(None, current.lower().split(",")))
     if key == "MaxWall" and value and current:
         # A lone number is minutes here, as everywhere in sacctmgr.
         return minutes_limit(value) == minutes_limit(current)
     return value.lower() == current.lower()
+
+
+def _amounts(text: str) -> dict[str, float]:
+    """Return the resources of a limit. Memory without a unit is in MiB; sacctmgr prints it with one."""
+    return parse_tres(re.sub(r"(^|,)mem=([0-9]+)(?=,|$)", r"\1mem=\2M", text))
 
 
 def limit_value(key: str, value: str, current: str) -> str:

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from cluster.config.accounting import Accounting
 from cluster.observe import reliability
 from scripts.node.slurm import job_report
+from scripts.node.slurm.hours import Hours
 from tests.cli.conftest import Hpc, Tool
 
 SINCE, UNTIL = 1_790_000_000, 1_792_419_200
@@ -111,6 +114,21 @@ def test_usage_as_json_has_rows_and_a_total(hpc: Hpc):
     }  # fmt: skip
     assert document["rows"] == [{"account": "research", **figures}]
     assert document["total"] == figures
+
+
+def test_usage_shows_the_share_of_hours_that_is_used(hpc: Hpc, monkeypatch: pytest.MonkeyPatch):
+    rows = [Hours("research", "", "gres/gpu", 400.0, 388.0, 8.0), Hours("research", "bob", "cpu", 20_000.0, 0.0, 0.0)]
+    monkeypatch.setattr("cli.commands.usage.read_hours", lambda _: rows)
+    assert "SHARE" not in hpc("usage", "dev").out
+    limited = SimpleNamespace(accounting=Accounting(period="monthly"))
+    monkeypatch.setattr("cli.stack.stack_config.applied", lambda _: limited)
+    lines = [line.split() for line in hpc("usage", "dev").out.splitlines()]
+    assert lines[-2:] == [
+        ["research", "all", "gres/gpu", "388", "8", "400", "97%"],
+        ["research", "bob", "cpu", "0", "0", "20,000", "0%"],
+    ]
+    document = json.loads(hpc("usage", "dev", "--user", "alice", "--json").out)
+    assert document["hours"] == [rows[0]._asdict()]
 
 
 @pytest.mark.parametrize(

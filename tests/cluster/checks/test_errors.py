@@ -5,10 +5,22 @@ import ast
 from collections import Counter
 from functools import cache
 
-from tests.cluster.stacks import ROOT, cases, cloud_findings, findings
+from tests.cluster.stacks import ALICE, ROOT, cases, cloud_findings, findings
 
 TWO_ENDS = ("accounts in a circle", "QOS that preempt each other")
 """Circles have two ends to break them at."""
+
+
+def test_mistakes_in_limits_are_found_together() -> None:
+    found = findings(
+        users=[{**ALICE, "limits": {"grp_tres": {"gres/gpu": 8}}}],
+        accounting={"accounts": [{"name": "a", "limits": {"grp_tres_hours": {"node": 9}}}], "enforce": ["limits"]},
+    )
+    assert [where.removeprefix("hpc:cluster.") for where in found] == [
+        "users[0].limits.grp_tres.gres/gpu",
+        "accounting.enforce",
+        "accounting.accounts[0].limits.grp_tres_hours",
+    ]
 
 
 def test_one_mistake_is_one_error(reviewed) -> None:

@@ -41,6 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
     "another value of consumable": {"slurm": {"consumable": "cpu"}},
     "another value of return_to_service": {"slurm": {"return_to_service": 1}},
     "enforcement of associations": {"accounting": {"enforce": ["associations"]}},
+    "hours that are counted by periods": {"accounting": {"period": "monthly"}},
     "no enforcement": {"accounting": {"enforce": []}},
     "the memory of the smallest node": MIXED,
     # Soperator preempts and requeues by priority tier; on all other platforms a tier only says who comes first.

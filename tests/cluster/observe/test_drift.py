@@ -39,6 +39,14 @@ ACCOUNTING = {
         {"name": "low"},
     ],
 }  # fmt: skip
+LIMITED = {
+    **ACCOUNTING,
+    "accounts": [
+        {**row, "GrpTRESMins": "gres/gpu=24000", "GrpJobs": "20"} if row["name"] == "research" else row
+        for row in ACCOUNTING["accounts"]
+    ],
+    "users": [{**row, "GrpJobs": "4"} if row["name"] == "bob" else row for row in ACCOUNTING["users"]],
+}
 USERS = [
     {"name": name, "uid": uid, "gid": uid, "groups": [], "shell": "/bin/bash", "keys": []}
     for name, uid in (("alice", 2001), ("bob", 2002))
@@ -210,6 +218,10 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], tuple[Change, ...]]] = {
     },
     "an account's share": ({}, (association("research", share="9"),)),
     "an account's parent": ({}, (association("research", parentname="root"),)),
+    "hours of an account that somebody raised, and jobs of a user that somebody limited no more": (
+        {"accounting": LIMITED},
+        (association("research", GrpTRESMins="gres/gpu=48000", GrpJobs="20"),),
+    ),
     "a user who was limited": ({}, (association("research", "alice", MaxJobs="1"),)),
     "a user who lost a QOS": ({}, (association("research", "alice", qos="normal"),)),
     "a user who is gone from the accounting": ({}, (without_key("controller", "accounting", "users", "bob"),)),
@@ -236,9 +248,9 @@ def differing(given: dict[str, Any], changes: tuple[Change, ...]) -> str:
         for row in differences(wanted, seen)
     ]
     lines += [f"unseen: {text}" for text in unread_parts(seen)]
-    ledger = facts(seen, "controller").get("accounting", {})
+    ledger, there = facts(seen, "controller").get("accounting", {}), dict(wanted.accounting)
     if not any("error" in rows for rows in ledger.values()):
-        lines += [" ".join(["sacctmgr:", *words]) for words in accounts.plan(ACCOUNTING, ACCOUNTING, ledger, mend=True)]
+        lines += [" ".join(["sacctmgr:", *words]) for words in accounts.plan(there, there, ledger, mend=True)]
     return "\n".join(lines)
 
 

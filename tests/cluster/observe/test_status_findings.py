@@ -165,6 +165,14 @@ FAULTS: dict[str, tuple[Change, ...]] = {
     ),
     "an elastic node that is down": (strange("gpu-9", "DOWN*+CLOUD", "Not responding"),),
     "a held job": (hold({"id": "17", "user": "alice", "reason": "launch failed requeued held"}),),
+    "hours of accounts and users that are nearly used up": (
+        part("controller", "accounting", hours=[
+            {"account": "research", "user": "", "resource": "gres/gpu", "limit": 400.0, "used": 388.0, "reserved": 8.0},
+            {"account": "research", "user": "alice", "resource": "cpu", "limit": 2e4, "used": 16e3, "reserved": 0},
+            {"account": "teaching", "user": "", "resource": "cpu", "limit": 100.0, "used": 79.9, "reserved": 20.0},
+            {"account": "closed", "user": "", "resource": "cpu", "limit": 0.0, "used": 0.0, "reserved": 0.0},
+        ]),
+    ),
     "a brake of the reconcile loop": (
         reconciles(brakes=[{"brake": "paused", "text": "a file is there", "todo": "hpc-reconcile unpause"}]),
     ),

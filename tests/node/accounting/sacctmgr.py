@@ -73,21 +73,10 @@ class Database:
         self._limit(options.pop("name"), options)
 
     def _limit(self, name: str, options: dict[str, str]) -> None:
-        row = self.qos[name]
         for key, value in options.items():
-            field = LIMITS[key]
             if key == "Preempt":
                 _check(set(filter(None, value.split(","))) <= set(self.qos), "You gave a bad qos")
-                row[field] = value
-            elif "TRES" in key:
-                _check("=" in value, f"slurmdb_format_tres_str: no TRES id found for {value}")
-                kept = dict(part.split("=") for part in row.get(field, "").split(",") if part)
-                kept |= dict(part.split("=") for part in value.split(","))
-                row[field] = ",".join(f"{what}={count}" for what, count in kept.items() if count != "-1")
-            elif key == "Priority":
-                row[field] = value.replace("-1", "0")
-            else:
-                row[field] = "" if value == "-1" else value
+            _set_limit(self.qos[name], key, LIMITS[key], value)
 
     def _add_account(self, options: dict[str, str]) -> None:
         name = options["name"]
@@ -97,6 +86,7 @@ class Database:
         self.places[name, ""] = {
             **_place(), "parentname": options["parent"], "share": options.get("fairshare", "1"),
         }  # fmt: skip
+        self._set(self.places[name, ""], {key: value for key, value in options.items() if key[0].isupper()})
 
     def _modify_account(self, options: dict[str, str]) -> None:
         name = options.pop("name")
@@ -110,8 +100,11 @@ class Database:
         for key, value in options.items():
             if key == "parent":
                 _check(value in self.accounts, "the parent account is not there")
-            there = {"parent": "parentname", "fairshare": "share"}.get(key, key.lower())
-            place[there] = "" if value == "-1" else value
+        self._set(place, options)
+
+    def _set(self, place: dict[str, str], options: dict[str, str]) -> None:
+        for key, value in options.items():
+            _set_limit(place, key, {"parent": "parentname", "fairshare": "share"}.get(key, key.lower()), value)
 
     def _delete_account(self, options: dict[str, str]) -> None:
         name = options["name"]
@@ -132,6 +125,7 @@ class Database:
             _check(account in self.accounts, "the account is not there")
             rights = {key: options[key] for key in ("qos", "defaultqos") if key in options}
             self.places[account, name] = {**_place(), **rights}
+            self._set(self.places[account, name], {key: value for key, value in options.items() if key[0].isupper()})
             self.users.setdefault(name, options.get("defaultaccount", account))
 
     def _modify_user(self, options: dict[str, str]) -> None:
@@ -144,8 +138,7 @@ class Database:
         chosen = options.pop("account").split(",") if "account" in options else mine
         for account in chosen:
             place = self.places[account, name]
-            for key, value in options.items():
-                place["share" if key == "fairshare" else key.lower()] = "" if value == "-1" else value
+            self._set(place, options)
             _check(set(place["qos"].split(",")) <= set(self.qos), "You gave a bad qos")
 
     def _delete_user(self, options: dict[str, str]) -> None:
@@ -158,6 +151,19 @@ class Database:
             del self.users[name]
         for pair in gone:
             del self.places[pair]
+
+
+def _set_limit(row: dict[str, str], key: str, field: str, value: str) -> None:
+    """Set a limit of a QOS or an association. Of resources, those that are not named stay."""
+    if "TRES" in key:
+        _check("=" in value, f"slurmdb_format_tres_str: no TRES id found for {value}")
+        kept = dict(part.split("=") for part in row.get(field, "").split(",") if part)
+        kept |= dict(part.split("=") for part in value.split(","))
+        row[field] = ",".join(f"{what}={count}" for what, count in kept.items() if count != "-1")
+    elif key == "Priority":
+        row[field] = value.replace("-1", "0")
+    else:
+        row[field] = "" if value == "-1" and key != "Preempt" else value
 
 
 def _place() -> dict[str, str]:

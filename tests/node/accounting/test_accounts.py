@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from system.host import SetupError
 
-from cluster.config.accounting import Qos
+from cluster.config.accounting import GroupLimits, Qos
 from cluster.config.section import slurm_fields
 from tests.node.accounting.sacctmgr import Database, Killed
 
@@ -25,15 +25,24 @@ DESIRED: dict[str, Any] = {
     "cluster": "dev",
     "accounts": [
         {"name": "science", "parent": "root", "description": "Everybody", "organization": "lab"},
-        {"name": "research", "parent": "science", "description": "r", "organization": "science", "fairshare": 3},
+        {
+            "name": "research",
+            "parent": "science",
+            "description": "r",
+            "organization": "science",
+            "fairshare": 3,
+            "GrpTRESMins": "cpu=600,gres/gpu=24000",
+            "GrpJobs": "20",
+        },
     ],
     "users": [
-        user("alice", ["research", "science"], ["normal", "urgent"]),
+        user("alice", ["research", "science"], ["normal", "urgent"]) | {"GrpTRES": "gres/gpu=8"},
         user("bob", ["science"]),
     ],
     "qos": [{"name": "urgent", "Priority": "100", "MaxWall": "01:00:00", "MaxTRESPerUser": "cpu=4,node=2"}],
 }
 NONE = {"cluster": "dev", **accounts.NOTHING}
+LIMITS, RIGHTS = "GrpTRESMins=cpu=600,gres/gpu=24000 GrpJobs=20", "qos=normal,urgent defaultqos=normal"
 
 
 @pytest.fixture
@@ -80,8 +89,8 @@ def test_entities_are_added_in_order(database):
     assert database.commands == [
         "add qos urgent Priority=100 MaxWall=01:00:00 MaxTRESPerUser=cpu=4,node=2",
         "add account science parent=root description=Everybody organization=lab",
-        "add account research parent=science description=r organization=science fairshare=3",
-        "add user name=alice account=research,science defaultaccount=research qos=normal,urgent defaultqos=normal",
+        f"add account research parent=science description=r organization=science fairshare=3 {LIMITS}",
+        f"add user name=alice account=research,science defaultaccount=research {RIGHTS} GrpTRES=gres/gpu=8",
         "add user name=bob account=science defaultaccount=science",
     ]
 
@@ -148,6 +157,12 @@ class TestWaitForAssociations:
          ["modify qos where name=urgent set MaxTRESPerUser=cpu=8,node=-1"]),
         (edited(qos_urgent={"MaxTRESPerUser": None}),
          ["modify qos where name=urgent set MaxTRESPerUser=cpu=-1,node=-1"]),
+        (edited(accounts_research={"GrpTRESMins": "gres/gpu=12000", "GrpJobs": None, "GrpSubmitJobs": "0"}),
+         ["modify account where name=research set GrpTRESMins=gres/gpu=12000,cpu=-1 GrpJobs=-1 GrpSubmitJobs=0"]),
+        (edited(accounts_research={"GrpTRESMins": None, "GrpJobs": None}),
+         ["modify account where name=research set GrpTRESMins=cpu=-1,gres/gpu=-1 GrpJobs=-1"]),
+        (edited(users_alice={"GrpTRES": None, "GrpJobs": "5"}),
+         ["modify user where name=alice account=research,science set GrpTRES=gres/gpu=-1 GrpJobs=5"]),
         (edited(users_alice={"qos": []}),
          ["modify user where name=alice account=research,science set qos=normal defaultqos=-1"]),
         (edited(users_bob={"default_account": "research", "accounts": ["research"]}),
@@ -270,7 +285,7 @@ def test_entities_of_others_are_never_removed(database):
         ["add", "user", "name=carol", "account=theirs"],
         ["add", "user", "name=bob", "account=theirs"],
         ["add", "qos", "theirs"],
-        ["modify", "user", "where", "name=bob", "set", "MaxJobs=1", "qos=normal,theirs"],
+        ["modify", "user", "where", "name=bob", "set", "MaxJobs=1", "GrpTRES=node=2", "qos=normal,theirs"],
         ["modify", "qos", "where", "name=urgent", "set", "MaxJobsPerUser=3"],
     ):
         database.run("sacctmgr", "-i", *words)
@@ -280,7 +295,7 @@ def test_entities_of_others_are_never_removed(database):
     accounts.converge({**copy.deepcopy(DESIRED), "mend": True})
     assert database.commands == [
         "modify qos where name=urgent set MaxJobsPerUser=-1",
-        "modify user where name=bob account=science set qos=normal MaxJobs=-1",
+        "modify user where name=bob account=science set qos=normal GrpTRES=node=-1 MaxJobs=-1",
     ]
     converge(NONE)
     assert {"carol", "theirs"} <= {*database.users, *database.accounts}
@@ -335,5 +350,28 @@ def test_new_users_with_the_same_rights_need_one_command(database):
     assert len(database.commands) == 1
 
 
-def test_every_limit_of_a_qos_is_read():
+def test_every_limit_of_a_qos_and_of_an_association_is_read():
     assert [slurm.parameter for _, slurm in slurm_fields(Qos)] == list(accounts.QOS_LIMITS)
+    assert {slurm.parameter for _, slurm in slurm_fields(GroupLimits)} <= {*accounts.LIMITS}
+
+
+def test_memory_that_sacctmgr_prints_with_a_unit_is_the_same_limit(database):
+    """sacctmgr prints 2048 MiB as 2G (CONVERT_NUM_UNIT_EXACT in src/sacctmgr/common.c at slurm-26-05-3-1)."""
+    converge(edited(accounts_research={"GrpTRES": "mem=2048"}))
+    database.places["research", ""]["grptres"] = "mem=2G"
+    del database.commands[:]
+    converge(edited(accounts_research={"GrpTRES": "mem=2048"}))
+    assert database.commands == []
+    converge(edited(accounts_research={"GrpTRES": "mem=1000"}))
+    assert database.commands == ["modify account where name=research set GrpTRES=mem=1000"]
+
+
+def test_hours_are_read_only_where_the_stack_limits_some(database, monkeypatch):
+    converge(edited(accounts_research={"GrpTRESMins": None}))
+    assert accounts.hours_used() == []
+    converge(DESIRED)
+    line = "ClusterName=dev Account=research UserName= GrpTRESMins=cpu=600(90) GrpTRESRunMins=cpu=N(30)\n"
+    monkeypatch.setattr(accounts, "run", lambda *_, **__: f"Association Records\n\n{line}")
+    assert accounts.hours_used() == [
+        {"account": "research", "user": "", "resource": "cpu", "limit": 10.0, "used": 1.5, "reserved": 0.5}
+    ]

@@ -46,13 +46,14 @@ def asked(
     around: tuple[str, str, str, str] = ("", "", "", ""),
     records: str | None = None,
     printed: str = "",
+    hours: str = "",
 ) -> Callable[[str], str]:
     """Return a function that answers both scripts as the controller does."""
 
     def ask(script: str) -> str:
         (mark,) = set(re.findall(r"echo ([0-9a-f]{24})-", script))
         if "sacctmgr" in script:
-            return f"{mark}-\n".join((*around, "", printed))
+            return f"{mark}-\n".join((*around, "", hours, printed))
         text = "".join(mark.join(row.get(field, "") for field in FIELDS) + mark + "\n" for row in rows)
         names = [field.partition(":")[0] for field in job_report.WAITING]
         waiting = "".join("".join(row[name] + mark for name in names) + "\n" for row in queue)
@@ -77,6 +78,8 @@ def test_every_reason_of_slurm_is_explained() -> None:
         ("QOSMaxMemoryPerNode", "more memory than one job may have on a node"),
         ("MaxGRESRunMinsPerUser", "its user has as much as allowed: minutes of GPUs"),
         ("QOSMinCpuNotSatisfied", "less CPUs than its QOS requires"),
+        ("AssocGrpCPUMinutesLimit", "too few minutes of CPUs are left in this period for all of its time limit"),
+        ("AssocGrpGRESMinutes", "a shorter --time may let it start"),
     ],
 )
 def test_reasons_in_words(reason: str, words: str) -> None:
@@ -106,6 +109,25 @@ CHECK = {"node": "n-0", "time": 1999993999, "failed": {"gpu-xid": "Xid 79 | GPU 
 EARLY = {**CHECK, "time": 1999990100 - 601}
 REPAIR = {"time": 1999993700, "mode": "act", "action": "reset", "nodes": ["n-1", "x"], "reason": "hpc-health: gpu-xid"}
 HISTORY = f'{json.dumps(EARLY)}\n{json.dumps(CHECK)}\n{{"cut'
+ASSOCIATION = (
+    "ClusterName=lab Account={} UserName={} Partition= Priority=0 ID=3 SharesRaw/Norm/Level/Factor=1/0.50/1/0.00 "
+    "UsageRaw/Norm/Efctv=23280.00/1.00/1.00 ParentAccount={} Lineage=/science/ DefAssoc=No GrpJobs=N(1) "
+    "GrpJobsAccrue=N(0) GrpSubmitJobs=N(2) GrpWall=N(388.00) GrpTRES=cpu=N(8),mem=N(8192),gres/gpu=16(8) "
+    "GrpTRESMins={} GrpTRESRunMins={} MaxJobs= MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ= MaxTRESPJ= MaxTRESPN= "
+    "MaxTRESMinsPJ= MinPrioThresh= Comment=a GrpTRESMins=cpu=1(1)\n"
+).format
+"""A line as _print_assoc_mgr_info writes it (src/scontrol/info_assoc_mgr.c at slurm-26-05-3-1)."""
+USED, RUNNING_MINUTES = "cpu=N(46560),mem=N(9),gres/gpu=24000(23280)", "cpu=N(0),mem=N(0),gres/gpu=N(480)"
+ASSOCIATIONS = "".join(
+    (
+        ASSOCIATION("root", "", "", "cpu=N(9)", "cpu=N(0)"),
+        ASSOCIATION("science", "", "root(1)", "cpu=600000(46590),gres/gpu=N(1)", "cpu=N(0)"),
+        ASSOCIATION("research", "", "science(2)", USED, RUNNING_MINUTES),
+        ASSOCIATION("research", "alice(2001)", "", "gres/gpu=600(630)", "gres/gpu=N(0)"),
+        ASSOCIATION("research", "bob(2002)", "", "gres/gpu=60(0)", "gres/gpu=N(0)"),
+        ASSOCIATION("teaching", "alice(2001)", "", "gres/gpu=60(0)", "gres/gpu=N(0)"),
+    )
+)
 CPU = "billing=4,cpu=4,mem=8192M,node=1"
 REPORTS: dict[str, Callable[[str], str]] = {
     "a text of slurmctld's own": asked(queue=({**WAITING, "reason": "Nodes_required_for_job_are_DOWN"},)),
@@ -156,6 +178,9 @@ REPORTS: dict[str, Callable[[str], str]] = {
     ),
     "a job that was cancelled while it waited": asked(
         {**UNSTARTED, "State": "CANCELLED by 2001", "End": "1999991000", "Reason": "QOSGrpGRES"}
+    ),
+    "a job that waits for hours of its account, and what is left to its user and to the accounts above": asked(
+        UNSTARTED, queue=({**WAITING, "reason": "AssocGrpGRESMinutes"},), hours=ASSOCIATIONS
     ),
     "a job of a whole node": asked({**RUN, "AllocTRES": "cpu=208,mem=1T,node=1"}, STEP),
 }  # fmt: skip
