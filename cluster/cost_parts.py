@@ -7,8 +7,9 @@ from typing import Literal
 Group = Literal["machines", "storage", "network", "license"]
 
 WAYS: Mapping[str, str] = {"reservation": "on_demand"}
-"""The way whose price a way of `capacity` has, where that is another: machines of a reservation cost their list price
-(cloud.google.com/compute/docs/instances/reservations-overview, "Billing")."""
+"""The way whose price a way of `capacity` has, where that is another: a reservation bills at on-demand rates while it
+exists (pub.dev/documentation/terradart_google 0.34.0, GoogleComputeReservation). One that comes of a future
+reservation may have another price, which is then a rate of the stack file."""
 
 
 @dataclass(frozen=True, kw_only=True)

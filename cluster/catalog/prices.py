@@ -19,8 +19,8 @@ from cluster.catalog.machine_types import MACHINE_TYPES
 
 FILE = Path(__file__).with_name("prices.csv")
 HOURS = 730
-"""Hours of a month, by which Google and Nebius state monthly prices (cloud.google.com/compute/disks-image-pricing;
-docs.nebius.com/object-storage/resources/pricing: "1 GiB per 730 hours")."""
+"""Hours of a month: Nebius states prices for "1 GiB per 730 hours" (docs.nebius.com/object-storage/resources/pricing),
+and the months of pricing.yml, of Google's prices, have as many (0.05 an hour, 36.5 a month)."""
 OLD_DAYS = 180
 """Days after which a row is called old (ours): Nebius's price of an H100 rose by half within a year."""
 EVERYWHERE = "all"
