@@ -3,6 +3,7 @@
 import secrets
 import shlex
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Annotated
 
 from typer import Option
@@ -17,7 +18,9 @@ from cluster.observe import reliability as measured
 from cluster.observe import usage as used
 from cluster.observe.moment import SECONDS as UNITS
 from cluster.observe.moment import date_expression, machine_time
+from cluster.observe.money import MoneyRow, grouped, spending
 from scripts.node.slurm import hours
+from scripts.node.slurm.hostlist import compress
 from scripts.node.slurm.hours import Hours
 
 _SECONDS = 600
@@ -34,6 +37,7 @@ def usage(
     by: Annotated[
         used.GroupKey | None, Option("--by", help="One row for each. Default: for each of the three together.")
     ] = None,
+    money: Annotated[bool, Option("--money", help="Show what it cost, by month, at the stack's rates.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show who used how much: CPU hours, GPU hours and jobs, and how busy they were, from the accounting records.
@@ -44,9 +48,15 @@ def usage(
 
     CPU BUSY is the share of the held processor time that jobs used, of those that began and ended within the time; GPU
     BUSY that of the GPUs of jobs that DCGM measured (`monitoring` in the stack file).
+
+    --money has the machine hours of nodes at today's rates (`./hpc cost`), those that were idle, out by faults or
+    drained too, so that the sum is all machine hours times their rate.
     """
     from cli.stack import stack_config  # it imports the models, which reliability does not need
 
+    if money:
+        show_money(stack, user=user, account=account, since=since, until=until, by=by, json=json)
+        return
     begin = options.read_time("--since", since, machine_time)
     end = options.read_time("--until", until, machine_time)
     cluster = connect(stack, Capability.USAGE)
@@ -105,6 +115,53 @@ def read_usage(cluster: Cluster, since: str, until: str) -> tuple[str, str, used
         return start, end, used.parse_records(text, mark, start, end)
     except ValueError as error:
         raise CliError(f"{cluster.controller.name}: {error}") from None
+
+
+def show_money(
+    stack: str, *, user: str | None, account: str | None, since: str, until: str, by: used.GroupKey | None, json: bool
+) -> None:
+    """Print what the nodes cost. Raises CliError: no price of a node is known, or the controller does not answer."""
+    from cli.stack import stack_config  # as in usage
+    from cluster.cost.nodes import node_prices
+
+    begin = options.read_time("--since", since, date_expression)
+    end = options.read_time("--until", until, date_expression)
+    cluster = connect(stack, Capability.USAGE)
+    config = stack_config.from_outputs(stack, cluster.outputs)
+    currency, nodes = node_prices(config)
+    if all(node.hour is None for node in nodes.values()):
+        raise CliError(f"no price of a node of {stack} is known. `pricing.rates` in its stack file has your own.")
+    facts = read_faults(cluster, begin, end)
+    spent = spending(facts, nodes)
+    if user or account:
+        jobs = {key: row for key, row in spent.rows.items() if key.kind == "jobs"}
+        _require_known("user", user, {key.user for key in jobs}, cluster.users)
+        _require_known(
+            "account", account, {key.account for key in jobs}, [row.name for row in config.accounting.accounts]
+        )
+        kept = {key: row for key, row in jobs.items() if user in (None, key.user) and account in (None, key.account)}
+        spent = replace(spent, rows=kept)
+    keys: tuple[used.GroupKey, ...] = (by,) if by else used.GROUP_KEYS
+    groups = grouped(spent, keys)
+    if json:
+        names = ("month", "kind", *keys)
+        found = [dict(zip(names, key, strict=True)) | _amounts(row) for key, row in groups.items()]
+        unpriced = {name: round(hours, 4) for name, hours in spent.unpriced.items()}
+        console.json(
+            {"cluster": cluster.name, "since": facts.since, "until": facts.until, "currency": currency, "rows": found,
+             "total": _amounts(spent.total), "unpriced_node_hours": unpriced}
+        )  # fmt: skip
+        return
+    lines = accounting.money_table(groups, spent.total, keys, currency)
+    console.table(lines, right={len(lines[0]) - 2, len(lines[0]) - 1})
+    console.note("Nodes only, at today's rates (./hpc cost); months are of UTC.")
+    if spent.unpriced:
+        hours = sum(spent.unpriced.values())
+        console.note(f"Not in it: {hours:.1f} hours of nodes without a known price: {compress(spent.unpriced)}.")
+
+
+def _amounts(row: MoneyRow) -> dict[str, float]:
+    return {"node_hours": round(row.node_hours, 4), "amount": round(row.amount, 2)}
 
 
 def read_hours(cluster: Cluster) -> list[Hours]:

@@ -1,9 +1,10 @@
 """Tables of usage and reliability, for the terminal and for the page of `./hpc report`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cluster.observe import usage
+from cluster.observe.money import MoneyRow
 from cluster.observe.reliability import DAY, LEMON_DAYS
 from cluster.printable import counted
 from scripts.node.slurm.hours import Hours, figure
@@ -30,6 +31,22 @@ def usage_table(rows: Iterable[usage.UsageRow], total: usage.UsageRow, keys: Seq
 def _cells(row: usage.UsageRow, *, gpus: bool) -> tuple[str, ...]:
     busy = ["-" if share is None else f"{share:.0%}" for share in (row.cpu_efficiency, row.gpu_utilization)]
     return f"{row.cpu_hours:.2f}", busy[0], f"{row.gpu_hours:.2f}", *(busy[1:] if gpus else ()), str(row.jobs)
+
+
+def money_table(
+    groups: Mapping[tuple[str, ...], MoneyRow], total: MoneyRow, keys: Sequence[str], currency: str
+) -> list[tuple[str, ...]]:
+    """Return the sums by month and `keys`, with rows for the time of nodes without jobs, and the total."""
+    rows = [
+        (key[0], *(key[2:] if key[1] == "jobs" else (f"({key[1]})", *("" for _ in keys[1:]))), *_money(row))
+        for key, row in groups.items()
+    ]
+    heading = ("MONTH", *(key.upper() for key in keys), "NODE HOURS", currency)
+    return [heading, *rows, ("total", *("" for _ in keys), *_money(total))]
+
+
+def _money(row: MoneyRow) -> tuple[str, str]:
+    return f"{row.node_hours:,.2f}", f"{row.amount:,.2f}"
 
 
 def hours_table(limits: Iterable[Hours]) -> list[tuple[str, ...]]:

@@ -27,7 +27,7 @@ from scripts.node.slurm.output import (
 )
 
 FIELDS = tuple(
-    "JobIDRaw JobID State Eligible Start End NodeList AllocTRES TRESUsageInTot".split()
+    "JobIDRaw JobID User Account Partition State Eligible Start End NodeList AllocTRES TRESUsageInTot".split()
 )  # of every release from 22.05 on
 BEFORE, AFTER = 600, 300
 """Seconds before and after a run's end in which trouble on one of its nodes counts as the cause."""
@@ -59,6 +59,11 @@ class JobRun:
     nodes: tuple[str, ...]
     units: int
     """GPUs that it held; CPUs on a cluster without GPUs."""
+    cpus: int = 0
+    gpus: int = 0
+    user: str = ""
+    account: str = ""
+    partition: str = ""
     ended: bool = True
     busy: float | None = None
     """Busy share of its GPUs, if it was measured (JobRecord)."""
@@ -136,8 +141,8 @@ def reliability(facts: ReliabilityRecords, assumed: Assumptions = Assumptions())
     failures, fault_outages = find_failures(facts), _merge_faults(facts.outages)
     node_days = sum(run.seconds * len(run.nodes) for run in facts.runs) / DAY
     capacity, seconds = _capacity(facts)
-    busy = _busy(facts.runs, {outage.node for outage in facts.outages})
-    unused = [(outage, _unused_seconds(outage, busy[outage.node])) for outage in facts.outages if not outage.off]
+    busy = busy_spans(facts.runs, {outage.node for outage in facts.outages})
+    unused = [(outage, unused_seconds(outage, busy[outage.node])) for outage in facts.outages if not outage.off]
     down = {fault: sum(s for o, s in unused if bool(o.kind) == fault) for fault in (True, False)}
     down_units = {fault: sum(s * o.units for o, s in unused if bool(o.kind) == fault) for fault in (True, False)}
     allocated = sum(run.seconds * run.units for run in facts.runs)
@@ -290,7 +295,7 @@ def _capacity(facts: ReliabilityRecords) -> tuple[float, float]:
     return units, seconds
 
 
-def _busy(runs: Iterable[JobRun], nodes: Collection[str]) -> dict[str, list[Span]]:
+def busy_spans(runs: Iterable[JobRun], nodes: Collection[str]) -> dict[str, list[Span]]:
     """Return the times in which jobs ran on these nodes, without overlaps."""
     found: dict[str, list[Span]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.start):
@@ -304,7 +309,7 @@ def _busy(runs: Iterable[JobRun], nodes: Collection[str]) -> dict[str, list[Span
     return found
 
 
-def _unused_seconds(outage: Outage, busy: Iterable[Span]) -> float:
+def unused_seconds(outage: Outage, busy: Iterable[Span]) -> float:
     """Return the seconds of an outage without a job on the node. A drained node runs its jobs to their end."""
     used = sum(max(0.0, min(end, outage.end) - max(start, outage.start)) for start, end in busy)
     return max(0.0, outage.end - outage.start - used)
@@ -405,6 +410,11 @@ def parse_facts(text: str, mark: str, *, since: float, until: float) -> Reliabil
                 end=span[1],
                 nodes=tuple(nodes_of(row["NodeList"])),
                 units=units(record.held),
+                cpus=int(record.held.get("cpu", 0)),
+                gpus=record.gpus,
+                user=row["User"],
+                account=row["Account"],
+                partition=row["Partition"],
                 ended=bool(end and end <= until),
                 busy=record.gpu_busy,
             )

@@ -7,10 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.config.accounting import Accounting
+from cluster.load import parse
 from cluster.observe import reliability
+from cluster.observe.money import NodePrice
+from components.deploy import config_text
 from scripts.node.slurm import job_report
 from scripts.node.slurm.hours import Hours
-from tests.cli.conftest import Hpc, Tool
+from tests.cli.conftest import OUTPUTS, Hpc, Tool, patch_outputs
+from tests.cluster.stacks import load
 
 SINCE, UNTIL = 1_790_000_000, 1_792_419_200
 ROW = {
@@ -114,6 +118,39 @@ def test_usage_as_json_has_rows_and_a_total(hpc: Hpc):
     }  # fmt: skip
     assert document["rows"] == [{"account": "research", **figures}]
     assert document["total"] == figures
+
+
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outputs of stack `dev` have its configuration."""
+    patch_outputs(monkeypatch, {**OUTPUTS, "config": config_text(parse(load("dev")))})
+
+
+@pytest.mark.usefixtures("configured")
+def test_usage_as_money_is_all_machine_hours_at_their_rate(hpc: Hpc, controller: Path, monkeypatch: pytest.MonkeyPatch):
+    """A job of two nodes runs for a day of 28, then one node is down for an hour."""
+    controller.write_text(
+        f"{SINCE} {UNTIL}\n{rows(reliability.FIELDS)}MARK-\nMARK-\n{USE}MARK-\n{EVENTS}MARK-\nMARK-\n"
+    )
+    nodes = {f"dev-gpu-{number}": NodePrice(cpus=2, gpus=2, hour=10.0) for number in range(2)}
+    monkeypatch.setattr("cluster.cost.nodes.node_prices", lambda _: ("EUR", nodes))
+    document = json.loads(hpc("usage", "dev", "--money", "--by", "user", "--json").out)
+    assert (document["currency"], document["total"]) == ("EUR", {"node_hours": 1344.0, "amount": 13440.0})
+    sums = {(row["month"], row["kind"], row["user"]): row["amount"] for row in document["rows"]}
+    assert sums["2026-09", "jobs", "alice"] == 480.0
+    assert sums["2026-09", "faults", ""] == 10.0
+    shown = hpc("usage", "dev", "--money", "--user", "alice").out.splitlines()
+    assert [line.split() for line in shown] == [
+        ["MONTH", "USER", "ACCOUNT", "PARTITION", "NODE", "HOURS", "EUR"],
+        ["2026-09", "alice", "48.00", "480.00"],
+        ["total", "48.00", "480.00"],
+    ]
+    assert "no user 'alic' used anything" in hpc("usage", "dev", "--money", "--user", "alic").error
+
+
+@pytest.mark.usefixtures("configured")
+def test_usage_as_money_needs_prices(hpc: Hpc):
+    assert "no price of a node of dev is known" in hpc("usage", "dev", "--money").error
 
 
 def test_usage_shows_the_share_of_hours_that_is_used(hpc: Hpc, monkeypatch: pytest.MonkeyPatch):

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from cluster import roster
 from cluster.catalog.prices import HOURS
 from cluster.config import ClusterConfig
 from cluster.cost.estimate import OWN, Estimate, Row, differences, estimate
+from cluster.cost.nodes import node_prices
 from tests.clouds import A3, MANAGED, google
 from tests.cluster import stacks
 
@@ -20,7 +22,7 @@ NETWORK = {"gpu_cidr": "10.0.0.0/17"}
 def a3(capacity: Any = None, **changes: Any) -> ClusterConfig:
     nodeset = ELASTIC | ({"capacity": capacity} if capacity else {})
     partitions = {"main": {"nodesets": ["a3"], "default": True, "max_time": "1-00:00:00"}}
-    return google(nodesets={"a3": nodeset}, partitions=partitions, **{"network": NETWORK, **changes})
+    return google(**{"nodesets": {"a3": nodeset}, "partitions": partitions, "network": NETWORK, **changes})
 
 
 def row(found: Estimate, item: str, *, elastic: bool = False) -> Row:
@@ -50,6 +52,19 @@ def test_nodes_cost_their_machines_gpus_disks_and_local_ssds():
     assert found.node_hour("a3", elastic=True) == pytest.approx(each)
     assert found.most - found.always == pytest.approx(14 * each + 14 * 0.0014)
     assert found.node_hour("none") is None
+
+
+def test_each_node_has_the_sizes_of_slurm_and_the_price_of_its_machine():
+    found = a3(nodesets={"a3": ELASTIC, "cpu": {"machine_type": "n2-standard-8", "count": 1}},
+               partitions={"main": {"nodesets": ["a3", "cpu"], "default": True, "max_time": "1-00:00:00"}})  # fmt: skip
+    currency, nodes = node_prices(found)
+    assert currency == "USD"
+    assert list(nodes) == [*roster.static_names(found, "a3"), *roster.elastic_names(found, "a3"), "cloud-cpu-0"]
+    assert len(nodes) == 17
+    a3_node, cpu = nodes["cloud-a3-15"], nodes["cloud-cpu-0"]
+    assert (a3_node.cpus, a3_node.gpus, a3_node.hour) == (208, 8, estimate(found).node_hour("a3", elastic=True))
+    assert (cpu.gpus, cpu.hour) == (0, estimate(found).node_hour("cpu"))
+    assert not any(node.hour for node in node_prices(stacks.config("dev"))[1].values())
 
 
 def test_attached_gpus_are_parts():
