@@ -1,8 +1,8 @@
 """Checks of a cloud before a stack is created in it: their rows, and the record of the last run."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -36,6 +36,37 @@ class CloudRow:
     """The one command or the one page that turns the row green; empty where it is."""
     assumptions: tuple[str, ...] = ()
     """The assumptions of docs/reference/assumptions.md that the answer settles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """An answer as a check reads it."""
+
+    text: str
+    todo: str = ""
+    """The action that turns the row green. A row with one is wrong."""
+    unclear: bool = False
+    """True if the answer does not settle the question, and a person has to compare."""
+
+    @property
+    def outcome(self) -> CloudOutcome:
+        """The outcome of the check."""
+        return CloudOutcome.NOT_ASKED if self.unclear else CloudOutcome.WRONG if self.todo else CloudOutcome.OK
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudCheck:
+    """One check of a stack."""
+
+    id: str
+    asks: str
+    """The question, as a noun."""
+    requests: tuple[Any, ...]
+    """Requests as the cloud's own program takes them. Equal ones are sent once."""
+    read: Callable[..., Seen]
+    """Reads the answers, in the order of the requests. It may raise KeyError, TypeError or ValueError for an answer of
+    another form than Google documents."""
+    assumptions: tuple[str, ...] = field(default=())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,7 @@ Only GET and testIamPermissions are sent, which neither create nor change anythi
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import google.oauth2.credentials
@@ -16,11 +14,12 @@ from google.auth.exceptions import GoogleAuthError, RefreshError
 from google.auth.transport.requests import AuthorizedSession
 from google.auth.transport.requests import Request as Transport
 
-from cluster.cloud_checks import CloudOutcome, CloudRow
+from cluster.cloud_checks import CloudRow
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.cloud_checks import AskedStack, checks
-from cluster.platforms.gcp.cloud_request import Answer, CloudCheck, CloudRequest
+from cluster.platforms.gcp.cloud_request import Answer, CloudRequest
 from cluster.printable import one_line
+from components.cloud_questions import NotAskedError, rows
 from components.gcp.bake_design import LATER, LOG_IN, cloud_error
 from components.gcp.credentials import credentials
 
@@ -60,14 +59,6 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 _UNAUTHENTICATED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 
 
-@dataclass(frozen=True)
-class _NotAskedError(Exception):
-    """The question has no answer."""
-
-    why: str
-    todo: str
-
-
 def check(config: ClusterConfig, before: ClusterConfig | None = None, state: str = "") -> list[CloudRow]:
     """Return the row of each check. `before` is the configuration that the running cluster has, and `state` the URL of
     the stack's state.
@@ -76,34 +67,7 @@ def check(config: ClusterConfig, before: ClusterConfig | None = None, state: str
     """
     stack = AskedStack(config=config, before=before, state=state)
     session = _Session(stack.project)
-    todo = checks(stack)
-    requests = list(dict.fromkeys(request for row in todo for request in row.requests))
-    # One thread for each request: they wait for the network, and their number does not grow with that of the nodes.
-    pool = ThreadPoolExecutor(max_workers=max(1, len(requests)))
-    futures = {request: pool.submit(session.ask, request) for request in requests}
-    wait(futures.values(), timeout=SECONDS)
-    pool.shutdown(wait=False, cancel_futures=True)
-    return [_row(row, [futures[request] for request in row.requests]) for row in todo]
-
-
-def _row(row: CloudCheck, futures: Sequence["Future[Answer]"]) -> CloudRow:
-    try:
-        if not all(future.done() for future in futures):
-            raise _NotAskedError(f"no answer within {SECONDS:g} s", "check the network and the proxy, then run again")
-        seen = row.read(*(future.result() for future in futures))
-    except _NotAskedError as error:
-        return CloudRow(id=row.id, asked=row.asks, seen=error.why, outcome=CloudOutcome.NOT_ASKED, todo=error.todo)
-    except (KeyError, TypeError, ValueError) as error:
-        text = f"Google's answer has another form than documented ({type(error).__name__}: {one_line(str(error))})"
-        return CloudRow(id=row.id, asked=row.asks, seen=text, outcome=CloudOutcome.NOT_ASKED, todo="report this")
-    return CloudRow(
-        id=row.id,
-        asked=row.asks,
-        seen=seen.text,
-        outcome=seen.outcome,
-        todo=seen.todo,
-        assumptions=() if seen.unclear else row.assumptions,
-    )
+    return rows(checks(stack), session.ask, SECONDS, "Google")
 
 
 class _Session:
@@ -122,7 +86,7 @@ class _Session:
             raise cloud_error(f"could not log in to Google Cloud: {text}", LOG_IN) from None
 
     def ask(self, request: CloudRequest) -> Answer:
-        """Return the answer. Raises _NotAskedError."""
+        """Return the answer. Raises NotAskedError."""
         url = f"{GOOGLE.format(request.service)}/{request.path}"
         end = time.monotonic() + SECONDS
         for pause in (*PAUSES, None):
@@ -133,11 +97,11 @@ class _Session:
                     query = list(request.query)
                     answer = session.request(request.method, url, params=query, json=request.body, timeout=left)
             except RefreshError:
-                raise _NotAskedError("your login has expired", LOG_IN) from None
+                raise NotAskedError("your login has expired", LOG_IN) from None
             except (GoogleAuthError, OSError) as error:  # OSError is the base class of the HTTP library's own errors
                 if last:
                     why = f"{request.service}.googleapis.com does not answer ({type(error).__name__})"
-                    raise _NotAskedError(why, "check the network and the proxy, then run again") from None
+                    raise NotAskedError(why, "check the network and the proxy, then run again") from None
             else:
                 if answer.ok:
                     return _document(answer)
@@ -148,7 +112,7 @@ class _Session:
             time.sleep(pause or 0)
         raise AssertionError("the last attempt returns or raises")
 
-    def _refusal(self, request: CloudRequest, answer: Any) -> _NotAskedError:  # noqa: ANN401 - the HTTP library's own
+    def _refusal(self, request: CloudRequest, answer: Any) -> NotAskedError:  # noqa: ANN401 - the HTTP library's own
         error = _error(answer)
         info = next((row for row in error.get("details", ()) if row.get("reason")), {})
         metadata = {key: one_line(str(value)) for key, value in info.get("metadata", {}).items()}
@@ -156,15 +120,15 @@ class _Session:
         values = {"service": request.service, "consumer": consumer, "project": self._project}
         values["uid"] = metadata.get("uid", "no id")
         if answer.status_code == _UNAUTHENTICATED:
-            return _NotAskedError("your login has expired", LOG_IN)
+            return NotAskedError("your login has expired", LOG_IN)
         if texts := _REASONS.get(info.get("reason", "")):
             why, todo = (text.format_map(values) for text in texts)
-            return _NotAskedError(why, todo)
+            return NotAskedError(why, todo)
         if answer.status_code == _FORBIDDEN and request.permission:
             todo = f"ask for a role with {request.permission}, such as roles/viewer, in {_project_of(request)}"
-            return _NotAskedError(f"you lack the permission {request.permission}", todo)
+            return NotAskedError(f"you lack the permission {request.permission}", todo)
         text = one_line(" ".join(str(error.get("message") or answer.reason).split()))
-        return _NotAskedError(f"Google answers {answer.status_code}: {text}", "run it again later")
+        return NotAskedError(f"Google answers {answer.status_code}: {text}", "run it again later")
 
 
 def _with_quota_project(identity: Credentials, project: str) -> Credentials:
@@ -192,13 +156,13 @@ def _error(answer: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the HTTP library
 
 
 def _document(answer: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the HTTP library's own
-    """Raises _NotAskedError: something else than Google answered."""
+    """Raises NotAskedError: something else than Google answered."""
     try:
         document = answer.json()
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise _NotAskedError(
+        raise NotAskedError(
             "the answer is not Google's JSON", "check the proxy: HTTPS_PROXY and NO_PROXY, then run again"
         )
     return document

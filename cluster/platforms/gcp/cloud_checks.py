@@ -7,10 +7,11 @@ tests/gcp/discovery.json has in part.
 
 from collections.abc import Callable, Iterator, Mapping
 
+from cluster.cloud_checks import CloudCheck, Seen
 from cluster.findings import listing
 from cluster.platforms.gcp import cloud_places
 from cluster.platforms.gcp.cloud_quotas import quotas
-from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudCheck, CloudRequest, Seen, compute
+from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.names import host_project
 from cluster.platforms.gcp.permissions import FIRST_SERVICE, roles, services
 from cluster.platforms.gcp.request import builder_request, elastic_requests, machine_requests

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cluster.catalog.machine_families import ACCELERATORS
+from cluster.cloud_checks import CloudCheck, Seen
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudCheck, CloudRequest, Seen, compute
+from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.disks import state_zones
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 from cluster.platforms.gcp.image import recipe

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster.catalog.machine_families import ACCELERATORS
+from cluster.cloud_checks import CloudCheck, Seen
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudCheck, Seen, compute
+from cluster.platforms.gcp.cloud_request import Answer, AskedStack, compute
 from cluster.platforms.gcp.request import (
     MachineRequest,
     builder_request,

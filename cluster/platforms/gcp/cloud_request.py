@@ -1,10 +1,9 @@
-"""A question to Google Cloud before `up`: its requests, and how their answers are read."""
+"""Requests to Google Cloud before `up`, and the stack that they are about."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from cluster.cloud_checks import CloudOutcome
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.names import place
 
@@ -64,36 +63,6 @@ class CloudRequest:
     def body(self) -> dict[str, list[str]] | None:
         """The JSON that is sent."""
         return {"permissions": list(self.tests)} if self.tests else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """An answer as a check reads it."""
-
-    text: str
-    todo: str = ""
-    """The action that turns the row green. A row with one is wrong."""
-    unclear: bool = False
-    """True if the answer does not settle the question, and a person has to compare."""
-
-    @property
-    def outcome(self) -> CloudOutcome:
-        """The outcome of the check."""
-        return CloudOutcome.NOT_ASKED if self.unclear else CloudOutcome.WRONG if self.todo else CloudOutcome.OK
-
-
-@dataclass(frozen=True, kw_only=True)
-class CloudCheck:
-    """One check of a stack."""
-
-    id: str
-    asks: str
-    """The question, as a noun."""
-    requests: tuple[CloudRequest, ...]
-    read: Callable[..., Seen]
-    """Reads the answers, in the order of the requests. It may raise KeyError, TypeError or ValueError for an answer of
-    another form than Google documents."""
-    assumptions: tuple[str, ...] = field(default=())
 
 
 def compute(project: str, path: str, permission: str) -> CloudRequest:

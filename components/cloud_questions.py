@@ -1,0 +1,49 @@
+"""Asks the questions of a cloud's checks side by side, each with a deadline: none hides another."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.cloud_checks import CloudCheck, CloudOutcome, CloudRow
+from cluster.printable import one_line
+
+
+@dataclass(frozen=True)
+class NotAskedError(Exception):
+    """The question has no answer."""
+
+    why: str
+    todo: str
+
+
+def rows(checks: Sequence[CloudCheck], ask: Callable[[Any], Any], seconds: float, cloud: str) -> list[CloudRow]:
+    """Return the row of each check. `ask` sends a request and returns its answer, or raises NotAskedError; `cloud` is
+    the name of who answers."""
+    requests = list(dict.fromkeys(request for check in checks for request in check.requests))
+    # One thread for each request: they wait for the network, and their number does not grow with that of the nodes.
+    pool = ThreadPoolExecutor(max_workers=max(1, len(requests)))
+    futures = {request: pool.submit(ask, request) for request in requests}
+    wait(futures.values(), timeout=seconds)
+    pool.shutdown(wait=False, cancel_futures=True)
+    return [_row(check, [futures[request] for request in check.requests], seconds, cloud) for check in checks]
+
+
+def _row(check: CloudCheck, futures: Sequence["Future[Any]"], seconds: float, cloud: str) -> CloudRow:
+    try:
+        if not all(future.done() for future in futures):
+            raise NotAskedError(f"no answer within {seconds:g} s", "check the network and the proxy, then run again")
+        seen = check.read(*(future.result() for future in futures))
+    except NotAskedError as error:
+        return CloudRow(id=check.id, asked=check.asks, seen=error.why, outcome=CloudOutcome.NOT_ASKED, todo=error.todo)
+    except (KeyError, TypeError, ValueError) as error:
+        text = f"{cloud}'s answer has another form than documented ({type(error).__name__}: {one_line(str(error))})"
+        return CloudRow(id=check.id, asked=check.asks, seen=text, outcome=CloudOutcome.NOT_ASKED, todo="report this")
+    return CloudRow(
+        id=check.id,
+        asked=check.asks,
+        seen=seen.text,
+        outcome=seen.outcome,
+        todo=seen.todo,
+        assumptions=() if seen.unclear else check.assumptions,
+    )
