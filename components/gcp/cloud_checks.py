@@ -4,6 +4,7 @@ Only GET and testIamPermissions are sent, which neither create nor change anythi
 """
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -125,7 +126,7 @@ class _Session:
             why, todo = (text.format_map(values) for text in texts)
             return NotAskedError(why, todo)
         if answer.status_code == _FORBIDDEN and request.permission:
-            todo = f"ask for a role with {request.permission}, such as roles/viewer, in {_project_of(request)}"
+            todo = f"ask for a role with {request.permission}, such as {request.role}, on {_asked_for(request)}"
             return NotAskedError(f"you lack the permission {request.permission}", todo)
         text = one_line(" ".join(str(error.get("message") or answer.reason).split()))
         return NotAskedError(f"Google answers {answer.status_code}: {text}", "run it again later")
@@ -168,6 +169,6 @@ def _document(answer: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the HTTP libr
     return document
 
 
-def _project_of(request: CloudRequest) -> str:
-    """Return the project of a request's path."""
-    return request.path.partition("projects/")[2].partition("/")[0].partition(":")[0]
+def _asked_for(request: CloudRequest) -> str:
+    """Return the project or the bucket of a request's path."""
+    return re.findall(r"(?:projects|b)/([^/:]+)", request.path)[0]

@@ -1,5 +1,6 @@
 """Questions to Google Cloud before `up`: none hides another, none changes anything, and no answer is not a failure."""
 
+import re
 import socket
 import threading
 import time
@@ -294,10 +295,12 @@ class TestRefusals:
             SERVICES: "serviceusage.services.get",
             BILLING: "resourcemanager.projects.get",
             "file.projects.locations.get": "lustre.locations.get",
-            "orgpolicy.projects.policies.getEffectivePolicy": "orgpolicy.policies.get",
+            "orgpolicy.projects.policies.getEffectivePolicy": "orgpolicy.policy.get",
         }
         assert {row.seen for row in hidden} == {f"you lack the permission {expected.get(method, method)}"}
         assert {row.assumptions for row in hidden} == {()}
+        role, where = ("storage.bucketViewer", "our-state") if method == "storage.buckets.get" else ("viewer", r"\S+")
+        assert all(re.search(rf", such as roles/{role}, on {where}$", row.todo) for row in hidden)
 
     @pytest.mark.parametrize(
         ("answer", "seen", "todo"),

@@ -1,8 +1,9 @@
 """Requests of this program to Google's REST APIs, and answers of their stand-ins, beside Google's discovery documents.
 
 Artifact: the document of Compute Engine v1 (compute.v1.json of the package google-api-python-client, folder
-googleapiclient/discovery_cache/documents). Those of Secret Manager and Cloud Storage are read where they are beside it.
-The requests are those of the tests in tests/gcp, which bake, start nodes, and boot machines in every way they know.
+googleapiclient/discovery_cache/documents), with the package's other documents beside it. The requests are those of the
+tests in tests/gcp, which bake, start nodes, and boot machines in every way they know. The tests of `check cloud` hold
+its requests against an extract of the documents, and this check holds the extract against the documents.
 """
 
 import json
@@ -14,8 +15,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from cluster.platforms.gcp.cloud_checks import SERVICES_AT_ONCE
+from components.gcp.cloud_checks import GOOGLE
+from components.gcp.credentials import SCOPES
 from components.local.compute_engine.http import Call, GoogleHttp
-from tests.lab.google.discovery import FILE, METHODS, Document, Json, extract, read
+from tests.lab.google.discovery import FILE, METHODS, Document, Json, extract_all, methods_of, read
 from tests.lab.google.metadata import METADATA, FakeGoogle
 from tests.outside.mutation import ROOT
 from tests.outside.recorder import Recorder
@@ -61,7 +65,7 @@ def exchanges() -> list[tuple[Call, int, Json]]:
 
 @pytest.fixture(scope="module")
 def documents(artifact: Path) -> list[Document]:
-    return [read(file) for file in (artifact, *(artifact.with_name(name) for name in OTHERS)) if file.exists()]
+    return [read(artifact), *(read(artifact.with_name(name)) for name in OTHERS)]
 
 
 def test_requests_and_answers_fit(
@@ -93,18 +97,51 @@ def test_requests_and_answers_fit(
 def test_the_extract_for_checks_is_current(artifact: Path, outside: Recorder) -> None:
     """Requests and answers of `./hpc check cloud` are held against an extract in every run of the tests."""
     stored = json.loads(FILE.read_text(encoding="utf-8"))
-    for name, ids in METHODS.items():
-        if not (file := artifact.with_name(f"{name}.json")).exists():
-            continue
-        theirs, ours = extract(read(file).content, ids), stored[name]
-        for part in ("rootUrl", "servicePath", "resources"):
+    for name, theirs in extract_all(artifact.parent).items():
+        ours = stored[name]
+        for part in ("rootUrl", "servicePath", "parameters", "resources"):
             if theirs[part] != ours[part]:
                 outside.differs("discovery", f"{name}: other {part}")
         for schema, content in theirs["schemas"].items():
             if content != ours["schemas"].get(schema):
                 outside.differs("discovery", f"{name}: another {schema}")
-        outside.did(f"compared {len(ids)} methods of {name} with {FILE.name}")
+        outside.did(f"compared {len(METHODS[name])} methods of {name} of {theirs['revision']} with {FILE.name}")
     outside.holds("google-check-cloud")
+
+
+def test_check_cloud_asks_as_the_documents_describe(artifact: Path, outside: Recorder) -> None:
+    """Addresses, scopes, and texts by which answers are read. A method that changes something is none of them."""
+    documents = {name: json.loads((artifact.parent / f"{name}.json").read_text(encoding="utf-8")) for name in METHODS}
+    for name, content in documents.items():
+        if content["rootUrl"] != (ours := f"{GOOGLE.format(name.partition('.')[0])}/"):
+            outside.differs("discovery", f"{name} is at {content['rootUrl']}, not at {ours}")
+        for method in methods_of(content["resources"]):
+            if method["id"] in METHODS[name]:
+                assert set(SCOPES) <= set(method["scopes"]), method["id"]
+                assert method["httpMethod"] == "GET" or method["id"].endswith(".testIamPermissions"), method["id"]
+    outside.did(f"compared addresses and scopes of {len(METHODS)} services")
+
+    def text(name: str, schema: str, field: str) -> str:
+        return " ".join(documents[name]["schemas"][schema]["properties"][field]["description"].split())
+
+    batch = documents["serviceusage.v1"]["resources"]["services"]["methods"]["batchGet"]
+    assert f"a maximum of {SERVICES_AT_ONCE} services at a time" in batch["parameters"]["names"]["description"]
+    billing = documents["cloudbilling.v1"]["resources"]["projects"]["methods"]["getBillingInfo"]
+    assert "must have the `resourcemanager.projects.get` permission" in billing["description"]
+    enabled = text("cloudbilling.v1", "ProjectBillingInfo", "billingEnabled")
+    assert "associated with an open billing account, to which usage on the project is charged" in enabled
+    required = text("compute.v1", "Reservation", "specificReservationRequired")
+    assert "only VMs that target the reservation by name can consume from this reservation" in required
+    assert "auto-deleted by Compute Engine" in text("compute.v1", "Reservation", "deleteAtTime")
+    assert "how many instances are in use" in text("compute.v1", "AllocationSpecificSKUReservation", "inUseCount")
+    state = text("compute.v1", "DeprecationStatus", "state")
+    assert "OBSOLETE orDELETED resources will be rejected" in state
+    assert "using aDEPRECATED resource will return successfully" in state
+    rule = "GoogleCloudOrgpolicyV2PolicySpecPolicyRule"
+    assert "all values are denied" in text("orgpolicy.v2", rule, "denyAll")
+    assert "If `true`, then the policy is enforced" in text("orgpolicy.v2", rule, "enforce")
+    outside.did("read what these documents say of services, billing, reservations, images and policies")
+    outside.holds("google-check-cloud-texts")
 
 
 def test_what_the_document_promises(artifact: Path, outside: Recorder) -> None:

@@ -44,6 +44,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "google-secret-manager-answers": Mutation("tests/lab/google/metadata.py", '"payload"', '"content"'),
     "google-check-cloud": Mutation("tests/lab/google/discovery.json", '"guestCpus"', '"guestCores"'),
+    "google-check-cloud-texts": Mutation(
+        "cluster/platforms/gcp/cloud_checks.py", "SERVICES_AT_ONCE = 30", "SERVICES_AT_ONCE = 300"
+    ),
     "google-request-ids": Mutation(_DISCOVERY, '"a valid UUID"', '"any text"'),
     "google-bulk-all-or-none": Mutation(_DISCOVERY, "no instances will be created", "some instances will be created"),
     "google-maintenance-on-request": Mutation(_DISCOVERY, '{"PENDING", "ONGOING"}', '{"PENDING", "WAITING"}'),
@@ -71,6 +74,15 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "google-services-and-roles": Mutation(
         "cluster/platforms/gcp/permissions.py", '"compute.resourcePolicies.use"', '"compute.resourcePolicies.take"'
+    ),
+    "google-check-cloud-roles": Mutation(
+        "cluster/platforms/gcp/cloud_checks.py", '"file.instances.create"', '"file.shares.create"'
+    ),
+    "google-check-cloud-permissions": Mutation(
+        "cluster/platforms/gcp/cloud_places.py", '"orgpolicy.policy.get"', '"orgpolicy.policies.get"'
+    ),
+    "google-roles-of-the-documentation": Mutation(
+        "docs/guides/state.md", "`roles/storage.objectAdmin`", "`roles/storage.objectOwner`"
     ),
     # kruise, kubectl, monitoring-charts
     "nebius-exec-credential": Mutation(

@@ -16,7 +16,7 @@ from cluster.platforms.gcp.names import host_project
 from cluster.platforms.gcp.permissions import FIRST_SERVICE, roles, services
 from cluster.platforms.gcp.request import builder_request, elastic_requests, machine_requests
 
-_SERVICES_AT_ONCE = 30
+SERVICES_AT_ONCE = 30
 """Most services of one request (serviceusage.v1, services.batchGet, names)."""
 
 
@@ -27,7 +27,7 @@ def _services(stack: AskedStack) -> Iterator[CloudCheck]:
     request = CloudRequest(
         service="serviceusage",
         path=f"v1/projects/{project}/services:batchGet",
-        query=tuple(("names", name) for name in names[:_SERVICES_AT_ONCE]),
+        query=tuple(("names", name) for name in names[:SERVICES_AT_ONCE]),
         permission="serviceusage.services.get",
     )
 

@@ -53,6 +53,8 @@ class CloudRequest:
     permission: str = ""
     """The permission that Google requires for it; empty where it requires none (iann0036/iam-dataset 2073fa5,
     gcp/map.json)."""
+    role: str = "roles/viewer"
+    """A role that has the permission (the same, gcp/roles)."""
 
     @property
     def method(self) -> str:

@@ -50,7 +50,7 @@ class Document:
         self.content = content
         self.schemas: Json = content["schemas"]
         path = content["servicePath"]
-        self.methods = [(_pattern(path, method), method) for method in _methods(content["resources"])]
+        self.methods = [(_pattern(path, method), method) for method in methods_of(content["resources"])]
         self.root = "/" + (path or f"{content['version']}/")
 
     def method(self, verb: str, path: str) -> Json | None:
@@ -99,10 +99,11 @@ def _pattern(service_path: str, method: Json) -> re.Pattern[str]:
     return re.compile(f"/{service_path}" + re.sub(r"\{[^}]+\}", "[^/]+", path))
 
 
-def _methods(resources: Json) -> Iterator[Json]:
+def methods_of(resources: Json) -> Iterator[Json]:
+    """The methods of a document's resources."""
     for resource in resources.values():
         yield from resource.get("methods", {}).values()
-        yield from _methods(resource.get("resources", {}))
+        yield from methods_of(resource.get("resources", {}))
 
 
 def read(file: Path) -> Document:
@@ -122,7 +123,7 @@ def extracts() -> dict[str, Document]:
 
 def extract(content: Json, ids: tuple[str, ...]) -> Json:
     """The part of a document that some of its methods need."""
-    found = {method["id"]: method for method in _methods(content["resources"]) if method["id"] in ids}
+    found = {method["id"]: method for method in methods_of(content["resources"]) if method["id"] in ids}
     methods = {name: _without_texts({key: found[name][key] for key in _METHOD if key in found[name]}) for name in ids}
     schemas: Json = {}
     open_ = sorted(_references(methods))
