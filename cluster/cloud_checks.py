@@ -75,6 +75,8 @@ class CloudReport:
 
     date: str
     """Day and time of the run, UTC, ISO 8601."""
+    request: str
+    """Hash of what the stack asked its cloud for."""
     rows: Sequence[CloudRow]
 
     @property
@@ -98,14 +100,15 @@ class CloudReport:
 
     def text(self) -> str:
         """Return the report as the state dir keeps it."""
-        return json.dumps(self.document(), indent=1) + "\n"
+        return json.dumps({**self.document(), "request": self.request}, indent=1) + "\n"
 
 
 def read_report(text: str) -> CloudReport | None:
     """Return the report that the state dir keeps; None if the text is not one of this version."""
     try:
         document = json.loads(text)
-        return CloudReport(date=str(document["date"]), rows=[_row(row) for row in document["checks"]])
+        rows = [_row(row) for row in document["checks"]]
+        return CloudReport(date=str(document["date"]), request=str(document["request"]), rows=rows)
     except (ValueError, KeyError, TypeError):
         return None
 

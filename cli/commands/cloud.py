@@ -1,17 +1,13 @@
 """`./hpc check cloud`: asks a stack's cloud, before it creates anything, for what the stack needs."""
 
-import shutil
-from datetime import datetime, timezone
-from pathlib import Path
-
 from typer import Exit
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import impact_of_edit, project, state_dir
+from cli.operation.cloud_check import ask, running_config
+from cli.stack import project
 from cli.stack.stack_config import parse
-from cluster.cloud_checks import CloudOutcome, CloudReport, read_report
-from cluster.config import ClusterConfig
+from cluster.cloud_checks import CloudOutcome, CloudReport
 from components.clouds import CHECKS
 
 _STYLES = {CloudOutcome.OK: "green", CloudOutcome.WRONG: "bold red", CloudOutcome.NOT_ASKED: "yellow"}
@@ -32,33 +28,12 @@ def cloud(stack: options.Stack, *, config_file: options.ConfigFile = None, json:
     if config.platform not in CHECKS:
         places = " and ".join(CHECKS)
         raise CliError(f"stack {stack} is on platform {config.platform}: check cloud is for stacks on {places}.")
-    report = ask(stack, config)
+    report = ask(stack, config, running_config(stack))
     if json:
         console.json({"stack": stack, **report.document()})
     else:
         _print(report)
     raise Exit(0 if report.ok else 1)
-
-
-def ask(stack: str, config: ClusterConfig) -> CloudReport:
-    """Ask the cloud, and keep the answers in the state dir."""
-    before = impact_of_edit.running_config(stack, shutil.which("pulumi"))
-    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    report = CloudReport(date=date, rows=CHECKS[config.platform](config, before, state_dir.backend(stack)))
-    state_dir.write_file(_file(stack), report.text())
-    return report
-
-
-def last(stack: str) -> CloudReport | None:
-    """Return the answers of the last run; None if there was none."""
-    try:
-        return read_report(_file(stack).read_text(encoding="utf-8"))
-    except OSError:
-        return None
-
-
-def _file(stack: str) -> Path:
-    return state_dir.directory() / "cloud-checks" / f"{stack}.json"
 
 
 def _print(report: CloudReport) -> None:

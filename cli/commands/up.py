@@ -9,7 +9,7 @@ from cli.operation.run_options import Kind, RunOptions, run_options
 from cli.stack import project, pulumi_program, stackfile
 
 
-@run_options("yes", "unprotect", "confirm", "message")
+@run_options("yes", "unprotect", "confirm", "message", "no_check")
 def preview(stack: options.Stack, *, chosen: RunOptions) -> None:
     """Show what `up` would do, and do nothing; the last lines say what an edit does to running jobs.
 
@@ -23,12 +23,13 @@ def up(stack: options.Stack, *, chosen: RunOptions) -> None:
     """Make the cluster what its stack file says.
 
     Safe to repeat: what is right already is left alone, and an `up` that was stopped half-way goes on where it was.
-    On this machine it needs root, and installs the host's missing packages after saying so.
+    On this machine it needs root, and installs the host's missing packages after saying so. In a cloud it first asks
+    what `./hpc check cloud` asks, and stops before the first step if something is wrong.
     """
     _run("up", stack, chosen)
 
 
-@run_options("exclude_dependents", "replace", "diff", "expect_no_changes")
+@run_options("exclude_dependents", "replace", "diff", "expect_no_changes", "no_check")
 def destroy(
     stack: options.Stack,
     *,
@@ -52,7 +53,9 @@ def destroy(
     _run("destroy", stack, chosen)
 
 
-@run_options("unprotect", "confirm", "target_dependents", "exclude_dependents", "replace", "refresh", "diff")
+@run_options(
+    "unprotect", "confirm", "target_dependents", "exclude_dependents", "replace", "refresh", "diff", "no_check"
+)
 def refresh(stack: options.Stack, *, chosen: RunOptions) -> None:
     """Compare the state with what is really there, and correct the state.
 

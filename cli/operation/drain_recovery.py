@@ -16,11 +16,16 @@ SECONDS = 600
 """Time limit of one machine: its set-up waits for a daemon for a minute, for several of them in turn."""
 
 
+def is_unfinished(stack: str) -> bool:
+    """Return whether the last `up` has failed."""
+    return _marker(stack).exists()
+
+
 def begin(stack: str) -> bool:
     """Record that an `up` starts. Returns whether the one before has failed."""
-    marker = _marker(stack)
-    if marker.exists():
+    if is_unfinished(stack):
         return True
+    marker = _marker(stack)
     state_dir.make_directory()
     marker.parent.mkdir(exist_ok=True)
     marker.touch()

@@ -21,7 +21,7 @@ from cli.display import views
 from cli.display.changes import is_interrupted
 from cli.errors import CliError
 from cli.interrupts import INTERRUPTED
-from cli.operation import drain_recovery, pulumi_cli
+from cli.operation import cloud_check, drain_recovery, pulumi_cli
 from cli.operation.run_options import Kind, RunOptions
 from cli.options import EngineName
 from cli.stack import impact_of_edit, outputs, project, stack_config, stackfile, state_dir, state_edit
@@ -92,8 +92,8 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     confirmed = kind == "destroy" and confirm_destroy(file, chosen, pulumi)
     asked = bool(chosen.targets or chosen.excludes or chosen.replace or chosen.refresh)
     impacts = impact_of_edit.effects_of_edit(stack, config, pulumi, asked=asked) if config else None
-    if impacts and kind == "up":
-        _refuse_or_announce(impacts, json=chosen.json)
+    if config and kind == "up":
+        _ask_before_up(stack, config, impacts, chosen)
     if on_this_host(file) and kind != "preview":
         _prepare_host(stack, config)
     earlier_failed = kind == "up" and drain_recovery.begin(stack)
@@ -162,6 +162,16 @@ def _refuse_or_announce(impacts: impact_of_edit.Effects, *, json: bool) -> None:
     if impacts.waits and not json:
         for text, style in impacts.lines(steps=True):
             console.line(text, style=style)
+
+
+def _ask_before_up(
+    stack: str, config: ClusterConfig, impacts: impact_of_edit.Effects | None, chosen: RunOptions
+) -> None:
+    """Refuse or announce an edit, and ask the cloud for what it adds. Raises CliError: `up` can't be run."""
+    if impacts:
+        _refuse_or_announce(impacts, json=chosen.json)
+    if not chosen.no_check:
+        cloud_check.before_up(stack, config, impacts.before if impacts else None, quiet=chosen.json)
 
 
 def _run_embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact_of_edit.Effects | None) -> int:
@@ -428,7 +438,7 @@ def _options_as_before(file: StackFile, chosen: RunOptions) -> Generator[RunOpti
     with tempfile.TemporaryDirectory(prefix="hpc-before-") as folder:
         path = Path(folder) / file.path.name
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
-        yield replace(chosen, config_file=path)
+        yield replace(chosen, config_file=path, no_check=True)
 
 
 def _may_take_steps(chosen: RunOptions) -> bool:

@@ -33,6 +33,8 @@ class RunOptions:
     """True to refresh the state before the first step."""
     diff: bool = False
     expect_no_changes: bool = False
+    no_check: bool = False
+    """True if the cloud is not asked before the first step."""
     message: str = ""
     unprotect: bool = False
     confirm: str = ""
@@ -105,6 +107,7 @@ _DECLARED: dict[str, tuple[Any, Any]] = {
     "refresh": (options.Refresh, False),
     "diff": (options.Diff, False),
     "expect_no_changes": (options.ExpectNoChanges, False),
+    "no_check": (options.NoCheck, False),
     "message": (options.Message, ""),
 }
 """Type and default of each option, in the order of the help."""

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands.cloud import last
+from cli.operation import drain_recovery
+from cli.operation.cloud_check import last
 from cli.stack import state_dir
+from cluster.platforms.gcp import platform
+from components.deploy import config_text
 from components.gcp import cloud_checks
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import Hpc, Tool, write_state
 from tests.cluster import stacks
 from tests.lab.google.apis import GoogleApis, healthy, on, refusal
 
@@ -79,3 +82,98 @@ def test_no_credential_is_an_error_in_words(hpc: Hpc, apis: GoogleApis, monkeypa
     ended = hpc("check", "cloud", "classic", "--json")
     assert ended.code == 1
     assert "GOOGLE_CREDENTIALS is neither a key nor the path of one" in json.loads(ended.out)["error"]
+
+
+class TestUp:
+    """`up` asks before its first step."""
+
+    @pytest.fixture(autouse=True)
+    def steps(self, apis: GoogleApis, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A login, and a Pulumi CLI that records each `up` in this file and creates nothing."""
+        monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "token")
+        monkeypatch.setenv("LOG", str(tmp_path / "steps"))
+        tool("pulumi", 'case "$*" in *version*) echo v3.272.0 ;; up*) echo "$*" >>"$LOG" ;; esac\n')
+        return tmp_path / "steps"
+
+    def test_a_red_row_stops_it(self, hpc: Hpc, apis: GoogleApis, steps: Path) -> None:
+        apis.rules.insert(0, on(BILLING, (200, {})))
+        ended = hpc("up", "classic", "--yes")
+        assert "billing account of my-project: no open billing account pays for the project" in ended.error
+        assert "to do: gcloud billing projects link my-project --billing-account ACCOUNT" in ended.err
+        document = json.loads(hpc("up", "classic", "--yes", "--json").out)
+        assert (document["kind"], document["ok"]) == ("up", False)
+        assert [row["id"] for row in document["checks"] if row["outcome"] == "wrong"] == ["billing"]
+        assert not steps.exists()
+
+    def test_a_question_without_an_answer_does_not(self, hpc: Hpc, apis: GoogleApis, steps: Path) -> None:
+        apis.rules.insert(0, on(BILLING, refusal(403, "denied")))
+        assert "before the first step: " in hpc("up", "classic", "--yes").err
+        assert steps.exists()
+
+    def test_no_check_leaves_it_out(self, hpc: Hpc, apis: GoogleApis, steps: Path) -> None:
+        apis.rules.insert(0, on(BILLING, (200, {})))
+        hpc("up", "classic", "--yes", "--no-check")
+        assert apis.asked == []
+        assert steps.exists()
+
+    def test_a_preview_asks_nothing(self, hpc: Hpc, apis: GoogleApis) -> None:
+        assert hpc("preview", "classic").code == 0
+        assert apis.asked == []
+
+    @pytest.mark.parametrize(
+        ("edit", "asks"),
+        [(("", ""), False), (("name: alice", "name: carol"), False), (("e2-standard-4", "e2-standard-8"), True)],
+        ids=["no edit", "a user", "a machine type"],
+    )
+    def test_of_a_cluster_that_is_up_only_an_edit_that_adds_to_the_cloud_is_asked_for(
+        self, hpc: Hpc, root: Path, apis: GoogleApis, edit: tuple[str, str], asks: bool
+    ) -> None:
+        state = write_state("classic", "pulumi:pulumi:Stack")
+        document = json.loads(state.read_text())
+        running = config_text(stacks.config("classic"))
+        document["checkpoint"]["latest"]["resources"][0] |= {"custom": False, "outputs": {"config": running}}
+        state.write_text(json.dumps(document))
+        file = root / "Pulumi.classic.yaml"
+        assert edit[0] in file.read_text()
+        file.write_text(file.read_text().replace(*edit))
+        hpc("up", "classic", "--yes")
+        assert bool(apis.asked) is asks
+
+    def test_it_does_not_ask_again_on_the_same_day_or_after_an_up_that_failed(
+        self, hpc: Hpc, apis: GoogleApis, steps: Path
+    ) -> None:
+        hpc("check", "cloud", "classic")
+        count = len(apis.asked)
+        hpc("up", "classic", "--yes")
+        assert len(apis.asked) == count > 0
+        record = state_dir.directory() / "cloud-checks" / "classic.json"
+        kept = last("classic")
+        assert kept is not None
+        record.write_text(record.read_text().replace(kept.date[:10], "2026-01-01"))
+        hpc("up", "classic", "--yes")  # the one before ended without a state: it has failed
+        assert len(apis.asked) == count
+        drain_recovery.end("classic")
+        hpc("up", "classic", "--yes")
+        assert len(apis.asked) == 2 * count
+        assert len(steps.read_text().splitlines()) == 3
+
+    @pytest.mark.parametrize(
+        ("changes", "note"),
+        [
+            ({"GOOGLE_CREDENTIALS": "/nowhere"}, "The cloud was not asked before the first step: "),
+            ({}, ""),
+        ],
+        ids=["a key that is gone", "none"],
+    )
+    def test_a_login_that_does_not_work_is_the_provider_s_to_report(
+        self, hpc: Hpc, steps: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], note: str
+    ) -> None:
+        monkeypatch.setattr(cloud_checks, "GOOGLE", "https://{}.googleapis.com")
+        monkeypatch.setattr(platform, "_PRODUCT", Path("/nowhere"))
+        monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN")
+        for name, value in changes.items():
+            monkeypatch.setenv(name, value)
+        ended = hpc("up", "classic", "--yes")
+        assert note in ended.err
+        assert ("The cloud" in ended.err) is bool(note)
+        assert steps.exists()

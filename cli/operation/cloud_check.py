@@ -1,0 +1,103 @@
+"""Asks a stack's cloud what the stack needs of it, and keeps the answers in the state dir."""
+
+import hashlib
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+
+from cli import console
+from cli.errors import CliError
+from cli.operation import drain_recovery
+from cli.stack import impact_of_edit, state_dir
+from cluster.cloud_checks import CloudCheckError, CloudOutcome, CloudReport, read_report
+from cluster.config import ClusterConfig
+from cluster.platforms import registry
+from components.clouds import CHECKS
+
+_ON_MACHINES = {
+    "accounting",
+    "deletion_protection",
+    "former_users",
+    "groups",
+    "partitions",
+    "pricing",
+    "slurm",
+    "users",
+}
+"""Sections of a stack file whose edits create nothing."""
+
+
+def ask(stack: str, config: ClusterConfig, before: ClusterConfig | None) -> CloudReport:
+    """Ask the cloud, and keep the answers in the state dir. `before` is the configuration that the cluster runs with.
+
+    Raises CloudCheckError: nothing could be asked.
+    """
+    rows = CHECKS[config.platform](config, before, state_dir.backend(stack))
+    report = CloudReport(date=_now(), request=_request(config), rows=rows)
+    state_dir.write_file(_file(stack), report.text())
+    return report
+
+
+def running_config(stack: str) -> ClusterConfig | None:
+    """Return the configuration that a cluster runs with; None if it is not known, as for a new stack."""
+    return impact_of_edit.running_config(stack, shutil.which("pulumi"))
+
+
+def last(stack: str) -> CloudReport | None:
+    """Return the answers of the last run; None if there was none."""
+    try:
+        return read_report(_file(stack).read_text(encoding="utf-8"))
+    except OSError:
+        return None
+
+
+def before_up(stack: str, config: ClusterConfig, before: ClusterConfig | None, *, quiet: bool) -> None:
+    """Ask before the first step of an `up`, if it asks the cloud for something new.
+
+    Nothing is asked without credentials, which the provider reports itself. Raises CliError: something is wrong.
+    """
+    login = registry.get(config.platform).login
+    # A setting of the stack file logs only the provider in.
+    if config.platform not in CHECKS or login is None or not login.found({}) or _is_known(stack, config, before):
+        return
+    try:
+        report = ask(stack, config, before)
+    except CloudCheckError as error:
+        console.note(f"The cloud was not asked before the first step: {error}")
+        return
+    if wrong := report.of(CloudOutcome.WRONG):
+        rows = "".join(f"\n  {row.asked}: {row.seen}\n    to do: {row.todo}" for row in wrong)
+        error = CliError(
+            f"stack {stack} was not changed, since its cloud does not have what `up` would create.{rows}\n"
+            f"All answers: ./hpc check cloud {stack}. To run `up` all the same: --no-check"
+        )
+        error.document = report.document()
+        raise error
+    if not quiet:
+        console.note(f"The cloud was asked before the first step: {report.summary}.")
+
+
+def _is_known(stack: str, config: ClusterConfig, before: ClusterConfig | None) -> bool:
+    """Return whether there is nothing to ask: the cluster has all of it, or all was well when the same was asked.
+
+    That was today, or before an `up` that failed: part of what it asked for exists now, and would count twice.
+    """
+    request, known = _request(config), last(stack)
+    if before and _request(before) == request:
+        return True
+    recent = known is not None and (known.date[:10] == _now()[:10] or drain_recovery.is_unfinished(stack))
+    return known is not None and known.ok and known.request == request and recent
+
+
+def _request(config: ClusterConfig) -> str:
+    """Return a hash of the configuration but for the sections that add nothing to the cloud."""
+    return hashlib.sha256(config.model_dump_json(exclude=_ON_MACHINES).encode()).hexdigest()
+
+
+def _now() -> str:
+    """Return the day and time, UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _file(stack: str) -> Path:
+    return state_dir.directory() / "cloud-checks" / f"{stack}.json"
