@@ -4,6 +4,7 @@ import hashlib
 import shutil
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from cli import console
 from cli.errors import CliError
@@ -49,6 +50,22 @@ def last(stack: str) -> CloudReport | None:
         return read_report(_file(stack).read_text(encoding="utf-8"))
     except OSError:
         return None
+
+
+def last_document(stack: str) -> dict[str, Any] | None:
+    """Return the answers of the last run as JSON has them."""
+    report = last(stack)
+    return report.document() if report else None
+
+
+def seen(stack: str, config: ClusterConfig) -> list[str]:
+    """Return lines for the end of a preview: the answers of the last run, and the assumptions that they settle."""
+    report = last(stack)
+    if report is None:
+        return []
+    edited = "" if report.request == _request(config) else ", of the stack file before an edit"
+    head = f"Seen in your project on {report.date[:10]}{edited}: {report.summary} (./hpc check cloud {stack})"
+    return [head, *(f"  {line}" for line in report.settled())]
 
 
 def before_up(stack: str, config: ClusterConfig, before: ClusterConfig | None, *, quiet: bool) -> None:

@@ -85,7 +85,8 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     platform = registry.get(config.platform) if config and kind == "preview" else None
     summary = list(platform.describe_request(config)) if platform and config else []
     if config and summary:
-        chosen = replace(chosen, more={**chosen.more, "asks": summary, "price": estimate(config).document()})
+        more = {"asks": summary, "price": estimate(config).document(), "seen": cloud_check.last_document(stack)}
+        chosen = replace(chosen, more={**chosen.more, **more})
     pulumi = choose_engine(chosen.engine, file, kind)
     if kind in ("destroy", "refresh") and _has_no_state(kind, file, pulumi, json=chosen.json):
         return 0
@@ -107,6 +108,7 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
         code = _run_embedded(kind, file, chosen, impacts)
     if code == 0 and platform and config and summary and not chosen.json:
         _show_request(platform, config, summary, impacts)
+        console.lines(cloud_check.seen(stack, config))
     if code == 0 and earlier_failed:
         drain_recovery.recover(stack, outputs.read(stack, show_secrets=True), quiet=chosen.json)
     elif code == 0 and kind in ("up", "destroy"):

@@ -10,6 +10,8 @@ from cli.operation import drain_recovery
 from cli.operation.cloud_check import last
 from cli.stack import state_dir
 from cluster.platforms.gcp import platform
+from cluster.platforms.gcp.cloud_checks import SIZES
+from cluster.platforms.gcp.cloud_places import ZONES
 from components.deploy import config_text
 from components.gcp import cloud_checks
 from tests.cli.conftest import Hpc, Tool, write_state
@@ -117,8 +119,9 @@ class TestUp:
         assert steps.exists()
 
     def test_a_preview_asks_nothing(self, hpc: Hpc, apis: GoogleApis) -> None:
-        assert hpc("preview", "classic").code == 0
-        assert apis.asked == []
+        ended = hpc("preview", "classic")
+        assert (ended.code, apis.asked) == (0, [])
+        assert "Seen in your project" not in ended.out
 
     @pytest.mark.parametrize(
         ("edit", "asks"),
@@ -177,3 +180,35 @@ class TestUp:
         assert note in ended.err
         assert ("The cloud" in ended.err) is bool(note)
         assert steps.exists()
+
+
+class TestLaterPreview:
+    """A preview has the answers of the last run, with their date, and the assumptions that they settle."""
+
+    @pytest.fixture(autouse=True)
+    def cli(self, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A login, and a Pulumi CLI whose preview is empty."""
+        monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "token")
+        tool("pulumi", 'case "$*" in *version*) echo v3.272.0 ;; esac\n')
+
+    def test_what_holds(self, hpc: Hpc, apis: GoogleApis) -> None:
+        hpc("check", "cloud", "classic")
+        kept = last("classic")
+        assert kept is not None
+        lines = hpc("preview", "classic").out.splitlines()
+        at = lines.index(f"Seen in your project on {kept.date[:10]}: {kept.summary} (./hpc check cloud classic)")
+        assert lines[at + 1 :] == [f"  ok: {SIZES}", f"  ok: {ZONES}"]
+        document = json.loads(hpc("preview", "classic", "--json").out)
+        assert document["seen"] == json.loads(json.dumps(kept.document()))
+
+    def test_what_does_not(self, hpc: Hpc, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on("compute.acceleratorTypes.get", refusal(404, "not found")))
+        hpc("check", "cloud", "classic")
+        asked = "accelerator nvidia-tesla-t4 in us-west4-a: us-west4-a has no nvidia-tesla-t4"
+        assert hpc("preview", "classic").out.splitlines()[-1] == f"  wrong: {ZONES} ({asked})"
+
+    def test_answers_to_the_file_before_an_edit_say_so(self, hpc: Hpc, root: Path, apis: GoogleApis) -> None:
+        hpc("check", "cloud", "classic")
+        file = root / "Pulumi.classic.yaml"
+        file.write_text(file.read_text().replace("gcp:project: my-project", "gcp:project: another-project"))
+        assert ", of the stack file before an edit: " in hpc("preview", "classic").out
