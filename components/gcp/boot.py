@@ -14,7 +14,7 @@ import pulumi_tls as tls
 from pulumi_gcp import secretmanager, storage
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.names import labels, place
+from cluster.platforms.gcp.names import labels, place, setup_bucket
 from cluster.roster import MachineSpec, controller_name, machines
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
@@ -64,8 +64,7 @@ class SetupBucket(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         bucket = storage.Bucket(
             f"{name}-bucket",
-            # Names of buckets are unique in all of Google Cloud, as the project's id is.
-            name=f"{place(config).project}-{config.name}-setup",
+            name=setup_bucket(config),
             location=place(config).region,
             uniform_bucket_level_access=True,
             public_access_prevention="enforced",

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from google.auth.exceptions import RefreshError
@@ -13,11 +14,13 @@ from google.oauth2.credentials import Credentials
 from cluster.cloud_checks import CloudOutcome, CloudRow
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.cloud_checks import PROBES, AskedStack, checks
+from cluster.platforms.gcp.cloud_names import NAMED
 from cluster.platforms.gcp.permissions import roles
 from components.gcp import cloud_checks
 from components.gcp.bake_design import GoogleCloudError
 from tests.clouds import A3, MANAGED, google
 from tests.cluster import stacks
+from tests.contract.recorded import MACHINES, record
 from tests.docs.test_assumptions import rows as assumptions
 from tests.lab.google.apis import IMAGE, Answer, Asked, GoogleApis, Rule, healthy, on, quotas, refusal, reservation
 from tests.lab.google.discovery import METHODS
@@ -88,17 +91,20 @@ def test_a_project_with_everything_has_no_red_row(apis: GoogleApis, name: str) -
 
 
 def everything() -> ClusterConfig:
-    """A stack that asks each question: T4, a reservation, a network of another project, Managed Lustre."""
+    """A stack that asks each question: T4, reservations, a network of another project, Managed Lustre."""
     nodesets = {
         "t4": {"machine_type": "n1-standard-1", "count": 1, "gpus": {"type": "t4", "count": 1}, "capacity": "spot"},
         "cpu": {"machine_type": "n2-standard-8", "count": 3, "capacity": {"reservation": "held"}},
+        "gpu": {**A3, "capacity": {"reservation": "held-gpu"}},
     }
-    network = {"existing": SHARED, "cidr": "10.0.0.0/20"}
+    network = {"existing": SHARED, "cidr": "10.0.0.0/20", "gpu_cidr": "10.64.0.0/17"}
     return google(nodesets=nodesets, network=network, storage={"lustre": MANAGED})
 
 
 def healthy_for_everything(asked: Asked) -> Answer | None:
-    return reservation("n2-standard-8", count=3) if asked.id == "compute.reservations.get" else None
+    if asked.id == "compute.reservations.get":
+        return reservation("a3-megagpu-8g" if asked.path.endswith("-gpu") else "n2-standard-8", count=3)
+    return None
 
 
 class TestPlaces:
@@ -213,6 +219,88 @@ class TestPlaces:
         assert seen.todo.startswith("compare: allow projects/ubuntu-os-cloud")
 
 
+class TestNames:
+    """Names of a new stack that are taken in its project."""
+
+    @pytest.mark.parametrize("name", GOOGLE_STACKS)
+    def test_they_are_those_of_the_stacks_resources(self, name: str) -> None:
+        config, recording = stacks.config(name), record(name, "made").recording
+        for what, (types, key) in NAMED_TYPES.items():
+            registered = {row.inputs[key] for type_ in types for row in recording.all(type_) if key in row.inputs}
+            asked = NAMED[what].names(config)
+            # Every role has an account's name; elastic nodes have machines without a resource.
+            at_most = what in ("service accounts", "instances")
+            assert registered <= asked if at_most else registered == asked, what
+
+    @pytest.mark.parametrize(
+        ("method", "answer", "kind"),
+        [
+            ("compute.instances.list", {"items": [{"name": "cloud-controller"}]}, "instances"),
+            ("compute.disks.list", {"items": [{"name": "cloud-controller-state"}]}, "disks"),
+            ("compute.networks.list", {"items": [{"name": "cloud-system", "description": "theirs"}]}, "networks"),
+            (
+                "iam.projects.serviceAccounts.list",
+                {"accounts": [{"name": "projects/p/serviceAccounts/cloud-ctl@p.iam.gserviceaccount.com"}]},
+                "service accounts",
+            ),
+            (
+                "secretmanager.projects.secrets.list",
+                {"secrets": [{"name": "projects/1/secrets/cloud-munge"}]},
+                "secrets",
+            ),
+            ("storage.buckets.list", {"items": [{"name": "my-project-cloud-setup"}]}, "buckets"),
+        ],
+    )
+    def test_one_that_is_taken(self, apis: GoogleApis, method: str, answer: dict[str, Any], kind: str) -> None:
+        apis.rules.insert(0, on(method, (200, answer)))
+        (seen,) = wrong(cloud_checks.check(google()))
+        assert (seen.outcome, seen.asked) == (CloudOutcome.WRONG, f"names of {kind}")
+        assert seen.seen.startswith("taken: ")
+        assert seen.todo.startswith("choose another hpc:cluster.name")
+
+    @pytest.mark.parametrize(
+        ("method", "answer"),
+        [
+            ("compute.instances.list", {"items": [{"name": "cloud-controller", "labels": {"hpc-cluster": "cloud"}}]}),
+            (
+                "compute.networks.list",
+                {"items": [{"name": "cloud-system", "description": "hpc: system network of cloud"}]},
+            ),
+            (
+                "iam.projects.serviceAccounts.list",
+                {"accounts": [{"name": "a/cloud-ctl@p", "displayName": "controller of the cluster cloud"}]},
+            ),
+        ],
+    )
+    def test_those_of_a_run_that_stopped_do_not_stop_the_next(
+        self, apis: GoogleApis, method: str, answer: dict[str, Any]
+    ) -> None:
+        apis.rules.insert(0, on(method, (200, answer)))
+        (seen,) = wrong(cloud_checks.check(google()))
+        assert seen.outcome is CloudOutcome.NOT_ASKED
+        assert "which the next one continues" in seen.todo
+
+    def test_others_are_not_in_the_way_and_a_longer_list_is_not_seen_whole(self, apis: GoogleApis) -> None:
+        other = {"items": [{"name": "cloud-2-controller"}], "nextPageToken": "more"}
+        apis.rules.insert(0, on("compute.instances.list", (200, other)))
+        (seen,) = wrong(cloud_checks.check(google()))
+        assert (seen.outcome, seen.seen) == (CloudOutcome.NOT_ASKED, "free, among those listed")
+
+    def test_a_cluster_that_is_up_has_them(self, apis: GoogleApis) -> None:
+        assert "names" not in {row.id for row in cloud_checks.check(google(), google())}
+
+
+NAMED_TYPES = {
+    "instances": (MACHINES, "name"),
+    "disks": (("gcp:compute/disk:Disk",), "name"),
+    "networks": (("gcp:compute/network:Network",), "name"),
+    "service accounts": (("gcp:serviceaccount/account:Account",), "accountId"),
+    "secrets": (("gcp:secretmanager/secret:Secret",), "secretId"),
+    "buckets": (("gcp:storage/bucket:Bucket",), "name"),
+}
+"""Types of resources of each kind, and the input that has the name."""
+
+
 class TestAnswers:
     """What Google answers, and the row that this is."""
 
@@ -296,6 +384,8 @@ class TestRefusals:
             BILLING: "resourcemanager.projects.get",
             "file.projects.locations.get": "lustre.locations.get",
             "orgpolicy.projects.policies.getEffectivePolicy": "orgpolicy.policy.get",
+            "iam.projects.serviceAccounts.list": "iam.serviceAccounts.list",
+            "secretmanager.projects.secrets.list": "secretmanager.secrets.list",
         }
         assert {row.seen for row in hidden} == {f"you lack the permission {expected.get(method, method)}"}
         assert {row.assumptions for row in hidden} == {()}

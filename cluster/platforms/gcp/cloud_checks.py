@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.findings import listing
 from cluster.platforms.gcp import cloud_places
+from cluster.platforms.gcp.cloud_names import names
 from cluster.platforms.gcp.cloud_quotas import quotas
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.names import host_project
@@ -23,11 +24,11 @@ SERVICES_AT_ONCE = 30
 def _services(stack: AskedStack) -> Iterator[CloudCheck]:
     """The one service that has to be enabled before `up`, and the others, which `up` enables."""
     project = stack.project
-    names = [f"projects/{project}/services/{name}" for name in services(stack.config)]
+    asked = [f"projects/{project}/services/{name}" for name in services(stack.config)]
     request = CloudRequest(
         service="serviceusage",
         path=f"v1/projects/{project}/services:batchGet",
-        query=tuple(("names", name) for name in names[:SERVICES_AT_ONCE]),
+        query=tuple(("names", name) for name in asked[:SERVICES_AT_ONCE]),
         permission="serviceusage.services.get",
     )
 
@@ -170,6 +171,7 @@ CHECKS: tuple[Callable[[AskedStack], Iterator[CloudCheck]], ...] = (
     _services,
     _billing,
     _permissions,
+    names,
     quotas,
     _machine_types,
     cloud_places.accelerators,

@@ -101,3 +101,8 @@ def elastic_labels(config: ClusterConfig, nodeset: str) -> dict[str, str]:
 def account_id(config: ClusterConfig, role: str) -> str:
     """Return the id of a role's service account, 6 to 30 characters."""
     return f"{config.name}-{ACCOUNTS[role]}".ljust(6, "0")
+
+
+def setup_bucket(config: ClusterConfig) -> str:
+    """Return the name of the set-up's bucket: unique in all of Google Cloud, as the project's id is."""
+    return f"{place(config).project}-{config.name}-setup"

@@ -22,18 +22,23 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "compute.v1": (
         "compute.acceleratorTypes.get",
         "compute.diskTypes.get",
+        "compute.disks.list",
         "compute.images.get",
+        "compute.instances.list",
         "compute.machineTypes.get",
         "compute.networks.get",
+        "compute.networks.list",
         "compute.projects.get",
         "compute.regions.get",
         "compute.reservations.get",
         "compute.subnetworks.get",
     ),
     "file.v1": ("file.projects.locations.get",),
+    "iam.v1": ("iam.projects.serviceAccounts.list",),
     "orgpolicy.v2": ("orgpolicy.projects.policies.getEffectivePolicy",),
+    "secretmanager.v1": ("secretmanager.projects.secrets.list",),
     "serviceusage.v1": ("serviceusage.services.batchGet",),
-    "storage.v1": ("storage.buckets.get",),
+    "storage.v1": ("storage.buckets.get", "storage.buckets.list"),
 }
 """Methods that the checks of a stack call, by document."""
 KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
