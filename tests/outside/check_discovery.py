@@ -23,6 +23,7 @@ from tests.lab.google.discovery import FILE, METHODS, Document, Json, extract_al
 from tests.lab.google.metadata import METADATA, FakeGoogle
 from tests.outside.mutation import ROOT
 from tests.outside.recorder import Recorder
+from tests.outside.test_price_list import PAGE
 
 OTHERS = ("secretmanager.v1.json", "storage.v1.json")
 ROWS = {
@@ -142,6 +143,20 @@ def test_check_cloud_asks_as_the_documents_describe(artifact: Path, outside: Rec
     assert "If `true`, then the policy is enforced" in text("orgpolicy.v2", rule, "enforce")
     outside.did("read what these documents say of services, billing, reservations, images and policies")
     outside.holds("google-check-cloud-texts")
+
+
+def test_price_lists_are_read_as_documented(artifact: Path, outside: Recorder) -> None:
+    """The answer that the check `price-list` reads."""
+    document = read(artifact.with_name("cloudbilling.v1.json"))
+    for misfit in document.misfits(dict(PAGE), {"$ref": "ListSkusResponse"}):
+        outside.differs("discovery", f"price list: {misfit}")
+    described = {name: json.dumps(schema) for name, schema in document.schemas.items()}
+    assert "timeline of pricing info for this SKU in chronological order" in described["Sku"]
+    assert "sorted by ascending order of start_usage_amount" in described["PricingExpression"]
+    assert "Number of nano (10^-9) units" in described["Money"]
+    assert "If not specified USD will be used" in json.dumps(document.content["resources"]["services"])
+    outside.did(f"compared the form of price lists with {document.content['id']} of {document.content['revision']}")
+    outside.holds("google-price-list-form")
 
 
 def test_what_the_document_promises(artifact: Path, outside: Recorder) -> None:

@@ -47,6 +47,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "google-check-cloud-texts": Mutation(
         "cluster/platforms/gcp/cloud_checks.py", "SERVICES_AT_ONCE = 30", "SERVICES_AT_ONCE = 300"
     ),
+    "google-price-list-form": Mutation("tests/outside/test_price_list.py", '"serviceRegions"', '"serviceZones"'),
     "google-request-ids": Mutation(_DISCOVERY, '"a valid UUID"', '"any text"'),
     "google-bulk-all-or-none": Mutation(_DISCOVERY, "no instances will be created", "some instances will be created"),
     "google-maintenance-on-request": Mutation(_DISCOVERY, '{"PENDING", "ONGOING"}', '{"PENDING", "WAITING"}'),
@@ -99,6 +100,12 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "monitoring-charts-install": Mutation(
         "cluster/platforms/nebius/names.py", '"vmsingle-victoria-metrics-k8s-stack:8428"', '"vmsingle-metrics:8428"'
+    ),
+    # price-list
+    "google-list-prices": Mutation(
+        "cluster/catalog/prices.csv",
+        "gcp,pd-balanced,on_demand,GB month,2026-08-20,calculator,,,,0.1,0.11,",
+        "gcp,pd-balanced,on_demand,GB month,2026-08-20,calculator,,,,0.2,0.22,",
     ),
     # logs and documents
     "nccl-log-format": Mutation("tests/outside/check_nccl_logs.py", "str(len(run.rows))", "str(len(run.rows) + 1)"),
