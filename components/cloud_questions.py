@@ -9,7 +9,7 @@ from cluster.cloud_checks import CloudCheck, CloudOutcome, CloudRow
 from cluster.printable import one_line
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: Python sets the traceback of an exception
 class NotAskedError(Exception):
     """The question has no answer."""
 

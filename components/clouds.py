@@ -68,11 +68,24 @@ def _ask_google(config: ClusterConfig, before: ClusterConfig | None, state: str)
         raise CloudCheckError(str(error)) from None
 
 
+def _ask_nebius(config: ClusterConfig, before: ClusterConfig | None, state: str) -> list[CloudRow]:
+    from components.nebius import cloud_checks
+    from components.nebius.api.client import NebiusError
+
+    try:
+        return cloud_checks.check(config, before, state)
+    except NebiusError as error:
+        raise CloudCheckError(str(error)) from None
+
+
 ENVIRONMENTS: Mapping[str, Callable[[ClusterConfig], CloudEnvironment]] = {"gcp": _gcp, "nebius": _nebius}
 """Environment variables by platform. A platform without a cloud has none."""
 STATE_BUCKETS: Mapping[str, Callable[[], StateBuckets]] = {"gcs": _cloud_storage, "nebius": _object_storage}
 """Buckets by their kind, as in `./hpc backend init KIND`."""
-CHECKS: Mapping[str, Callable[[ClusterConfig, ClusterConfig | None, str], list[CloudRow]]] = {"gcp": _ask_google}
+CHECKS: Mapping[str, Callable[[ClusterConfig, ClusterConfig | None, str], list[CloudRow]]] = {
+    "gcp": _ask_google,
+    "nebius": _ask_nebius,
+}
 """Functions that ask a platform's cloud what a stack needs of it, given the configuration of the stack file, that of
 the running cluster, and the URL of the state."""
 

@@ -5,6 +5,7 @@ from typing import Any
 import pulumi
 import pulumi_random as random
 
+from cluster.platforms.nebius.names import shortened
 from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.api import objects
 from components.nebius.api.client import NebiusError
@@ -12,7 +13,7 @@ from components.nebius.api.kinds import KINDS
 from components.nebius.api.objects import state_of
 from components.nebius.object_storage import BucketWithKey, url_of
 from components.nebius.poll import PACE
-from components.nebius.resource import NebiusPlace, shortened
+from components.nebius.resource import NebiusPlace
 
 
 class ContentsProvider(ActionProvider):

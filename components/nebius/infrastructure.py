@@ -11,7 +11,7 @@ from pulumi.dynamic import CreateResult, ReadResult
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius import request
 from cluster.platforms.nebius.kubectl import PORTABLE_COMMAND, kubeconfig, server_url
-from cluster.platforms.nebius.names import MONITORING_NAMESPACE
+from cluster.platforms.nebius.names import MONITORING_NAMESPACE, shortened
 from cluster.platforms.nebius.node_groups import NodeGroup, filesystems, node_groups, shape
 from cluster.platforms.nebius.releases import CloudFacts, releases
 from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up, settings_of
@@ -24,7 +24,7 @@ from components.nebius.chart_sources import ChartVersions, charts_of
 from components.nebius.drain_leaving import Drain, Partitions
 from components.nebius.poll import PACE
 from components.nebius.preflight import Preflight
-from components.nebius.resource import NebiusPlace, NebiusResource, shortened
+from components.nebius.resource import NebiusPlace, NebiusResource
 from components.nebius.teardown import Leftovers, Teardown
 from components.nebius.waits import Wait
 

@@ -8,7 +8,8 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from cluster.config import ClusterConfig
-from cluster.platforms.nebius.stack_file_fields import Nebius
+from cluster.platforms.nebius.names import shortened
+from cluster.platforms.nebius.stack_file_fields import Nebius, name_at_nebius
 from components.dynamic import DynamicResource, changed, given, without_traceback
 from components.nebius.api import lifecycle
 from components.nebius.api.client import NebiusError
@@ -109,9 +110,6 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
 
 
 CLUSTER_LABEL = "hpc-cluster"
-NAME_LIMIT = 63
-"""Characters of a resource's name in Nebius (nebius/api 5101002, mk8s/v1/cluster_service.proto; other kinds have the
-same or more)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +126,7 @@ class NebiusPlace:
     @property
     def name(self) -> str:
         """The cluster's name among those of the project: `nebius.prefix` stands in front of it."""
-        prefix = self.settings.prefix
-        return f"{prefix}-{self.config.name}" if prefix else self.config.name
+        return name_at_nebius(self.config, self.settings)
 
     def resource(
         self,
@@ -155,10 +152,3 @@ class NebiusPlace:
             spec=spec,
             opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=list(self.after))),
         )
-
-
-def shortened(name: str, suffix: str = "") -> str:
-    """Return a name of at most 63 characters that ends in `suffix`."""
-    end = f"-{suffix}" if suffix else ""
-    text = name + end
-    return text if len(text) <= NAME_LIMIT else name[: NAME_LIMIT - len(end)].rstrip("-") + end

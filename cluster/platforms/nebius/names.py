@@ -1,4 +1,5 @@
-"""Names of Soperator's objects in Kubernetes (kinds, labels, pods, services, paths), and environment variables.
+"""Names of a cluster's objects at Nebius, of Soperator's in Kubernetes (kinds, labels, pods, services, paths), and
+environment variables.
 
 Source, where no other is given: internal/consts and internal/naming of nebius/soperator, 4.1.7.
 """
@@ -8,6 +9,27 @@ TOKEN_VARIABLE = "NEBIUS_IAM_TOKEN"  # noqa: S105 - the name of the variable
 """Holds an IAM token, which expires after hours."""
 CREDENTIALS_VARIABLE = "NEBIUS_CREDENTIALS_FILE"
 """Holds the path of a service account's credentials file, which does not expire; this program passes it to the SDK."""
+
+MORE_QUOTA = "ask for more at https://console.nebius.com (Administration, Limits)"
+"""The advice where a quota is full."""
+OTHER_NAME = (
+    "write nebius.prefix, which all names of this stack then begin with (another one if it has one), or delete the one "
+    "that exists"
+)
+"""The advice where an object of another stack has the name."""
+OWNER_LABEL = "hpc-owner"
+"""Label of an object at Nebius: the id of the state that created it."""
+NAME_LIMIT = 63
+"""Characters of an object's name at Nebius (nebius/api 5101002, mk8s/v1/cluster_service.proto; other kinds have the
+same or more)."""
+
+
+def shortened(name: str, suffix: str = "") -> str:
+    """Return a name of at most 63 characters that ends in `suffix`."""
+    end = f"-{suffix}" if suffix else ""
+    text = name + end
+    return text if len(text) <= NAME_LIMIT else name[: NAME_LIMIT - len(end)].rstrip("-") + end
+
 
 CIDR = "10.80.0.0/20"
 """The value of `network.cidr`, which has no effect on Nebius: nodes have addresses of their subnet."""

@@ -422,6 +422,11 @@ def settings_of(config: ClusterConfig) -> Nebius:
     return section
 
 
+def name_at_nebius(config: ClusterConfig, settings: Nebius) -> str:
+    """Return the cluster's name among those of the project: `nebius.prefix` stands in front of it."""
+    return f"{settings.prefix}-{config.name}" if settings.prefix else config.name
+
+
 AUTO_LIMIT_GIB = 12 * 1024
 """GiB of a jail from which on backups take too long: `auto` makes none (nebius-solutions-library, variables.tf)."""
 

@@ -5,17 +5,16 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
+from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, MORE_QUOTA, OTHER_NAME, TOKEN_VARIABLE
 
 NOT_FOUND = "NOT_FOUND"
-MORE_QUOTA = "ask for more at https://console.nebius.com (Administration, Limits)"
-"""The advice where a quota is full."""
 
 
 class NebiusError(RuntimeError):
@@ -25,6 +24,8 @@ class NebiusError(RuntimeError):
     """gRPC's name of the status, such as "NOT_FOUND"; empty if the API did not answer."""
     details: tuple[str, ...] = ()
     """Names of the API's details, such as "quota_failure"."""
+    reasons: tuple[str, ...] = ()
+    todo: str = ""
 
     @property
     def is_temporary(self) -> bool:
@@ -68,8 +69,11 @@ def status_error(action: str, status: Any) -> NebiusError:  # noqa: ANN401
 
 def nebius_error(action: str, reasons: Iterable[str], todo: str) -> NebiusError:
     """Return an error that says what failed, the reasons, and what to do, if anything."""
-    lines = [f"could not {action}:", *(f"    {reason}" for reason in reasons)]
-    return NebiusError("\n".join([*lines, f"  to do: {todo}"] if todo else lines))
+    found = tuple(reasons)
+    lines = [f"could not {action}:", *(f"    {reason}" for reason in found)]
+    error = NebiusError("\n".join([*lines, f"  to do: {todo}"] if todo else lines))
+    error.reasons, error.todo = found, todo
+    return error
 
 
 def _reasons(name: str, value: Any) -> list[str]:  # noqa: ANN401
@@ -81,11 +85,6 @@ def _reasons(name: str, value: Any) -> list[str]:  # noqa: ANN401
     return [" ".join(text.format(it=violation).split()).rstrip(": ") for violation in violations]
 
 
-OTHER_NAME = (
-    "write nebius.prefix, which all names of this stack then begin with (another one if it has one), or delete the one "
-    "that exists"
-)
-"""Advice of errors about a name that an object of another stack has."""
 _DETAILS: Mapping[str, tuple[str, str]] = {
     "bad_request": ("bad request: {it.field}: {it.message}", "correct the named field in the stack file"),
     "bad_resource_state": (
@@ -158,6 +157,18 @@ LOGIN_SECONDS = 30.0
 """Timeout for a credential: the SDK's own is 15 minutes, during which it retries with a wrong key."""
 LIMITS: Mapping[str, float] = {"timeout": 60.0, "auth_timeout": LOGIN_SECONDS}
 """Options of every call."""
+_most: ContextVar[float] = ContextVar("most seconds of a call", default=LIMITS["timeout"])
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Give each call inside no more than these seconds, its retries included."""
+    token = _most.set(seconds)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
 
 _lock = threading.Lock()
 _sdks: dict[tuple[int, str], Any] = {}
@@ -233,8 +244,9 @@ def token() -> tuple[str, datetime | None]:
 
 def call(action: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:  # noqa: ANN401
     """Call a method of the SDK and return its answer. Raises NebiusError, whose text starts with `action`."""
+    given = {**LIMITS, **options}
     try:
-        return method(*args, **{**LIMITS, **options}).wait()
+        return method(*args, **{**given, **{name: min(given[name], _most.get()) for name in LIMITS}}).wait()
     except NebiusError:
         raise
     except Exception as error:

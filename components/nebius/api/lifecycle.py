@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
+from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, OTHER_NAME, TOKEN_VARIABLE
 from components.dynamic import report
 from components.nebius.api import client, objects
-from components.nebius.api.client import NOT_FOUND, OTHER_NAME, NebiusError, explain, nebius_error
+from components.nebius.api.client import NOT_FOUND, NebiusError, explain, nebius_error
 from components.nebius.api.kinds import KINDS, ResourceKind
 from components.nebius.api.objects import OWNER_LABEL, Desired, failure, owner_of, state_of, title
 from components.nebius.api.specs import (

@@ -1,16 +1,16 @@
 """Calls of the API: get, list, find, create, update and delete objects of any kind; quotas, versions and capacity."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.platforms.nebius.cloud_request import FreeCapacity, Quota
+from cluster.platforms.nebius.names import OWNER_LABEL
 from components.nebius.api import client
 from components.nebius.api.client import NOT_FOUND, NebiusError, nebius_error, status_error
 from components.nebius.api.kinds import KINDS, ResourceKind
 from components.nebius.api.specs import Message, differing_paths, message_class, spec_message, to_json
 
-OWNER_LABEL = "hpc-owner"
-"""Holds the id of the state that created the object."""
 PAGE = 1000
 """Objects of one page of a list."""
 
@@ -68,11 +68,13 @@ def list_all(kind: ResourceKind, parent_id: str) -> Iterator[Any]:
             raise
 
 
-def _pages(action: str, method: Message, request: Message, parent_id: str, items: str = "items") -> Iterator[Message]:
+def _pages(
+    action: str, method: Message, request: Message, parent_id: str, items: str = "items", *, parent: str = "parent_id"
+) -> Iterator[Message]:
     """Yield the rows of a list, from the field `items` of all its pages."""
     token = ""
     while True:
-        answer = client.call(action, method, request(parent_id=parent_id, page_size=PAGE, page_token=token))
+        answer = client.call(action, method, request(**{parent: parent_id}, page_size=PAGE, page_token=token))
         yield from getattr(answer, items)
         token = answer.next_page_token
         if not token:
@@ -154,33 +156,6 @@ def failure(action: str, operation: Message) -> NebiusError | None:
     return status_error(action, OperationError(operation).status)
 
 
-@dataclass(frozen=True)
-class Quota:
-    """A quota of a tenant or a project (quotas.v1, QuotaAllowance)."""
-
-    name: str
-    region: str
-    unit: str
-    limit: int
-    free: int
-
-
-@dataclass(frozen=True)
-class FreeCapacity:
-    """The number of nodes of a preset that a fabric has free at present (capacity.v1, ResourceAdvice)."""
-
-    region: str
-    fabric: str
-    platform: str
-    preset: str
-    counts: Mapping[str, int]
-    """Numbers by availability (reserved, on_demand, preemptible), where the API says that they are fresh."""
-
-    def available(self, ways: Iterable[str]) -> int:
-        """Return the sum of the numbers of some availabilities."""
-        return sum(self.counts.get(way, 0) for way in ways)
-
-
 def first_subnet(project_id: str) -> str:
     """Return the id of a project's first subnet, which Nebius's own recipe for Soperator uses as well."""
     row = next(list_all(KINDS["Subnet"], project_id), None)
@@ -252,7 +227,7 @@ def capacities(tenant_id: str) -> list[FreeCapacity]:
         if error.code in (NOT_FOUND, "UNIMPLEMENTED"):
             return []  # not every region gives advice
         raise
-    return [found for row in rows if (found := _capacity(row.get("spec", {}), row.get("status", {}))).counts]
+    return [_capacity(row.get("spec", {}), row.get("status", {})) for row in rows]
 
 
 def _capacity(spec: Mapping[str, Any], status: Mapping[str, Any]) -> FreeCapacity:
@@ -264,3 +239,64 @@ def _capacity(spec: Mapping[str, Any], status: Mapping[str, Any]) -> FreeCapacit
     }
     preset = machine.get("preset", {}).get("name", "")
     return FreeCapacity(spec.get("region", ""), spec.get("fabric", ""), machine.get("platform", ""), preset, fresh)
+
+
+def listed(kind: str, parent_id: str) -> list[dict[str, Any]]:
+    """Return all objects of a kind, as JSON."""
+    return [to_json(row) for row in list_all(KINDS[kind], parent_id)]
+
+
+def platforms(project_id: str) -> list[dict[str, Any]]:
+    """Return the platforms of a project's region with their presets (compute.v1, Platform), as JSON."""
+    from nebius.api.nebius.compute.v1 import ListPlatformsRequest, PlatformServiceClient
+
+    method = PlatformServiceClient(client.sdk()).list
+    return [to_json(row) for row in _pages(f"list platforms of {project_id}", method, ListPlatformsRequest, project_id)]
+
+
+def project(id_: str) -> dict[str, Any] | None:
+    """Return a project (iam.v1, Container), as JSON; None if there is no such project."""
+    from nebius.api.nebius.iam.v1 import GetProjectRequest, ProjectServiceClient
+
+    method = ProjectServiceClient(client.sdk()).get
+    answer = _call_unless_gone(f"read project {id_}", method, GetProjectRequest(id=id_))
+    return to_json(answer) if answer else None
+
+
+def capacity_block(id_: str) -> dict[str, Any] | None:
+    """Return a capacity block group (capacity.v1), as JSON; None if there is no such group."""
+    from nebius.api.nebius.capacity.v1 import CapacityBlockGroupServiceClient, GetCapacityBlockGroupRequest
+
+    method = CapacityBlockGroupServiceClient(client.sdk()).get
+    answer = _call_unless_gone(f"read capacity block group {id_}", method, GetCapacityBlockGroupRequest(id=id_))
+    return to_json(answer) if answer else None
+
+
+def roles(tenant_id: str) -> list[tuple[str, str]]:
+    """Return the roles of the caller in a tenant, each with the id of the tenant, project or resource that it is for.
+
+    Roles are those of groups. Source: docs.nebius.com/iam/authorization/groups (2026): the tenant's default groups
+    `auditors`, `viewers`, `editors` and `admins` have the role of that name in the tenant, others have permits.
+    """
+    from nebius.api.nebius.iam.v1 import GroupMembershipServiceClient, ListMemberOfRequest
+
+    profile = to_json(client.call("read your profile", client.sdk().whoami))
+    accounts = [row for row in profile.get("user_profile", {}).get("tenants", ()) if row.get("tenant_id") == tenant_id]
+    account = profile.get("service_account_profile", {}).get("info", {}).get("metadata", {}).get("id")
+    subject = accounts[0]["tenant_user_account_id"] if accounts else account
+    if not subject:
+        return []
+    method = GroupMembershipServiceClient(client.sdk()).list_member_of
+    groups = _pages("list your groups", method, ListMemberOfRequest, subject, parent="subject_id")
+    found = list[tuple[str, str]]()
+    for group in groups:
+        name, parent = group.metadata.name, group.metadata.parent_id
+        if parent == tenant_id and name in DEFAULT_GROUPS:
+            found.append((DEFAULT_GROUPS[name], tenant_id))
+        else:
+            permits = list_all(KINDS["AccessPermit"], group.metadata.id)
+            found += [(permit.spec.role, permit.spec.resource_id) for permit in permits]
+    return found
+
+
+DEFAULT_GROUPS = {"auditors": "auditor", "viewers": "viewer", "editors": "editor", "admins": "admin"}

@@ -75,7 +75,7 @@ def test_a_record_that_is_not_one_is_none(hpc: Hpc, apis: GoogleApis) -> None:
 def test_a_stack_without_a_cloud_is_refused(hpc: Hpc, root: Path) -> None:
     ended = hpc("check", "cloud", "dev")
     assert ended.code == 1
-    assert "stack dev is on platform local: check cloud is for stacks on gcp." in ended.err
+    assert "stack dev is on platform local: check cloud is for stacks on gcp and nebius." in ended.err
 
 
 def test_no_credential_is_an_error_in_words(hpc: Hpc, apis: GoogleApis, monkeypatch: pytest.MonkeyPatch) -> None:

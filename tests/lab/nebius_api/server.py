@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from nebius.api.nebius.mk8s.v1 import ProgressData
 
 from components.nebius.api.specs import to_full_json
 from tests.lab.nebius_api import status
-from tests.lab.nebius_api.facts import DRIVERS, OBJECT_KINDS, VERSIONS, ObjectKind
+from tests.lab.nebius_api.facts import CLUSTERABLE, DRIVERS, OBJECT_KINDS, PRESETS, VERSIONS, ObjectKind
 from tests.lab.nebius_api.faults import Fault, RefusedError, bad_request, refusal
 from tests.lab.nebius_api.methods import HEADER, Methods, parse
 from tests.lab.nebius_api.object_storage import ObjectStorage
@@ -44,6 +45,10 @@ class Place:
     """Versions of Kubernetes of which no new cluster is created."""
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Presets of drivers of node images by platform, in place of those of the catalog."""
+    platforms: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(PRESETS))
+    """Presets by platform of the region."""
+    not_preemptible: tuple[str, ...] = ()
+    """Platforms without preemptible machines."""
 
     def answer(self, method: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the answer of a method such as `ProfileService/Get` as JSON; None for other methods."""
@@ -105,15 +110,38 @@ def _images(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
     return {"versions": [{"kubernetes_version": version, "items": items}]}
 
 
+def _platforms(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the platforms of a region, as public programs of 2026 read them (quota types, sizes)."""
+    rows = [
+        {
+            "metadata": {"id": f"computeplatform-{name}", "parent_id": request.get("parent_id", ""), "name": name},
+            "spec": {
+                "presets": [_preset(name, preset) for preset in presets],
+                **({"gpu_count_quota_type": f"compute.instance.gpu.{name.split('-')[1]}"} if "gpu" in name else {}),
+            },
+            "status": {"allowed_for_preemptibles": name not in place.not_preemptible},
+        }
+        for name, presets in place.platforms.items()
+    ]
+    return {"items": rows}
+
+
+def _preset(platform: str, name: str) -> dict[str, Any]:
+    numbers = {unit: int(number) for number, unit in re.findall(r"(\d+)(gpu|vcpu|gb)", name)}
+    size = {"vcpu_count": numbers["vcpu"], "memory_gibibytes": numbers["gb"], "gpu_count": numbers.get("gpu", 0)}
+    return {"name": name, "resources": size, "allow_gpu_clustering": (platform, name) in CLUSTERABLE}
+
+
 _METHODS: Mapping[str, Callable[[Place, Mapping[str, Any]], dict[str, Any]]] = {
     "ProfileService/Get": _profile,
     "ClusterService/ListControlPlaneVersions": _versions, "NodeGroupService/GetCompatibilityMatrix": _images,
     "QuotaAllowanceService/List": _quotas, "ResourceAdviceService/List": _advice,
+    "PlatformService/List": _platforms,
 }  # fmt: skip
 SERVICES = (
     "iam.v1:ProfileServiceClient",
     "quotas.v1:QuotaAllowanceServiceClient", "capacity.v1:ResourceAdviceServiceClient",
-    "common.v1:OperationServiceClient",
+    "compute.v1:PlatformServiceClient", "common.v1:OperationServiceClient",
 )  # fmt: skip
 """Clients of services without a kind: the package below `nebius.api.nebius`, and the class."""
 

@@ -1,0 +1,253 @@
+"""Questions to Nebius before `up`: none hides another, none changes anything, and no answer is not a failure."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.cloud_checks import CloudOutcome, CloudRow
+from cluster.config import ClusterConfig
+from cluster.platforms.nebius.cloud_checks import checks
+from cluster.platforms.nebius.cloud_request import NebiusStack
+from components.nebius import cloud_checks
+from components.nebius.api import client
+from components.nebius.api.client import NebiusError
+from tests.cluster.nebius.clusters import FABRIC, gpus, nebius
+from tests.docs.test_assumptions import rows as assumptions
+from tests.lab.nebius_api.faults import Fault
+from tests.lab.nebius_api.server import NebiusServer, Place
+
+TIB = 1 << 40
+READS = {"Get", "List", "ListMemberOf", "ListMembers", "ListControlPlaneVersions", "GetCompatibilityMatrix"}
+
+
+def advice(fabric: str, platform: str = "gpu-h100-sxm", **available: int) -> dict[str, Any]:
+    """A row of ResourceAdvice, of the preset with eight GPUs."""
+    ways = {"reserved": 9, "on_demand": 9, "preemptible": 9, **available}
+    return {
+        "metadata": {"id": f"advice-{fabric}", "parent_id": "tenant-e00abc"},
+        "spec": {
+            "region": "eu-north1", "fabric": fabric,
+            "compute_instance": {"platform": platform, "preset": {"name": "8gpu-128vcpu-1600gb"}},
+        },
+        "status": {way: {"data_state": "DATA_STATE_FRESH", "available": count} for way, count in ways.items()},
+    }  # fmt: skip
+
+
+def ample() -> Place:
+    """A tenant in which everything can be created."""
+    counts = (
+        "compute.instance.count", "compute.instance.gpu.h100", "compute.instance.non-gpu.vcpu",
+        "compute.instance.preemptible.count", "compute.gpucluster.count", "compute.filesystem.count",
+        "mk8s.cluster.count",
+    )  # fmt: skip
+    sizes = ("compute.disk.size.network-ssd", "compute.filesystem.size.network-ssd")
+    quotas = {**dict.fromkeys(counts, (5000, 0)), **dict.fromkeys(sizes, (5000 * TIB, 0))}
+    unlike = {"spec": {"region": "eu-north1", "compute_instance": {"platform": "cpu-d3", "preset": {"name": ""}}}}
+    cpus = []
+    for preset in ("8vcpu-32gb", "16vcpu-64gb", "32vcpu-128gb"):
+        row = advice("")
+        row["spec"] = {**unlike["spec"], "compute_instance": {"platform": "cpu-d3", "preset": {"name": preset}}}
+        cpus.append({**row, "metadata": {"id": f"advice-{preset}"}})
+    return Place(tenant="tenant-e00abc", quotas=quotas, advice=(advice("fabric-3"), advice("fabric-6"), *cpus))
+
+
+@pytest.fixture
+def api() -> Iterator[NebiusServer]:
+    """At its end no request has changed anything."""
+    with NebiusServer(place=ample()) as server:
+        yield server
+        client.close()
+    assert {call.method.rpartition("/")[2] for call in server.calls} <= READS
+
+
+def cluster(**changes: Any) -> ClusterConfig:
+    return nebius(**{**gpus(), **changes})
+
+
+def section(**more: Any) -> dict[str, Any]:
+    return {"nebius": {"workers": {"worker": FABRIC}, **more}}
+
+
+def ask(config: ClusterConfig, before: ClusterConfig | None = None, state: str = "") -> list[CloudRow]:
+    """The rows that are not ok."""
+    return [row for row in cloud_checks.check(config, before, state) if row.outcome is not CloudOutcome.OK]
+
+
+def test_a_tenant_with_everything_has_no_other_row(api: NebiusServer) -> None:
+    rows = cloud_checks.check(cluster())
+    assert [row for row in rows if row.outcome is not CloudOutcome.OK] == []
+    assert {row.id for row in rows} >= {
+        "kubernetes-version", "node-image", "machine-type", "quota", "fabric", "capacity",
+    }  # fmt: skip
+
+
+class TestOffers:
+    """What Nebius offers, beside what the stack requests."""
+
+    def test_a_version_that_is_gone(self, api: NebiusServer) -> None:
+        rows = ask(cluster(**section(kubernetes={"version": "1.31"})))
+        assert {(row.id, row.outcome) for row in rows} == {
+            ("kubernetes-version", CloudOutcome.WRONG), ("node-image", CloudOutcome.WRONG),
+        }  # fmt: skip
+        assert rows[0].seen == "Nebius creates no clusters of it (end of life: 2026-09-01)"
+        assert rows[0].todo == "set nebius.kubernetes.version to one of 1.30, 1.32, 1.33, 1.34, 1.35, 1.36"
+
+    @pytest.mark.parametrize("capacity", [{"spot": {}}, {"reservation": "capacityblockgroup-e00abc"}])
+    def test_the_quota_of_gpus_is_shown_where_none_is_needed(self, api: NebiusServer, capacity: Any) -> None:
+        (quota,) = [row for row in cloud_checks.check(cluster(**gpus(capacity=capacity))) if ".gpu.h100" in row.asked]
+        assert (quota.outcome, quota.seen) == (CloudOutcome.OK, "0 more needed, 5000 free of 5000")
+
+    def test_a_quota_that_is_too_small(self, api: NebiusServer) -> None:
+        api.place.quotas = {**api.place.quotas, "compute.filesystem.size.network-ssd": (5 * TIB, 4 * TIB)}
+        (row,) = ask(cluster())
+        assert (row.outcome, row.seen) == (CloudOutcome.WRONG, "2.625 TiB more needed, 1 TiB free of 5 TiB")
+        assert row.todo.startswith("ask for more at https://console.nebius.com")
+
+    def test_what_runs_already_is_not_asked_for_again(self, api: NebiusServer) -> None:
+        api.place.quotas = dict.fromkeys(api.place.quotas, (0, 0))
+        assert ask(cluster(), cluster()) == []
+        (gpus_of, *_) = ask(cluster(**{**gpus(count=3), **section()}), cluster())
+        assert gpus_of.outcome is CloudOutcome.WRONG
+
+    def test_a_quota_that_is_not_listed_is_not_ok(self, api: NebiusServer) -> None:
+        api.place.quotas = {name: row for name, row in api.place.quotas.items() if "gpucluster" not in name}
+        (row,) = ask(cluster())
+        assert (row.outcome, row.seen) == (CloudOutcome.NOT_ASKED, "1 more needed; Nebius lists no limit of it")
+
+    def test_capacity_changes_and_so_is_never_wrong(self, api: NebiusServer) -> None:
+        api.place.advice = (advice("fabric-3", reserved=0, on_demand=1), *api.place.advice[1:])
+        (row,) = ask(cluster())
+        assert (row.id, row.outcome) == ("capacity", CloudOutcome.NOT_ASKED)
+        assert row.todo == "write a fabric with room: fabric-6"
+
+    def test_a_region_without_the_platform_or_the_preset(self, api: NebiusServer) -> None:
+        api.place.platforms = {"cpu-d3": api.place.platforms["cpu-d3"]}
+        (row,) = ask(cluster())
+        assert (row.id, row.outcome, row.seen) == ("machine-type", CloudOutcome.WRONG, "eu-north1 has no gpu-h100-sxm")
+        assert row.todo == "choose one of cpu-d3, or a project in another region"
+        api.place.platforms = {**api.place.platforms, "gpu-h100-sxm": ("1gpu-16vcpu-200gb",)}
+        (row,) = ask(cluster())
+        assert row.seen == "eu-north1 has no 8gpu-128vcpu-1600gb"
+
+    def test_a_platform_without_preemptible_machines(self, api: NebiusServer) -> None:
+        api.place.not_preemptible = ("gpu-h100-sxm",)
+        (row,) = ask(cluster(**gpus(capacity={"spot": {}})))
+        assert row.seen == "128 vCPUs, 1600 GiB, 8 GPUs; it can't be preemptible"
+
+    def test_a_machine_type_that_the_catalog_has_otherwise(
+        self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plain = Place.answer
+
+        def changed(place: Place, method: str, given: Any) -> Any:
+            answer = plain(place, method, given)
+            for row in (answer or {}).get("items", ()) if method == "PlatformService/List" else ():
+                if row["metadata"]["name"] == "gpu-h100-sxm":
+                    row["spec"]["gpu_count_quota_type"] = "compute.instance.gpu.hopper"
+                    for preset in row["spec"]["presets"]:
+                        preset.update(resources={"vcpu_count": 64, "gpu_count": 4}, allow_gpu_clustering=False)
+            return answer
+
+        monkeypatch.setattr(Place, "answer", changed)
+        (row,) = ask(cluster())
+        assert row.seen == (
+            "64 vCPUs, 0 GiB, 4 GPUs; the catalog has 128 vCPUs, 1600 GiB, 8 GPUs; its GPUs count against "
+            "compute.instance.gpu.hopper; it can't join a GPU cluster"
+        )
+
+    def test_a_fabric_that_is_not_in_the_advice(self, api: NebiusServer) -> None:
+        workers = {"worker": {"infiniband": {"fabric": "fabric-2"}}}
+        rows = ask(cluster(nebius={"workers": workers}))
+        assert [(row.id, row.seen) for row in rows] == [
+            ("fabric", "Nebius's advice on capacity does not have it"),
+            ("capacity", "Nebius gives no advice for it"),
+        ]
+        assert rows[0].todo == "set infiniband.fabric to one of fabric-3, fabric-6"
+        (fabric,) = [row for row in cloud_checks.check(cluster()) if row.id == "fabric"]
+        assert fabric.assumptions
+
+    def test_a_fabric_that_is_not_in_the_catalog_is_named(self, api: NebiusServer) -> None:
+        api.place.advice = (*api.place.advice, advice("fabric-99"))
+        (fabric,) = [row for row in cloud_checks.check(cluster()) if row.id == "fabric"]
+        assert fabric.seen == "there is one; not in the catalog: fabric-99"
+
+
+QUESTIONS = {
+    "Cluster": ("listcontrolplaneversions", {"kubernetes-version"}),
+    "NodeGroup": ("getcompatibilitymatrix", {"node-image"}),
+    "QuotaAllowanceService": ("list", {"quota"}),
+    "PlatformService": ("list", {"machine-type"}),
+    "ResourceAdviceService": ("list", {"capacity", "fabric"}),
+}
+"""Kind (or service) and method of each question, and the rows that it is for."""
+
+
+class TestRefusals:
+    """A question that is not answered is no failure, names its reason, and hides no other row."""
+
+    @pytest.mark.parametrize("kind", QUESTIONS)
+    def test_each_permission_that_a_question_takes(self, api: NebiusServer, kind: str) -> None:
+        verb, ids = QUESTIONS[kind]
+        api.faults.append(Fault(kind=kind, verb=verb, what="permission_denied", count=None))
+        hidden = ask(cluster(), state="")
+        assert {row.id for row in hidden} == ids
+        assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
+        assert all(row.seen.startswith("permission denied") for row in hidden)
+        assert all("group `editors`" in row.todo for row in hidden)
+
+    @pytest.mark.parametrize(
+        ("what", "seen", "todo"),
+        [
+            ("internal_error", "internal error of Nebius (request request-1", "run it again; if it stays, report"),
+            ("unavailable", "UNAVAILABLE: the service is unavailable", "Nebius's API can't be reached"),
+            ("unauthenticated", "UNAUTHENTICATED: the token has expired", "the credential was not accepted or has"),
+            ("too_many_requests", "too many requests: 20 requests per second", "run it again in a minute"),
+        ],
+    )
+    def test_reasons_in_words(self, api: NebiusServer, what: str, seen: str, todo: str) -> None:
+        api.faults.append(Fault(kind="PlatformService", what=what, count=None))
+        hidden = ask(cluster())
+        assert {(row.id, row.outcome) for row in hidden} == {("machine-type", CloudOutcome.NOT_ASKED)}
+        assert hidden[0].seen.startswith(seen)
+        assert hidden[0].todo.startswith(todo)
+
+    def test_an_expired_credential_is_one_error(self, api: NebiusServer) -> None:
+        api.faults.append(Fault(kind="ProfileService", what="unauthenticated", count=None))
+        with pytest.raises(NebiusError, match=r"could not log in to Nebius:\n.*the token has expired") as raised:
+            cloud_checks.check(cluster())
+        assert "to do: the credential was not accepted or has expired" in str(raised.value)
+
+    def test_an_answer_of_another_form(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(cloud_checks.ANSWERS, "platforms", lambda _project: [{}])
+        hidden = ask(cluster())
+        assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
+        assert "Nebius's answer has another form than documented (KeyError: 'metadata')" in hidden[0].seen
+
+    def test_an_answer_that_does_not_come_in_time(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cloud_checks, "SECONDS", 2.0)
+        api.after = lambda _number, call: time.sleep(4) if "PlatformService" in call.method else None
+        hidden = ask(cluster())
+        assert {(row.id, row.outcome) for row in hidden} == {("machine-type", CloudOutcome.NOT_ASKED)}
+        assert hidden[0].seen.startswith(("no answer within 2 s", "DEADLINE_EXCEEDED", "Nebius did not answer in time"))
+
+
+def test_questions_are_asked_side_by_side(api: NebiusServer) -> None:
+    api.place.advice = (advice("fabric-3", on_demand=256), *api.place.advice[1:])
+    api.after = lambda _number, _call: time.sleep(1)
+    begun = time.monotonic()
+    assert ask(cluster(**{**gpus(count=256), **section()})) == []
+    assert time.monotonic() - begun < 10
+
+
+def test_the_number_of_questions_does_not_grow_with_the_nodes() -> None:
+    few, many = (checks(NebiusStack(config=cluster(**{**gpus(count=count), **section()}))) for count in (1, 256))
+    assert len(few) == len(many)
+
+
+def test_assumptions_that_a_check_settles_are_on_their_page() -> None:
+    listed = {assumption for assumption, *_ in assumptions()}
+    settled = {text for check in checks(NebiusStack(config=cluster())) for text in check.assumptions}
+    assert settled
+    assert settled <= listed
