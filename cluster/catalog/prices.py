@@ -3,8 +3,9 @@
 A row is an item in one way of buying it. An empty field is a price that the source does not have, and it stays unknown.
 Machine types are rows of their own, or rows of their family by the vCPU or by the GPU, where a family's prices are
 proportional to these. None includes local SSDs, sustained use discounts or taxes. Not here, because no source gives
-one price for them: A4, V100, hyperdisks and pd-extreme (whose provisioned rates cost as well), Filestore, Managed
-Lustre outside us-central1, EXAScaler's license, B300, RTX PRO 6000, preemptible nodes and public addresses of Nebius.
+one price for them: A4 on demand outside us-central1, V100, hyperdisks and pd-extreme (whose provisioned rates cost as
+well), Filestore, Managed Lustre outside us-central1, EXAScaler's license, B300, RTX PRO 6000, preemptible nodes and
+public addresses of Nebius.
 """
 
 import csv
@@ -28,10 +29,13 @@ EVERYWHERE = "all"
 
 SOURCES: Mapping[str, str] = {
     "calculator": "Cyclenerd/google-cloud-pricing-cost-calculator, pricing.yml at dac31281f2a4, from Google's Billing "
-    "Catalog API; of a3-megagpu-8g without its local SSDs; families from c2-standard-4, e2-standard-32, n1-standard-16 "
-    "and n2-standard-96",
+    "Catalog API; of a3-megagpu-8g without its local SSDs, and with the vCPUs and memory of A3 High; families from "
+    "c2-standard-4, e2-standard-32, n1-standard-16 and n2-standard-96",
     "skypilot": "skypilot-org/skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a, as read then; "
-    "a3-megagpu-8g is its rows of the machine and of H100-MEGA together, where these are not of flex start",
+    "a3-megagpu-8g is its rows of the machine and of H100-MEGA together, where these are not of flex start, with the "
+    "vCPUs and memory of A3 High; a4-highgpu-8g is its rows of B200, which are slices of the machine",
+    "slice-sku": "SKU `A4 Nvidia B200 (1 gpu slice) running in Americas` of Google's price list, 16.11 for each of the "
+    "eight, as a public program's records of that date quote it",
     "skypilot-nebius": "skypilot-org/skypilot-catalog, catalogs/v8/nebius/vms.csv at 0082b0435f39, as read then",
     "billing-catalog": "tanod/cloud-gpu-list-prices on Hugging Face, from Google's Billing Catalog API",
     "pricing-export": "SKUs `Managed Lustre Capacity N-Perf Iowa` of Google's pricing export, as a public benchmark of "

@@ -70,6 +70,7 @@ CHARGES: Mapping[str, tuple[Charge, ...]] = {
     "a3-ultragpu-8g": _gpu_machine(
         "a3-ultragpu-8g", ("A3Ultra Instance Core",), "Nvidia H200 141GB GPU", "H200 141GB GPU"
     ),
+    "a4-highgpu-8g": (Charge(("A4 Nvidia B200 (1 gpu slice)",), 8),),
     **{f"gpu-{name.lower()}": (Charge((f"Nvidia Tesla {name} GPU",)),) for name in ("T4", "P4", "P100")},
     "local-ssd": _stored("SSD backed Local Storage"),
     "pd-standard": _stored("Storage PD Capacity"),
@@ -82,7 +83,8 @@ CHARGES: Mapping[str, tuple[Charge, ...]] = {
 """What one unit of a row is charged for. Names: Cyclenerd/google-cloud-pricing-cost-calculator dac31281f2a4,
 build/mapping.csv and gcp.yml; skypilot-org/skypilot 21fd5541, sky/catalog/data_fetchers/fetch_gcp.py (GPUs); of A3
 Plus, as SKUs call A3 Mega: dstackai/gpuhunt 22bb64ee, src/gpuhunt/providers/gcp.py. The first two take vCPUs and memory
-of A3 for it, which cost less. Of Managed Lustre: the source `pricing-export`."""
+of A3 for it, which cost less: cloud.google.com/spot-vms/pricing has both. A4 has no other SKUs than its slices. Of
+Managed Lustre: the source `pricing-export`."""
 
 
 def read(folder: Path) -> tuple[list[Mapping[str, Any]], set[str]]:
