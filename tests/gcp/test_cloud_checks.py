@@ -18,11 +18,23 @@ from cluster.platforms.gcp.cloud_names import NAMED
 from cluster.platforms.gcp.permissions import roles
 from components.gcp import cloud_checks
 from components.gcp.bake_design import GoogleCloudError
-from tests.clouds import A3, MANAGED, google
+from tests.clouds import A3, EXASCALER, MANAGED, google
 from tests.cluster import stacks
 from tests.contract.recorded import MACHINES, record
 from tests.docs.test_assumptions import rows as assumptions
-from tests.lab.google.apis import IMAGE, Answer, Asked, GoogleApis, Rule, healthy, on, quotas, refusal, reservation
+from tests.lab.google.apis import (
+    IMAGE,
+    ROUTE,
+    Answer,
+    Asked,
+    GoogleApis,
+    Rule,
+    healthy,
+    on,
+    quotas,
+    refusal,
+    reservation,
+)
 from tests.lab.google.discovery import METHODS
 
 TYPES = "compute.machineTypes.get"
@@ -72,7 +84,7 @@ def project_of(config: ClusterConfig) -> Rule:
 
     def answer(asked: Asked) -> Answer | None:
         if asked.id == "compute.reservations.get":
-            return reservation(kinds[asked.path.rpartition("/")[2]] or "")
+            return reservation(kinds[asked.path.rpartition("/")[2]] or "", shareSettings={"shareType": "ORGANIZATION"})
         if asked.id == "compute.subnetworks.get":
             return 200, {"ipCidrRange": str(config.network.cidr)}
         return None
@@ -84,8 +96,8 @@ def project_of(config: ClusterConfig) -> Rule:
 def test_a_project_with_everything_has_no_red_row(apis: GoogleApis, name: str) -> None:
     apis.rules.insert(0, project_of(stacks.config(name)))
     rows = cloud_checks.check(stacks.config(name))
-    # Compute Engine's API has no quota of GPUs of newer families.
-    assert [row for row in wrong(rows) if not row.asked.startswith("quota of GPUs of ")] == []
+    # Compute Engine's API has no quota of GPUs of newer families, and none has terms of the Marketplace.
+    assert [row for row in wrong(rows) if not row.asked.startswith(("quota of GPUs of ", "terms of "))] == []
     assert not [row for row in rows if row.outcome is CloudOutcome.WRONG]
     assert {row.id for row in rows} >= {"services", "billing", "permissions", "quota", "machine-type", "disk-type"}
 
@@ -95,15 +107,26 @@ def everything() -> ClusterConfig:
     nodesets = {
         "t4": {"machine_type": "n1-standard-1", "count": 1, "gpus": {"type": "t4", "count": 1}, "capacity": "spot"},
         "cpu": {"machine_type": "n2-standard-8", "count": 3, "capacity": {"reservation": "held"}},
-        "gpu": {**A3, "capacity": {"reservation": "held-gpu"}},
+        "gpu": {
+            **A3,
+            "capacity": {"reservation": "projects/owner-project/reservations/held-gpu/reservationBlocks/block-1"},
+        },
     }
-    network = {"existing": SHARED, "cidr": "10.0.0.0/20", "gpu_cidr": "10.64.0.0/17"}
+    ranges = {"cidr": "10.0.0.0/20", "gpu_cidr": "10.64.0.0/17", "services_cidr": "10.128.0.0/20"}
+    network = {"existing": SHARED, **ranges}
     return google(nodesets=nodesets, network=network, storage={"lustre": MANAGED})
+
+
+def exascaler() -> ClusterConfig:
+    """A stack with EXAScaler."""
+    return google(storage={"lustre": EXASCALER})
 
 
 def healthy_for_everything(asked: Asked) -> Answer | None:
     if asked.id == "compute.reservations.get":
-        return reservation("a3-megagpu-8g" if asked.path.endswith("-gpu") else "n2-standard-8", count=3)
+        share = {"shareType": "SPECIFIC_PROJECTS", "projectMap": {"my-project": {"projectId": "my-project"}}}
+        machine_type = "a3-megagpu-8g" if asked.path.endswith("-gpu") else "n2-standard-8"
+        return reservation(machine_type, count=3, shareSettings=share)
     return None
 
 
@@ -172,6 +195,34 @@ class TestPlaces:
                 "image",
                 "READY, created 2026-09-06, OBSOLETE",
             ),
+            (
+                "compute.reservations.get",
+                reservation("a3-megagpu-8g", shareSettings={"shareType": "LOCAL"}),
+                "reservation",
+                "1000 of 1000 a3-megagpu-8g are free; it is of a3-megagpu-8g, not n2-standard-8",
+            ),
+            ("compute.reservationBlocks.get", refusal(404, ""), "reservation", "there is none"),
+            (
+                "compute.reservationBlocks.get",
+                (200, {"resource": {"status": "READY", "count": 18, "inUseCount": 17}}),
+                "reservation",
+                "READY, 1 of 18 machines are free, 2 are needed",
+            ),
+            (
+                "compute.routes.list",
+                (200, {"items": [ROUTE, {"name": "theirs", "destRange": "10.64.16.0/24"}]}),
+                "network",
+                "ranges of the nodes' other networks overlap 10.64.16.0/24 (theirs)",
+            ),
+            (
+                "compute.globalAddresses.list",
+                (
+                    200,
+                    {"items": [{"address": "10.200.0.0", "prefixLength": 16, "network": "a/global/networks/shared"}]},
+                ),
+                "network",
+                "allocated: 10.200.0.0/16; network.services_cidr is 10.128.0.0/20",
+            ),
             ("compute.networks.get", refusal(404, ""), "network", "there is none"),
             ("compute.networks.get", (200, {"mtu": 1460}), "network", "it has no private service access"),
             ("compute.subnetworks.get", refusal(404, ""), "network", "there is none"),
@@ -210,6 +261,52 @@ class TestPlaces:
         assert {(row.id, row.outcome) for row in rows} == {(check, CloudOutcome.WRONG)}
         assert rows[0].seen.startswith(seen)
         assert all(row.todo for row in rows)
+
+    @pytest.mark.parametrize(
+        ("share", "is_shared"),
+        [
+            ({"shareType": "LOCAL"}, False),
+            ({"shareType": "SPECIFIC_PROJECTS", "projectMap": {"other": {"projectId": "other"}}}, False),
+            ({"shareType": "SPECIFIC_PROJECTS", "projectMap": {"my-project": {}}}, True),
+            # The number of a project does not say whose it is.
+            ({"shareType": "SPECIFIC_PROJECTS", "projectMap": {"12345": {"projectId": "12345"}}}, True),
+            ({"shareType": "ORGANIZATION"}, True),
+        ],
+    )
+    def test_a_reservation_of_another_project_has_to_be_shared(
+        self, apis: GoogleApis, share: dict[str, Any], is_shared: bool
+    ) -> None:
+        rows = self.ask(apis, "compute.reservations.get", reservation("a3-megagpu-8g", shareSettings=share), "held-gpu")
+        assert [row.seen.partition("; ")[2] for row in rows] == (
+            [] if is_shared else ["it is not shared with my-project"]
+        )
+
+    @pytest.mark.parametrize(
+        ("method", "answer", "seen"),
+        [
+            ("compute.routes.list", {"items": []}, "no default route"),
+            ("compute.routers.list", {"items": [{"name": "no-nat"}]}, "no Cloud NAT, and no default route to anything"),
+        ],
+    )
+    def test_a_network_without_a_visible_way_out_is_for_a_person_to_compare(
+        self, apis: GoogleApis, method: str, answer: dict[str, Any], seen: str
+    ) -> None:
+        (row,) = self.ask(apis, method, (200, answer))
+        assert (row.outcome, row.asked) == (CloudOutcome.NOT_ASKED, "routes of shared in host-project")
+        assert row.seen.startswith(seen)
+
+    def test_a_route_to_an_appliance_is_a_way_out(self, apis: GoogleApis) -> None:
+        route = {"name": "out", "destRange": "0.0.0.0/0", "nextHopIp": "10.0.0.9"}
+        apis.rules.insert(0, on("compute.routers.list", (200, {})))
+        assert self.ask(apis, "compute.routes.list", (200, {"items": [route]})) == []
+
+    def test_terms_of_the_marketplace_are_on_one_page(self, apis: GoogleApis) -> None:
+        (seen,) = [row for row in cloud_checks.check(exascaler()) if row.id == "marketplace"]
+        assert seen.outcome is CloudOutcome.NOT_ASKED
+        assert (
+            seen.todo
+            == "accept the terms: https://console.cloud.google.com/marketplace/browse?q=EXAScaler&project=my-project"
+        )
 
     def test_a_policy_with_a_list_is_for_a_person_to_compare(self, apis: GoogleApis) -> None:
         rule = {"values": {"allowedValues": ["projects/ours"]}}
@@ -375,8 +472,9 @@ class TestRefusals:
     @pytest.mark.parametrize("method", [name for names in METHODS.values() for name in names if name != PERMISSIONS])
     def test_each_permission_that_a_question_takes(self, apis: GoogleApis, method: str) -> None:
         apis.rules[:0] = [on(method, refusal(403, "The caller does not have permission")), healthy_for_everything]
-        rows = cloud_checks.check(everything(), state=STATE)
-        hidden = wrong(rows)
+        asked = exascaler() if method == "compute.images.getFromFamily" else everything()
+        rows = cloud_checks.check(asked, state=STATE)
+        hidden = [row for row in wrong(rows) if row.id != "marketplace"]
         assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
         assert len({row.id for row in hidden}) == 1
         expected = {

@@ -11,6 +11,7 @@ from cluster.cloud_checks import CloudCheck, Seen
 from cluster.findings import listing
 from cluster.platforms.gcp import cloud_places
 from cluster.platforms.gcp.cloud_names import names
+from cluster.platforms.gcp.cloud_network import network
 from cluster.platforms.gcp.cloud_quotas import quotas
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.names import host_project
@@ -177,8 +178,9 @@ CHECKS: tuple[Callable[[AskedStack], Iterator[CloudCheck]], ...] = (
     cloud_places.accelerators,
     cloud_places.disk_types,
     cloud_places.reservations,
+    cloud_places.reservation_blocks,
     cloud_places.images,
-    cloud_places.network,
+    network,
     cloud_places.file_system_locations,
     cloud_places.organization_policies,
     cloud_places.state_bucket,

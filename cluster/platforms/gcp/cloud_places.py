@@ -1,21 +1,20 @@
 """Checks of the place where a stack is to be created: accelerators, disk types and file systems of the zone,
-reservations, images, a network that exists, policies of the organization, the bucket of the state.
+reservations, images, policies of the organization, the bucket of the state.
 
 Source of fields: Compute's discovery document, revision 20261106, and that of the Organization Policy API, 20260723.
 """
 
-import ipaddress
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.disks import state_zones
-from cluster.platforms.gcp.filesystems.registry import file_systems, peered
+from cluster.platforms.gcp.filesystems.registry import file_systems, servers
 from cluster.platforms.gcp.image import recipe
-from cluster.platforms.gcp.names import host_project
 from cluster.platforms.gcp.permissions import POLICIES, policies
 from cluster.platforms.gcp.request import LOCAL_SSD, disks, elastic_disks, elastic_requests, machine_requests
 from cluster.roster import nodeset_type
@@ -69,7 +68,9 @@ def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
         where = f"{short} --project {project} --zone {stack.zone}"
         todo = f"compare it with the stack file: gcloud compute reservations describe {where}"
 
-        def read(answer: Answer, machine_type: str = machine_type, more: int = more, todo: str = todo) -> Seen:
+        def read(
+            answer: Answer, machine_type: str = machine_type, more: int = more, todo: str = todo, project: str = project
+        ) -> Seen:
             if answer is None:
                 return Seen(text=f"there is none of this name in {stack.zone}", todo=todo)
             sku = answer["specificReservation"]
@@ -84,6 +85,7 @@ def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
                     "it is not specific": not answer.get("specificReservationRequired"),
                     f"it is of {kind}, not {machine_type}": kind != machine_type,
                     f"{more} machines are needed": free < more,
+                    f"it is not shared with {stack.project}": not _is_shared(answer, project, stack.project),
                 }.items()
                 if is_wrong
             ]
@@ -95,12 +97,47 @@ def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
         yield CloudCheck(id="reservation", asks=f"reservation {short} in {project}", requests=(request,), read=read)
 
 
-def _from_reservations(config: ClusterConfig) -> Counter[tuple[str, str]]:
-    """Return the machines that come from each reservation, by its name without a block, and machine type."""
+def _is_shared(answer: Mapping[str, Any], owner: str, user: str) -> bool:
+    """Return whether machines of `user` may come from a reservation of `owner`. Keys of projectMap may be numbers of
+    projects, which do not say whose they are."""
+    share = answer.get("shareSettings", {})
+    named = {name for key, row in share.get("projectMap", {}).items() for name in (key, row.get("projectId", ""))}
+    return owner == user or share.get("shareType") == "ORGANIZATION" or user in named or any(map(str.isdigit, named))
+
+
+def reservation_blocks(stack: AskedStack) -> Iterator[CloudCheck]:
+    """Yield a check for each block of a reservation that the stack file names."""
+    before = _from_reservations(stack.before, SUB_BLOCKS) if stack.before else Counter()
+    for (name, machine_type), count in _from_reservations(stack.config, SUB_BLOCKS).items():
+        owner, _, block = name.partition(BLOCKS)
+        if not block:
+            continue
+        project = owner.split("/")[1] if "/" in owner else stack.project
+        short, more = owner.rpartition("/")[2], count - before[name, machine_type]
+        todo = f"gcloud compute reservations blocks list {short} --project {project} --zone {stack.zone}"
+
+        def read(answer: Answer, more: int = more, todo: str = f"choose another: {todo}") -> Seen:
+            if answer is None:
+                return Seen(text="there is none", todo=todo)
+            row = answer["resource"]
+            free, is_ready = row["count"] - row.get("inUseCount", 0), row["status"] == "READY"
+            text = f"{row['status']}, {free} of {row['count']} machines are free"
+            return Seen(text=f"{text}, {more} are needed", todo="" if is_ready and free >= more else todo)
+
+        path = f"zones/{stack.zone}/reservations/{short}{BLOCKS}{block}"
+        request = compute(project, path, "compute.reservationBlocks.get")
+        yield CloudCheck(id="reservation", asks=f"block {block} of {short}", requests=(request,), read=read)
+
+
+BLOCKS, SUB_BLOCKS = "/reservationBlocks/", "/reservationSubBlocks/"
+
+
+def _from_reservations(config: ClusterConfig, end: str = BLOCKS) -> Counter[tuple[str, str]]:
+    """Return the machines that come from each reservation, by its name up to `end`, and machine type."""
     found = Counter[tuple[str, str]]()
     for section in config.nodesets.values():
         named = [way.reservation.name for way in section.ways if way.reservation]
-        for name in dict.fromkeys(name.partition("/reservationBlocks/")[0] for name in named):
+        for name in dict.fromkeys(name.partition(end)[0] for name in named):
             # Where a later way may give them, only static nodes need the reservation.
             count = section.most if len(section.ways) == 1 else section.static
             found[name, nodeset_type(config, section).name] += count
@@ -108,62 +145,35 @@ def _from_reservations(config: ClusterConfig) -> Counter[tuple[str, str]]:
 
 
 def images(stack: AskedStack) -> Iterator[CloudCheck]:
-    """Yield a check of the image that machines, or the image's builder, boot from."""
-    name = stack.config.image.name or recipe(stack.config).image
+    """Yield checks of the images that machines, or the image's builder, and EXAScaler's servers boot from."""
+    config = stack.config
+    yield _image(stack, "image.name", config.image.name or recipe(config).image)
+    if servers(config) and config.storage.lustre:
+        yield _image(stack, "storage.lustre.image", config.storage.lustre.image)
+        # Cloud Commerce's API (cloudcommerceprocurement.v1, revision 20251012) is for providers alone.
+        page = f"https://console.cloud.google.com/marketplace/browse?q=EXAScaler&project={stack.project}"
+        seen = Seen(text="Google answers this on a page only", todo=f"accept the terms: {page}", unclear=True)
+        asks = f"terms of DDN EXAScaler Cloud in {stack.project}"
+        yield CloudCheck(id="marketplace", asks=asks, requests=(), read=lambda: seen)
+
+
+def _image(stack: AskedStack, at: str, name: str) -> CloudCheck:
     project = name.split("/")[1] if name.startswith("projects/") else stack.project
-    short = name.rpartition("/")[2]
+    short = name.rpartition("/images/")[2]
 
     def read(answer: Answer) -> Seen:
         if answer is None:
-            todo = "set image.name to an image that exists, or report this: the recipe names an image that is gone"
+            todo = f"set {at} to an image that exists, or report this: the program names an image that is gone"
             return Seen(text=f"{project} has no image {short}", todo=todo)
         state = answer.get("deprecated", {}).get("state", "ACTIVE")
         text = f"{answer['status']}, created {answer['creationTimestamp'][:10]}, {state}"
         # Machines can be created from a deprecated image, and not from an obsolete or deleted one.
         usable = answer["status"] == "READY" and state in ("ACTIVE", "DEPRECATED")
-        return Seen(text=text, todo="" if usable else "set image.name, or image.recipe, to one that is in use")
+        return Seen(text=text, todo="" if usable else f"set {at}, or image.recipe, to one that is in use")
 
-    request = compute(project, f"global/images/{short}", "compute.images.get")
-    yield CloudCheck(id="image", asks=f"image {short} of {project}", requests=(request,), read=read)
-
-
-PEERING = "servicenetworking-googleapis-com"
-"""Name of the peering of private service access (hashicorp/terraform-provider-google,
-resource_service_networking_connection.go)."""
-
-
-def network(stack: AskedStack) -> Iterator[CloudCheck]:
-    """Yield checks of a network that exists: it and its subnetwork, the range, private service access."""
-    existing, config = stack.config.network.existing, stack.config
-    if existing is None:
-        return
-    project = host_project(config) or stack.project
-    vpc, subnetwork = existing.network.rpartition("/")[2], existing.subnetwork.rpartition("/")[2]
-
-    def read_network(answer: Answer) -> Seen:
-        if answer is None:
-            return Seen(text="there is none", todo=f"correct network.existing: {_list('networks', project)}")
-        active = {row["name"] for row in answer.get("peerings", ()) if row.get("state") == "ACTIVE"}
-        if peered(config) and PEERING not in active:
-            todo = f"gcloud services vpc-peerings connect --service servicenetworking.googleapis.com --network {vpc}"
-            return Seen(text="it has no private service access", todo=f"{todo} --project {project} --ranges RANGE")
-        return Seen(text=f"MTU {answer.get('mtu', 1460)}" + (", with private service access" if peered(config) else ""))
-
-    def read_subnetwork(answer: Answer) -> Seen:
-        if answer is None:
-            return Seen(text="there is none", todo=f"correct network.existing: {_list('networks subnets', project)}")
-        ours, theirs = ipaddress.ip_network(str(config.network.cidr)), ipaddress.ip_network(answer["ipCidrRange"])
-        wrong = ours != theirs
-        text = f"range {theirs}" + (f", and network.cidr is {ours}" if wrong else "")
-        return Seen(text=text, todo=f"write network.cidr: {theirs}" if wrong else "")
-
-    of_network = compute(project, f"global/networks/{vpc}", "compute.networks.get")
-    path = f"regions/{stack.region}/subnetworks/{subnetwork}"
-    of_subnetwork = compute(project, path, "compute.subnetworks.get")
-    yield CloudCheck(id="network", asks=f"network {vpc} of {project}", requests=(of_network,), read=read_network)
-    yield CloudCheck(
-        id="network", asks=f"subnetwork {subnetwork} of {project}", requests=(of_subnetwork,), read=read_subnetwork
-    )
+    permission = "compute.images.getFromFamily" if short.startswith("family/") else "compute.images.get"
+    request = compute(project, f"global/images/{short}", permission)
+    return CloudCheck(id="image", asks=f"image {short} of {project}", requests=(request,), read=read)
 
 
 def file_system_locations(stack: AskedStack) -> Iterator[CloudCheck]:
@@ -215,10 +225,6 @@ def state_bucket(stack: AskedStack) -> Iterator[CloudCheck]:
         role="roles/storage.bucketViewer",
     )
     yield CloudCheck(id="state", asks=f"state bucket {bucket}", requests=(request,), read=read)
-
-
-def _list(what: str, project: str) -> str:
-    return f"gcloud compute {what} list --project {project}"
 
 
 def organization_policies(stack: AskedStack) -> Iterator[CloudCheck]:

@@ -67,7 +67,7 @@ class CloudRequest:
         return {"permissions": list(self.tests)} if self.tests else None
 
 
-def compute(project: str, path: str, permission: str) -> CloudRequest:
+def compute(project: str, path: str, permission: str, query: Query = ()) -> CloudRequest:
     """Return a request to Compute Engine, with the path below the project."""
-    where = f"compute/v1/projects/{project}"
-    return CloudRequest(service="compute", path=f"{where}/{path}" if path else where, permission=permission)
+    where = f"compute/v1/projects/{project}/{path}".rstrip("/")
+    return CloudRequest(service="compute", path=where, query=query, permission=permission)

@@ -168,17 +168,24 @@ def reservation(machine_type: str, *, count: int = 1000, used: int = 0, **change
 
 IMAGE = {"status": "READY", "creationTimestamp": "2026-09-06T00:00:00.000-07:00"}
 NETWORK = {"mtu": 8896, "peerings": [{"name": "servicenetworking-googleapis-com", "state": "ACTIVE"}]}
+GATEWAY = "https://www.googleapis.com/compute/v1/projects/p/global/gateways/default-internet-gateway"
+ROUTE = {"name": "default-route-1", "destRange": "0.0.0.0/0", "nextHopGateway": GATEWAY}
 ANSWERS: dict[str, Answer] = {
     "cloudbilling.projects.getBillingInfo": (200, {"billingEnabled": True}),
     "compute.acceleratorTypes.get": (200, {}),
     "compute.diskTypes.get": (200, {}),
     "compute.disks.list": (200, {}),
+    "compute.globalAddresses.list": (200, {}),
     "compute.images.get": (200, IMAGE),
+    "compute.images.getFromFamily": (200, IMAGE),
     "compute.instances.list": (200, {}),
     "compute.networks.get": (200, NETWORK),
     "compute.networks.list": (200, {}),
     "compute.projects.get": (200, {"quotas": quotas(of_project=True)}),
     "compute.regions.get": (200, {"quotas": quotas(of_project=False)}),
+    "compute.reservationBlocks.get": (200, {"resource": {"status": "READY", "count": 18, "inUseCount": 0}}),
+    "compute.routers.list": (200, {"items": [{"name": "out", "nats": [{"name": "nat"}]}]}),
+    "compute.routes.list": (200, {"items": [ROUTE]}),
     "compute.reservations.get": reservation("a3-megagpu-8g"),
     "compute.subnetworks.get": (200, {"ipCidrRange": "10.0.0.0/20"}),
     "file.projects.locations.get": (200, {"locationId": "us-central1-a"}),
