@@ -58,11 +58,22 @@ class YamlError(EngineError):
 
 # libyaml, if PyYAML was built with it, is ten times as fast.
 _SafeLoader: Value = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SafeDumper: Value = yaml.SafeDumper
 
 
 class _Loader(_SafeLoader):
     # None: values with any first character.
     yaml_implicit_resolvers: ClassVar = {None: [(tag, re.compile(f"({text})$")) for tag, text in _PLAIN.items()]}
+
+
+class _Dumper(_SafeDumper):
+    # A text is quoted where PyYAML's rules or the ones above would read another value without the quotes, as in `0E0`.
+    yaml_implicit_resolvers: ClassVar = {**_SafeDumper.yaml_implicit_resolvers, **_Loader.yaml_implicit_resolvers}
+
+
+def dump(value: Value, **style: Value) -> str:
+    """Return the YAML text of a value that `parse` returns for it; `style` as yaml.dump takes it."""
+    return yaml.dump(value, Dumper=_Dumper, **style)
 
 
 def read(file: Path) -> Value:

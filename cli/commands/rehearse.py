@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from typer import Exit, Option
 
 from cli import console, options
@@ -15,6 +14,7 @@ from cli.operation import operation
 from cli.operation.run_options import RunOptions
 from cli.stack import project, rehearsals, stack_config, stackfile, state_dir
 from components.local.rehearsal import Rehearsal, Request
+from engine import yamlfile
 
 _EMBEDDED = options.EngineName.EMBEDDED
 
@@ -130,7 +130,7 @@ def _stack_file(source: Path, rehearsal: Rehearsal) -> str:
         f"Written by `./hpc rehearse` from {source} at {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.",
         "It is written again each time: change that file, and not this one.",
     ]
-    body = yaml.safe_dump(
+    body = yamlfile.dump(
         {"config": dict(rehearsal.settings())}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
     )
     return "".join(f"# {line}\n" for line in head) + body

@@ -14,8 +14,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cli import console, error_handler
 from cli.display import views
 from cli.display.changes import is_interrupted
@@ -439,7 +437,7 @@ def _options_as_before(file: StackFile, chosen: RunOptions) -> Generator[RunOpti
     document["config"][_CLUSTER] = {**kept, **{name: old[name] for name in _SECTIONS if name in old}}
     with tempfile.TemporaryDirectory(prefix="hpc-before-") as folder:
         path = Path(folder) / file.path.name
-        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        path.write_text(yamlfile.dump(document), encoding="utf-8")
         yield replace(chosen, config_file=path, no_check=True)
 
 

@@ -323,8 +323,10 @@ def _lines(key: str, value: Any) -> list[str]:  # noqa: ANN401 - any value of YA
 
 
 def _flow(value: Any) -> str:  # noqa: ANN401 - any value of YAML
+    from engine import yamlfile
+
     plain = dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
-    text = yaml.safe_dump(plain, default_flow_style=True, width=10**9, allow_unicode=True, sort_keys=False)
+    text = yamlfile.dump(plain, default_flow_style=True, width=10**9, allow_unicode=True, sort_keys=False)
     return text.removesuffix("\n").removesuffix("\n...")
 
 

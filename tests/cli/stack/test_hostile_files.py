@@ -145,6 +145,13 @@ def test_values_are_read_as_the_pulumi_cli_reads_them(written: str, value: Any) 
     assert (found, type(found)) == (value, type(value))
 
 
+# Texts of few characters: those that look like numbers are among them.
+@given(st.text("0123456789eE.+-_xobn ~:", max_size=6) | st.text(max_size=20))
+def test_a_text_that_is_written_is_read_again(text: str) -> None:
+    for style in (True, False):
+        assert yamlfile.parse(yamlfile.dump({"a": [text]}, default_flow_style=style)) == {"a": [text]}
+
+
 @pytest.mark.parametrize(
     "written",
     [
