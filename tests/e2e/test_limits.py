@@ -19,8 +19,9 @@ SIZE = ("--ntasks=1", "--mem=1000", "--time=1")
 
 
 @pytest.fixture(scope="module")
-def limited(many: Cluster) -> Iterator[Cluster]:
-    """The cluster, with limits for as long as these tests run."""
+def limited(pair: tuple[Cluster, Cluster]) -> Iterator[Cluster]:
+    """The cluster `many`, with limits for as long as these tests run."""
+    many, _ = pair
     before = many.copy()
     many.edit(lambda config: config["accounting"].update(accounts=ACCOUNTS, period="monthly"))
     (bob,) = (user for user in many.config["users"] if user["name"] == "bob")
@@ -29,7 +30,9 @@ def limited(many: Cluster) -> Iterator[Cluster]:
     assert "jobs that run go on, above it too" in json.dumps(shown)
     many.up()
     yield many
-    many.inside("controller", "scancel --user=alice,bob; while squeue -h | grep -q .; do sleep 0.2; done")
+    many.inside(
+        "controller", "scancel --user=alice; scancel --user=bob; while squeue -h | grep -q .; do sleep 0.2; done"
+    )
     many.revert(before)
     many.up()
 
