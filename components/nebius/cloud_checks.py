@@ -66,6 +66,11 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
     "blocks": _blocks,
     "capacities": objects.capacities,
     "platforms": objects.platforms,
+    "project": objects.project,
+    "roles": objects.roles,
+    "exists": objects.exists,
+    "listed": objects.listed,
+    "block": objects.capacity_block,
 }
 """Functions that ask, by the question's `what`."""
 

@@ -47,6 +47,11 @@ class Place:
     """Presets of drivers of node images by platform, in place of those of the catalog."""
     platforms: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(PRESETS))
     """Presets by platform of the region."""
+    project: str = "project-e00abc"
+    groups: tuple[str, ...] = ("editors", "admins")
+    """Groups of the tenant that the caller is a member of."""
+    blocks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By id: what the status of a capacity block group has in place of 56 free GPUs of 64."""
     not_preemptible: tuple[str, ...] = ()
     """Platforms without preemptible machines."""
 
@@ -126,6 +131,33 @@ def _platforms(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
     return {"items": rows}
 
 
+def _project(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
+    if request.get("id") != place.project:
+        raise refusal("resource_not_found", "Project", str(request.get("id")))
+    metadata = {"id": place.project, "parent_id": place.tenant, "name": "default"}
+    return {"metadata": metadata, "spec": {"region": place.region}, "status": {"region": place.region}}
+
+
+def _groups_of(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [{"id": f"group-{name}", "parent_id": place.tenant, "name": name} for name in place.groups]
+    return {"items": [{"metadata": row, "spec": {}} for row in rows]}
+
+
+def _block(place: Place, request: Mapping[str, Any]) -> dict[str, Any]:
+    if request.get("id") not in place.blocks:
+        raise refusal("resource_not_found", "CapacityBlockGroup", str(request.get("id")))
+    status = {
+        "region": place.region,
+        "resource_affinity": {"compute_v1": {"fabric": "fabric-3", "platform": "gpu-h100-sxm"}},
+        "service": "compute",
+        "state": "STATE_ACTIVE",
+        "current_limit": "64",
+        "usage": "8",
+        **place.blocks[request["id"]],
+    }
+    return {"metadata": {"id": request["id"], "parent_id": place.tenant}, "spec": {}, "status": status}
+
+
 def _preset(platform: str, name: str) -> dict[str, Any]:
     numbers = {unit: int(number) for number, unit in re.findall(r"(\d+)(gpu|vcpu|gb)", name)}
     size = {"vcpu_count": numbers["vcpu"], "memory_gibibytes": numbers["gb"], "gpu_count": numbers.get("gpu", 0)}
@@ -136,12 +168,14 @@ _METHODS: Mapping[str, Callable[[Place, Mapping[str, Any]], dict[str, Any]]] = {
     "ProfileService/Get": _profile,
     "ClusterService/ListControlPlaneVersions": _versions, "NodeGroupService/GetCompatibilityMatrix": _images,
     "QuotaAllowanceService/List": _quotas, "ResourceAdviceService/List": _advice,
-    "PlatformService/List": _platforms,
+    "PlatformService/List": _platforms, "ProjectService/Get": _project,
+    "GroupMembershipService/ListMemberOf": _groups_of, "CapacityBlockGroupService/Get": _block,
 }  # fmt: skip
 SERVICES = (
     "iam.v1:ProfileServiceClient",
     "quotas.v1:QuotaAllowanceServiceClient", "capacity.v1:ResourceAdviceServiceClient",
-    "compute.v1:PlatformServiceClient", "common.v1:OperationServiceClient",
+    "compute.v1:PlatformServiceClient", "iam.v1:ProjectServiceClient", "capacity.v1:CapacityBlockGroupServiceClient",
+    "common.v1:OperationServiceClient",
 )  # fmt: skip
 """Clients of services without a kind: the package below `nebius.api.nebius`, and the class."""
 

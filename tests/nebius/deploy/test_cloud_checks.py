@@ -13,7 +13,7 @@ from cluster.platforms.nebius.cloud_request import NebiusStack
 from components.nebius import cloud_checks
 from components.nebius.api import client
 from components.nebius.api.client import NebiusError
-from tests.cluster.nebius.clusters import FABRIC, gpus, nebius
+from tests.cluster.nebius.clusters import FABRIC, H100, gpus, nebius
 from tests.docs.test_assumptions import rows as assumptions
 from tests.lab.nebius_api.faults import Fault
 from tests.lab.nebius_api.server import NebiusServer, Place
@@ -174,11 +174,140 @@ class TestOffers:
         assert fabric.seen == "there is one; not in the catalog: fabric-99"
 
 
+PROJECT = "project-e00abc"
+BLOCK = "capacityblockgroup-e00abc"
+STATE = "s3://our-state?region=eu-north1&endpoint=https%3A%2F%2Fstorage.eu-north1.nebius.cloud%3A443"
+
+
+def seed_state(api: NebiusServer, policy: str = "ENABLED") -> str:
+    return api.methods.seed("Bucket", PROJECT, "our-state", {"versioning_policy": policy})
+
+
+def jail_of(id_: str) -> dict[str, Any]:
+    return {"filesystems": {"jail": {"existing": id_, "overwrite_existing": True}}}
+
+
+class TestPlace:
+    """Project, roles, capacity blocks, existing objects, names, the bucket of the state."""
+
+    def one(self, config: ClusterConfig, before: ClusterConfig | None = None, state: str = "") -> tuple[str, ...]:
+        """The one row that is not ok: id, outcome and what was seen."""
+        (row,) = ask(config, before, state)
+        assert row.todo or row.outcome is CloudOutcome.NOT_ASKED
+        return row.id, row.outcome.value, row.seen
+
+    def test_a_project_of_another_tenant_or_region_or_none(self, api: NebiusServer) -> None:
+        api.place.tenant = "tenant-e00other"
+        (row, *_) = ask(cluster(nebius={"backups": {"enabled": False}, "workers": {"worker": FABRIC}}))
+        assert (row.id, row.seen) == ("project", "it is in tenant-e00other, not in tenant-e00abc")
+        api.place.tenant, api.place.project = "tenant-e00abc", "project-e00other"
+        assert self.one(cluster()) == ("project", "wrong", "there is none")
+
+    def test_a_project_in_another_region(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(
+            cloud_checks.ANSWERS,
+            "project",
+            lambda _id: {"metadata": {"parent_id": "tenant-e00abc"}, "spec": {"region": "eu-west1"}},
+        )
+        assert self.one(cluster()) == ("project", "wrong", "it is in eu-west1")
+
+    @pytest.mark.parametrize(
+        ("groups", "backups", "missing"),
+        [
+            (("editors",), True, ["role admin in project-e00abc"]),
+            (("editors",), False, []),
+            (("admins",), True, []),
+            (("viewers",), False, ["role editor in project-e00abc"]),
+            ((), True, ["role editor in project-e00abc", "role admin in project-e00abc"]),
+        ],
+    )
+    def test_roles_are_those_of_the_callers_groups(
+        self, api: NebiusServer, groups: tuple[str, ...], backups: bool, missing: list[str]
+    ) -> None:
+        api.place.groups = groups
+        rows = ask(cluster(**section(backups={"enabled": backups})))
+        assert [(row.asked, row.outcome) for row in rows] == [(asked, CloudOutcome.WRONG) for asked in missing]
+
+    @pytest.mark.parametrize(("where", "fits"), [(PROJECT, True), ("project-e00other", False)])
+    def test_another_group_has_the_roles_of_its_permits(self, api: NebiusServer, where: str, fits: bool) -> None:
+        api.place.groups = ("builders",)
+        api.methods.seed("AccessPermit", "group-builders", "", {"resource_id": where, "role": "admin"})
+        rows = ask(cluster())
+        assert {row.id for row in rows} == (set() if fits else {"permissions"})
+
+    @pytest.mark.parametrize(
+        ("status", "seen"),
+        [
+            ({"usage": "56"}, "8 of 64 GPUs are free; 16 more GPUs needed"),
+            ({"state": "STATE_INACTIVE", "current_limit": "0", "usage": "0"},
+             "0 of 0 GPUs are free; its state is STATE_INACTIVE, not STATE_ACTIVE; 16 more GPUs needed"),
+            ({"region": "eu-west1"}, "56 of 64 GPUs are free; its region is eu-west1, not eu-north1"),
+            ({"resource_affinity": {"compute_v1": {"platform": "gpu-h200-sxm"}}},
+             "56 of 64 GPUs are free; its platform is gpu-h200-sxm, not gpu-h100-sxm"),
+        ],
+    )  # fmt: skip
+    def test_a_capacity_block_that_does_not_fit(self, api: NebiusServer, status: Any, seen: str) -> None:
+        api.place.blocks = {BLOCK: status}
+        assert self.one(cluster(**gpus(capacity={"reservation": BLOCK}))) == ("capacity-block", "wrong", seen)
+
+    def test_a_capacity_block_that_is_not_there_or_is_used_already(self, api: NebiusServer) -> None:
+        config = cluster(**gpus(capacity={"reservation": BLOCK}))
+        assert self.one(config) == ("capacity-block", "wrong", "there is none")
+        api.place.blocks = {BLOCK: {"usage": "64"}}
+        assert ask(config, config) == []
+
+    def test_existing_objects_that_are_gone(self, api: NebiusServer) -> None:
+        config = cluster(**section(**jail_of("computefilesystem-e00gone"), subnet="vpcsubnet-e00gone"))
+        assert [(row.asked, row.seen, row.todo) for row in ask(config)] == [
+            ("Subnet vpcsubnet-e00gone", "there is none", "correct nebius.subnet"),
+            ("Filesystem computefilesystem-e00gone", "there is none", "correct nebius.filesystems.jail.existing"),
+        ]
+        api.methods.seed("Filesystem", PROJECT, "jail", {}, "computefilesystem-e00gone")
+        api.methods.seed("Subnet", PROJECT, "ours", {}, "vpcsubnet-e00gone")
+        assert ask(config) == []
+
+    def test_a_project_without_a_subnet(self, api: NebiusServer) -> None:
+        api.store.seeded.append(PROJECT)
+        assert self.one(cluster()) == ("existing", "wrong", "it has none")
+        assert ask(cluster(**section(subnet="create"))) == []
+
+    def test_names_that_are_taken(self, api: NebiusServer) -> None:
+        api.methods.seed("Filesystem", PROJECT, "soperator-jail", {})
+        assert self.one(cluster()) == ("name", "wrong", "taken: soperator-jail")
+        assert ask(cluster(**section(prefix="team-a"))) == []
+        # The cluster that is up has them itself.
+        assert ask(cluster(), cluster()) == []
+
+    def test_names_that_a_stack_of_this_program_has(self, api: NebiusServer) -> None:
+        id_ = api.methods.seed("GpuCluster", PROJECT, "soperator-fabric-3", {})
+        api.store.objects[id_]["metadata"]["labels"] = {"hpc-owner": "0123456789abcdef"}
+        assert self.one(cluster()) == ("name", "could not ask", "a stack of this program has soperator-fabric-3")
+
+    def test_the_bucket_of_the_state(self, api: NebiusServer) -> None:
+        seen = "project-e00abc has none of this name; other projects were not asked"
+        assert self.one(cluster(), state=STATE) == ("state", "could not ask", seen)
+        id_ = seed_state(api, "DISABLED")
+        assert self.one(cluster(), state=STATE) == ("state", "wrong", "it keeps no old versions of the state")
+        api.store.objects[id_]["spec"]["versioning_policy"] = "ENABLED"
+        assert ask(cluster(), state=STATE) == []
+        assert ask(cluster(), state="s3://elsewhere?endpoint=minio.example") == []
+        api.store.objects[id_]["state"] = "SCHEDULED_FOR_DELETION"
+        assert self.one(cluster(), state=STATE) == ("state", "wrong", "it was deleted")
+
+
 QUESTIONS = {
     "Cluster": ("listcontrolplaneversions", {"kubernetes-version"}),
     "NodeGroup": ("getcompatibilitymatrix", {"node-image"}),
     "QuotaAllowanceService": ("list", {"quota"}),
     "PlatformService": ("list", {"machine-type"}),
+    "ProjectService": ("get", {"project"}),
+    "GroupMembership": ("listmemberof", {"permissions"}),
+    "CapacityBlockGroupService": ("get", {"capacity-block"}),
+    "Subnet": ("list", {"existing"}),
+    "Filesystem": ("*", {"existing", "name"}),
+    "GpuCluster": ("list", {"name"}),
+    "Allocation": ("list", {"name"}),
+    "Bucket": ("list", {"state"}),
     "ResourceAdviceService": ("list", {"capacity", "fabric"}),
 }
 """Kind (or service) and method of each question, and the rows that it is for."""
@@ -191,7 +320,15 @@ class TestRefusals:
     def test_each_permission_that_a_question_takes(self, api: NebiusServer, kind: str) -> None:
         verb, ids = QUESTIONS[kind]
         api.faults.append(Fault(kind=kind, verb=verb, what="permission_denied", count=None))
-        hidden = ask(cluster(), state="")
+        api.place.blocks = {BLOCK: {}}
+        seed_state(api)
+        jail = api.methods.seed("Filesystem", PROJECT, "jail", {}, "computefilesystem-e00abc")
+        both = {
+            "worker": {"machine_type": H100, "count": 2, "capacity": {"reservation": BLOCK}},
+            "other": {"machine_type": H100, "count": 1},
+        }
+        workers = {"worker": FABRIC, "other": FABRIC}
+        hidden = ask(nebius(nodesets=both, nebius={"workers": workers, **jail_of(jail)}), state=STATE)
         assert {row.id for row in hidden} == ids
         assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
         assert all(row.seen.startswith("permission denied") for row in hidden)
