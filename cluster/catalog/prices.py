@@ -34,8 +34,8 @@ SOURCES: Mapping[str, str] = {
     "skypilot": "skypilot-org/skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a, as read then; "
     "a3-megagpu-8g is its rows of the machine and of H100-MEGA together, where these are not of flex start, with the "
     "vCPUs and memory of A3 High; a4-highgpu-8g is its rows of B200, which are slices of the machine",
-    "slice-sku": "SKU `A4 Nvidia B200 (1 gpu slice) running in Americas` of Google's price list, 16.11 for each of the "
-    "eight, as a public program's records of that date quote it",
+    "slice-sku": "SKU `A4 Nvidia B200 (1 gpu slice) running in Americas` of cloud.google.com/skus, 16.11 for each of "
+    "the eight, as a public program's records of that date quote it",
     "skypilot-nebius": "skypilot-org/skypilot-catalog, catalogs/v8/nebius/vms.csv at 0082b0435f39, as read then",
     "billing-catalog": "tanod/cloud-gpu-list-prices on Hugging Face, from Google's Billing Catalog API",
     "pricing-export": "SKUs `Managed Lustre Capacity N-Perf Iowa` of Google's pricing export, as a public benchmark of "
