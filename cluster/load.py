@@ -557,6 +557,7 @@ def find_warnings(config: ClusterConfig) -> list[Finding]:
         *users.find_warnings(config),
         *settings.find_warnings(config),
         *elastic.find_warnings(config),
+        *pricing.find_warnings(config),
         *scripts.find_warm_up_warnings(config),
         *registry.get(config.platform).find_warnings(config),
     ]

@@ -1,13 +1,63 @@
-"""Checks of the stack file's own prices: the currency, the region, and items that the cluster has."""
+"""Checks of the stack file's own prices and its budget: the currency, the region, items that the cluster has, and what
+the budget can't hold."""
 
 from collections.abc import Iterator
 
 from cluster import platform_interface
+from cluster.catalog.prices import HOURS
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import Finding, Location, listing, nearest
+from cluster.cost.estimate import estimate
+from cluster.findings import Finding, Level, Location, listing, nearest
+from cluster.slurm.power_saving import elastic_nodesets
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
+    yield from _pricing(config)
+    currency = config.pricing.currency if config.pricing else "USD"
+    if config.budget and config.budget.currency != currency:
+        yield Finding(
+            id="budget-currency",
+            at=("budget", "currency"),
+            given=config.budget.currency,
+            allowed=f"{currency}, the currency of the cluster's prices",
+            todo=f"write the budget in {currency}, or `pricing: {{currency: {config.budget.currency}, exchange_rate: "
+            "...}`",
+        )
+    if config.budget and config.budget.stop and not elastic_nodesets(config):
+        yield Finding(
+            id="budget-stop",
+            at=("budget", "stop"),
+            given=config.budget.stop,
+            allowed="nothing, as no node is elastic",
+            todo="remove it, or write `count: {min, max}` in a nodeset",
+        )
+
+
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield what the budget does not include, and that it does not suffice for what is always on."""
+    if config.budget is None:
+        return
+    found, budget = estimate(config), config.budget
+    if items := list(dict.fromkeys(part.item for part in found.unknown)):
+        yield Finding(
+            id="budget-unpriced",
+            level=Level.WARNING,
+            at=("budget",),
+            what=f"no price is known of {listing(items)}: counted as nothing",
+            todo="write your own in `pricing.rates`",
+        )
+    if found.always * HOURS > budget.month:
+        yield Finding(
+            id="budget-small",
+            level=Level.WARNING,
+            at=("budget", "month"),
+            what=f"what is always on costs {found.always * HOURS:,.0f} {found.currency} a month, and the budget is "
+            f"{budget.month:,.0f}" + (": no elastic node is ever created" if budget.stop else ""),
+            todo="write a larger one, or fewer static nodes; `./hpc cost STACK` has each part",
+        )
+
+
+def _pricing(config: ClusterConfig) -> Iterator[Finding]:
     pricing, platform = config.pricing, platform_interface.get(config.platform)
     if pricing is None:
         return

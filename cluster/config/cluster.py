@@ -15,7 +15,7 @@ from cluster.config.monitoring import Monitoring
 from cluster.config.network import Network
 from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
-from cluster.config.pricing import SHOWN, Pricing
+from cluster.config.pricing import BUDGET, SHOWN, Budget, Pricing
 from cluster.config.section import Section, Slurm
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
@@ -99,6 +99,8 @@ class ClusterConfig(Section):
     """On local and gcp: metrics and alerts. Default: none; `{}` has them with their defaults."""
     pricing: Annotated[Pricing | None, SHOWN] = None
     """On gcp and nebius: own rates and discounts for the price that previews show. Default: the list prices."""
+    budget: Annotated[Budget | None, BUDGET] = None
+    """On gcp and nebius: the most that it is to cost in a month. Default: no limit."""
     customize: Annotated[tuple[Customize, ...], Replace("depends on the provider: see the preview")] = Field(
         default=(), max_length=100
     )

@@ -17,6 +17,7 @@ Currency = Literal[
 Amount = Annotated[float, Strict(), Field(gt=0, lt=10**9)]
 Percent = Annotated[float, Strict(), Field(gt=0, lt=100)]
 SHOWN = NoEffect("only the price that is shown changes")
+BUDGET = NoEffect("the controller's service reads it; jobs that run go on")
 
 
 class CommittedUse(Section):
@@ -26,6 +27,20 @@ class CommittedUse(Section):
     """Discount on the list prices of machines on demand and from reservations, with their GPUs and local SSDs."""
     share_percent: Annotated[int, Strict(), Field(ge=1, le=100), SHOWN] = 100
     """Part of these machines that the commitment covers, in percent."""
+
+
+class Budget(Section):
+    """The most that the stack is to cost in a month. Previews compare it with the parts that are always on. On gcp the
+    controller adds up what exists, and has a finding and an alert if the month will cost more."""
+
+    month: Annotated[Amount, BUDGET] = Field(examples=[20000.0])
+    """Amount for a month of UTC."""
+    currency: Annotated[Currency, BUDGET] = "USD"
+    """Its currency, which must be that of `pricing`."""
+    stop: Annotated[Literal["elastic"] | None, BUDGET] = None
+    """On gcp: with `elastic` no machine of an elastic node is created once the budget of the month is used, what is
+    always on until its end included. Running jobs and static nodes stay; other jobs wait, with the reason as their
+    comment. Default: nothing is stopped."""
 
 
 class Pricing(Section):

@@ -1,9 +1,10 @@
-"""The price of each node of a cluster, for what its jobs have cost."""
+"""The price of each node of a cluster, for what its jobs have cost, and for its budget."""
 
 from cluster import roster
 from cluster.config.cluster import ClusterConfig
 from cluster.cost.estimate import estimate
 from cluster.observe.money import NodePrice
+from scripts.node.interface import BudgetInput
 
 
 def node_prices(config: ClusterConfig) -> tuple[str, dict[str, NodePrice]]:
@@ -16,3 +17,20 @@ def node_prices(config: ClusterConfig) -> tuple[str, dict[str, NodePrice]]:
             price = NodePrice(cpus=size[0], gpus=size[1], hour=found.node_hour(name, elastic=elastic))
             prices |= dict.fromkeys(nodes, price)
     return found.currency, prices
+
+
+def budget_input(config: ClusterConfig) -> BudgetInput | None:
+    """Return the budget with the prices that the controller adds up; None without a budget. An elastic node counts at
+    the dearest of its ways, and one without a known price as nothing."""
+    if config.budget is None:
+        return None
+    found = estimate(config)
+    hours = {name: found.node_hour(name, elastic=True) for name in config.nodesets}
+    return {
+        "month": config.budget.month,
+        "currency": config.budget.currency,
+        "stop": config.budget.stop == "elastic",
+        "hour": found.always,
+        "nodes": {name: hour for name, hour in hours.items() if hour is not None},
+        "unpriced": list(dict.fromkeys(part.item for part in found.unknown)),
+    }

@@ -18,6 +18,7 @@ from cluster.catalog.slurm_releases import UPGRADES
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.validators import minutes
+from cluster.cost.nodes import budget_input
 from cluster.jobs.script import render_environment
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
@@ -219,7 +220,7 @@ def configure(
             payload["state"] = cast("StateDiskInput", dict(state))
         if exports:
             payload["exports"] = cast("Exports", dict(exports))
-        if elastic or any(section.spare for section in config.nodesets.values()):
+        if elastic or config.budget or any(section.spare for section in config.nodesets.values()):
             payload["reconcile"] = reconcile(config, elastic)
     return as_lines(payload)
 
@@ -252,7 +253,7 @@ def reconcile(config: ClusterConfig, elastic: Mapping[str, Any] | None) -> Recon
     nodeset; None if no node is elastic."""
     settings = config.slurm.reconcile
     elastic = elastic or {"cloud": _NO_CLOUD, "templates": {}}
-    return {
+    found: ReconcileInput = {
         "mode": settings.mode,
         "actions_per_hour": settings.actions_per_hour,
         "max_unavailable": settings.max_unavailable,
@@ -274,6 +275,9 @@ def reconcile(config: ClusterConfig, elastic: Mapping[str, Any] | None) -> Recon
             if section.spare
         },
     }
+    if budget := budget_input(config):
+        found["budget"] = budget
+    return found
 
 
 def partition_qos(config: ClusterConfig) -> list[str]:

@@ -211,6 +211,7 @@ def parts(own_roles: list[str]) -> dict[str, Part]:
         from slurm import scheduler, slurmctld, topology
 
         found["reconcile"] = service.status
+        found["budget"] = service.spending
         if topology.REFUSED.exists():
             found["topology"] = topology.refused
         found["scripts"] = prologs.observe

@@ -146,10 +146,19 @@ class Spares(TypedDict):
     count: int
 
 
-class ReconcileInput(TypedDict):
-    """/etc/hpc/reconcile.json: settings of the controller's reconcile service. `nodesets` and `cloud` are empty if no
-    node is elastic or can be repaired."""
+class BudgetInput(TypedDict):
+    """The budget of a month and, in its currency, prices of an hour: `hour` of all that exists without jobs, `nodes` of
+    one elastic node by nodeset. `stop`: whether none is created once it is used. `unpriced`: what has no price."""
 
+    month: float
+    currency: str
+    stop: bool
+    hour: float
+    nodes: dict[str, float]
+    unpriced: list[str]
+
+
+class _Reconcile(TypedDict):
     mode: str  # act, advise or off
     actions_per_hour: int
     max_unavailable: float
@@ -157,6 +166,13 @@ class ReconcileInput(TypedDict):
     cloud: ReconcileCloud
     nodesets: dict[str, ReconcileNodeset]
     spares: dict[str, Spares]
+
+
+class ReconcileInput(_Reconcile, total=False):
+    """/etc/hpc/reconcile.json: settings of the controller's reconcile service. `nodesets` and `cloud` are empty if no
+    node is elastic or can be repaired; `budget` is absent without one."""
+
+    budget: BudgetInput
 
 
 class OpsAgent(TypedDict):
@@ -215,7 +231,7 @@ class TopologyInput(TypedDict):
 
 class _Containers(_Controller, total=False):
     containers: str  # `containers.data` of the stack, if that is not the default
-    reconcile: ReconcileInput  # absent if no node is elastic or spare
+    reconcile: ReconcileInput  # absent if no node is elastic or spare, and there is no budget
     topology: TopologyInput  # absent without topology.conf
     monitoring: MonitoringInput  # on the controller and on Prometheus' own machine; absent without metrics
     node_exporter: str  # arguments of node_exporter; absent without metrics
@@ -445,6 +461,7 @@ class Observation(TypedDict, total=False):
     controller: Reached
     scripts: dict[str, str]
     reconcile: dict[str, Any]  # on the controller: mode, why, brakes, cooling, alerts, jobs, actions; empty without it
+    budget: dict[str, Any]  # on the controller: reconcile/budget.py; empty without one
     alerts: list[dict[str, str]]  # firing alerts, on the machine with Prometheus
     findings: list[dict[str, Any]]  # those of judge/findings.py: id, where, what, todo, note, since
     jobs: list[str]  # jobs with a process on a node

@@ -10,12 +10,13 @@ import pytest
 from slurm import slurmctld
 
 from cluster.config import ClusterConfig
+from cluster.cost.estimate import estimate
 from cluster.load import parse
 from cluster.roster import machines
 from cluster.slurm.files import render
 from components.slurm import payload
 from tests import programs
-from tests.clouds import unchecked
+from tests.clouds import google, unchecked
 
 
 def config(**partition: object) -> ClusterConfig:
@@ -185,6 +186,20 @@ class TestReconcile:
         told = json.loads(text)["reconcile"]
         assert (told["nodesets"], set(told["cloud"].values())) == ({}, {""})
         assert told["spares"] == {"cpu": {"nodes": ["cloud-cpu-0", "cloud-cpu-1", "cloud-cpu-2"], "count": 1}}
+
+    def test_a_budget_is_reconciled_at_the_prices_of_the_stack(self):
+        of = google(
+            nodesets={"cpu": {"count": {"min": 1, "max": 4}, "machine_type": "n2-standard-8"}},
+            budget={"month": 900, "stop": "elastic"},
+        )
+        given = {"stack": "dev", "mounts": [], "addresses": {}, "controller": "cloud-controller"}
+        told = json.loads(payload.configure(of, machines(of)[0], **given))["reconcile"]["budget"]
+        found = estimate(of)
+        assert found.always > 0.5
+        assert told == {
+            "month": 900.0, "currency": "USD", "stop": True, "hour": found.always,
+            "nodes": {"cpu": found.node_hour("cpu", elastic=True)}, "unpriced": [],
+        }  # fmt: skip
 
     def test_without_elastic_nodes_there_is_no_reconcile(self):
         controller = machines(config())[0]

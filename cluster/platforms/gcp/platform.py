@@ -15,6 +15,7 @@ from cluster.config.monitoring import Monitoring, MonitoringMachine, Web
 from cluster.config.network import Network
 from cluster.config.nodesets import Nodeset
 from cluster.config.partitions import Partition
+from cluster.config.pricing import Budget
 from cluster.config.section import Section
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
@@ -69,7 +70,8 @@ class GoogleCloudPlatform(Platform):
     ops_agent = ("google-cloud-ops-agent", "/etc/google-cloud-ops-agent/config.yaml")
     limit = MachineLimit(machines=GOOGLE_INSTANCES, of="a network of Google Cloud")
     fields: ClassVar[Mapping[type[Section], frozenset[str]]] = {
-        ClusterConfig: frozenset({"containers", "customize", "monitoring", "pricing"}),
+        ClusterConfig: frozenset({"containers", "customize", "monitoring", "pricing", "budget"}),
+        Budget: frozenset({"stop"}),
         Network: frozenset({"gpu_cidr", "second_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Web: frozenset({"cidrs"}),
         Storage: frozenset({"lustre", "filestore", "nfs", "buckets"}),

@@ -57,7 +57,7 @@ class SoperatorPlatform(Platform):
     # internal/render/common/configmap.go of nebius/soperator.
     limit = MachineLimit(machines=1024, of="Soperator's slurm.conf (MaxNodeCount)")
     fields: ClassVar[Mapping[type[Section], frozenset[str]]] = {
-        ClusterConfig: frozenset({"host_names", "monitoring", "pricing"}),
+        ClusterConfig: frozenset({"host_names", "monitoring", "pricing", "budget"}),
         Controller: frozenset({"disk"}),
         Login: frozenset({"disk"}),
         Nodeset: frozenset({"disk", "capacity"}),

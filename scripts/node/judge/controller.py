@@ -77,7 +77,8 @@ def killed(document: Document) -> Iterator[MachineFinding]:
 def slurm(document: Document) -> Iterator[MachineFinding]:
     """Yield nodes that are down or drained, and held jobs."""
     nodes = [Node.of(name, row) for name, row in (part(document, "slurm", "nodes") or {}).items()]
-    yield from of_slurm.down(nodes, cooling=bool(part(document, "reconcile", "cooling")))
+    waits = bool(part(document, "reconcile", "cooling") or part(document, "budget", "refuses"))
+    yield from of_slurm.down(nodes, cooling=waits)
     yield from of_slurm.drained(nodes, _drained_by_check)
     yield from of_slurm.held(document["name"], part(document, "slurm", "jobs"))
 
@@ -160,7 +161,27 @@ def reconcile(document: Document) -> Iterator[MachineFinding]:
         yield MachineFinding("reconcile-alert", alert["node"], f"needs a person: {alert['what']}", alert["todo"])
 
 
-CHECKS = (daemons, reconcile, slurm, hours, places, killed)
+def budget(document: Document) -> Iterator[MachineFinding]:
+    """Yield the budget, if it is used, or will be at the end of the month at today's rate."""
+    found = part(document, "budget")
+    if not found or not (found["used"] or found["expected"] > found["budget"]):
+        return
+    since = f" since {time.strftime('%Y-%m-%d', time.gmtime(found['since']))}" if found["since"] else ""
+    unknown = f". Without a price, in no sum: {', '.join(found['unpriced'])}" if found["unpriced"] else ""
+    yield MachineFinding(
+        id="budget-used" if found["used"] else "budget-rate",
+        where=document["name"],
+        what=f"{found['spent']:,.0f} of the budget of {found['budget']:,.0f} {found['currency']} for {found['month']} "
+        f"are spent{since}; what is always on brings it to {found['least']:,.0f} by the end of the month, all that "
+        f"exists now ({found['hour']:,.2f} an hour) to {found['expected']:,.0f}{unknown}",
+        todo="./hpc usage STACK --money",
+        note="No machine of an elastic node is created until the month ends, or `budget` in the stack file is higher."
+        if found["refuses"]
+        else "",
+    )
+
+
+CHECKS = (daemons, reconcile, slurm, hours, budget, places, killed)
 
 
 def findings(document: Document) -> Iterator[MachineFinding]:

@@ -23,6 +23,7 @@ PARTS = (
     "alerts",
     "silences",
     "accounting hours",
+    "budget",
 )
 PARTS += tuple(f"slurm {name}" for name in ("nodes", "jobs", "ping", "statistics", "database"))
 """Beginnings of the names of the parts of a document that findings are made of."""

@@ -46,6 +46,8 @@ KINDS: dict[str, FindingKind] = {
     "jobs-missing": FindingKind("warning"),
     "hours-used": FindingKind("warning", 0),
     "hours-low": FindingKind("warning", 0),
+    "budget-used": FindingKind("warning", 0),
+    "budget-rate": FindingKind("warning", 60),  # a burst of an hour is no rate of a month
     "topology-refused": FindingKind("warning", 60),
     "slurmctld-killed": FindingKind("warning", 0),
     "mount-missing": FindingKind("critical", 2),

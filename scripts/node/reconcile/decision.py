@@ -142,7 +142,7 @@ JOBLESS = When("without jobs", lambda c: not c.busy)
 IDLE = When("idle", lambda c: not c.busy and not c.states & {"PLANNED", "RESERVED"})
 NOT_PENDING = When("nothing is under way", lambda c: c.pending is None)
 WAY = When("a way of the nodeset may be tried", lambda c: c.next_template is not None)
-NO_WAY = When("every way has failed and cools down", lambda c: c.next_template is None)
+NO_WAY = When("every way has failed and cools down, or the budget is used", lambda c: c.next_template is None)
 GIVEN_UP = When("on a host that was given up", lambda c: c.bad_host)
 ANNOUNCED = When("maintenance of its host is announced", lambda c: c.maintainable)
 FAULT = When("maintenance of its host is announced for a fault", lambda c: c.faulty)
@@ -216,6 +216,8 @@ RULES: tuple[Rule, ...] = (
     # Instances that wait, boot or run.
     Rule("queued-jobless", QUEUED, BOOTS, (MADE, _lasts("for 30 s", JOBLESS_SECONDS),
          When("no job waits for it", lambda c: not c.node.jobs)), Do.FORCE),
+    Rule("queued-refused", QUEUED, BOOTS, (MADE, When("the budget is used", lambda c: bool(c.world.refused))),
+         Do.REFUSE),
     Rule("queued", QUEUED, BOOTS, (), Do.NOTHING),
     Rule("queued-unneeded", QUEUED, ANY, (ELASTIC, MADE, TWICE), Do.DELETE, counts=True),
     Rule("old-machine", RUNS, BOOTS, (MADE, When("created before Slurm asked for it", lambda c: c.old_machine)),
@@ -314,7 +316,7 @@ def decide(world: World) -> list[Action]:
             names = (*creates[key].nodes, name) if key in creates else (name,)
             creates[key] = replace(action, nodes=names, way=row["way"], template=row["template"])
             continue
-        if rule.id in ("no-way", "no-capacity"):
+        if rule.id in ("no-way", "queued-refused", "no-capacity"):
             action = replace(action, reason=case.refusal)
         if rule.do is Do.REPLACE:
             action = replace(action, reason=f"{NEW} ({case.reason.removeprefix(HEALTH)[:200]})")

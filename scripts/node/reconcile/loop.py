@@ -8,6 +8,7 @@ recorded before it is done.
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from health import acceptance
 from interface import ReconcileInput
-from reconcile import brakes, decision, flex, status
+from reconcile import brakes, budget, decision, flex, status
 from reconcile.compute_engine import (
     PASSING,
     CloudError,
@@ -56,7 +57,7 @@ _NODE_STATES = {
     Do.ASAP: "POWER_DOWN_ASAP",
 }
 """Actions that are one change of a node's state, by `scontrol update State=`."""
-REQUEUES = ("no-way", "gone", "ends", "moves", "boot-failed")
+REQUEUES = ("no-way", "queued-refused", "gone", "ends", "moves", "boot-failed")
 """Rules that take nodes from jobs, which are requeued."""
 LOST = ("gone", "ends", "moves")
 """Rules among REQUEUES whose jobs may begin at once, since their nodes are not requested again."""
@@ -84,10 +85,13 @@ class Loop:
         self.folder, self.paused, self.at_once = folder, folder / PAUSED.name, at_once
         self.record = Record.read(folder / "record.json")
         self._flex = flex.Groups(cloud, settings)
+        self._spent = budget.read(folder)
         self._ends: dict[str, float] | None = None
         """Ends of machines for which Slurm has reservations."""
         self.why = ""
         """The reason why this pass may not delete or set down anything."""
+        self.refused = ""
+        """The reason why no machine may be created, as the last complete list of instances has it."""
         self._nodes = {
             name: (nodeset, name in row["nodes"])
             for nodeset, row in settings["nodesets"].items()
@@ -170,6 +174,7 @@ class Loop:
             unsafe = f"the list of instances is partial: {partial}"
         else:
             self._settle_operations(instances, now)
+            self.refused = self.spend(instances)
         if abs(self.cloud.skew) > SKEW_SECONDS:
             direction = "ahead of" if self.cloud.skew > 0 else "behind"
             unsafe = f"this machine's clock is {abs(self.cloud.skew):.0f} s {direction} the cloud's"
@@ -184,7 +189,7 @@ class Loop:
             max_unavailable=self.settings["max_unavailable"], maintain=self.settings["maintain"],
             pending=record.pending, cooling=record.cooling,
             retry=record.retry, repairs=record.repairs, hosts=record.hosts, waits=frozenset(record.waits),
-            node_names=frozenset(found), unsafe=unsafe, awake=record.awake,
+            node_names=frozenset(found), refused=self.refused, unsafe=unsafe, awake=record.awake,
         )  # fmt: skip
         # A job that has started waits for nothing, so its comment is not shown any more.
         waiting = {job for node in nodes.values() for job in node.jobs if "POWERING_UP" in node.states}
@@ -197,6 +202,25 @@ class Loop:
                 self.refusals.forget(name)
         world = replace(world, seen=record.seen)
         return replace(world, health=last_checks(nodes), boot=self._read_boot_states(world), joined=joined(world))
+
+    def spend(self, instances: Mapping[str, tuple[Instance, ...]]) -> str:
+        """Add up what the cluster costs. Return why no machine may be created; empty if the budget allows it, or there
+        is none."""
+        given, now = self.settings.get("budget"), self.clock()
+        if not given:
+            return ""
+        elastic = [name for name, (_, elastic) in self._nodes.items() if elastic]
+        machines = Counter(
+            self._nodes[name][0]
+            for name in elastic
+            for instance in instances.get(name, ())
+            if instance.status != "PENDING"  # it waits in the cloud's queue
+        )
+        spent, last = budget.add(self._spent, given, budget.price(given, machines), now), self._spent
+        if not last or last.hour != spent.hour or spent.at - last.at >= budget.SAVE_SECONDS:
+            self._spent = spent
+            self.journal.unless_full(lambda: budget.save(self.folder, spent))
+        return plain(budget.refusal(budget.state(given, spent, now)))
 
     def _settle_operations(self, instances: Mapping[str, tuple[Instance, ...]], now: float) -> None:
         """Take operations that have ended off the list of pending ones."""
@@ -479,7 +503,8 @@ class Loop:
             )
             with self.journal.errors(step.rule, step.group.nodes):
                 self._perform_flex_step(step, world.now)
-        for group, text in self._flex.reasons(self.settings["cloud"]["zone"]):
+        # Requests that wait are given up while no machine is created.
+        for group, text in self._flex.reasons(self.settings["cloud"]["zone"]) if not world.refused else ():
             booting = [world.nodes[name] for name in group.nodes if name in world.nodes]
             jobs = sorted({job for node in booting if "POWERING_UP" in node.states for job in node.jobs})
             self._comment_jobs(jobs, plain(text))

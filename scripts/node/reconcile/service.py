@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from interface import ReconcileInput
-from reconcile import loop
+from reconcile import budget, loop
 from reconcile.compute_engine import CloudError, ComputeEngine
 from reconcile.slurmctld import Slurmctld
 from slurm import reservations, scheduler
@@ -131,6 +131,8 @@ def converge(settings: ReconcileInput | None) -> None:
 
     Raises SetupError if instances can't be deleted. The settings stay then, and the next run tries again.
     """
+    if not (settings and settings.get("budget")):
+        (loop.FOLDER / budget.FILE).unlink(missing_ok=True)
     before: ReconcileInput | None = read_json(loop.SETTINGS, None)
     if (before or UNIT.exists()) and not settings:
         _remove(before)
@@ -204,6 +206,8 @@ def run() -> None:
         with open_lock(LOCK) as lock:
             locked = not take_lock(lock)
             # Without elastic nodes there is no cloud to compare with.
+            if not settings["nodesets"]:
+                reconcile.spend({})
             busy = bool(settings["nodesets"]) and reconcile.run_pass(locked=locked)
             if settings["mode"] == "act" and not locked and not loop.PAUSED.exists():
                 _keep_spares(settings)
@@ -261,6 +265,15 @@ def take_requests(reconcile: loop.Loop, requests: Path) -> None:
 def status() -> dict[str, Any]:
     """Return the status that the loop wrote last, for `./hpc status`; empty where there is no loop."""
     return read_json(loop.FOLDER / "status.json", {}) if loop.SETTINGS.exists() else {}
+
+
+def spending() -> dict[str, Any]:
+    """Return the budget and what is spent of it (`budget.state`); empty without a budget, or before the loop's first
+    pass."""
+    given, spent, now = read_json(loop.SETTINGS, {}).get("budget"), budget.read(loop.FOLDER), time.time()
+    if not given or not spent:
+        return {}
+    return budget.state(given, budget.add(spent, given, spent.hour, now), now)
 
 
 def main(arguments: list[str]) -> int:

@@ -181,6 +181,8 @@ class World:
     """The time at which booting machines have last ended their set-up, at whose end slurmd starts."""
     node_names: frozenset[str] = frozenset()
     """Names of all nodes of Slurm, those of other nodesets included."""
+    refused: str = ""
+    """The reason why no machine is created at all: the budget is used."""
     unsafe: str = ""
     """The reason why nothing may be deleted or set down now: a partial list, or a slurmctld that has just started."""
     awake: float = 0.0
@@ -365,8 +367,9 @@ class Case:
 
     @property
     def next_template(self) -> ReconcileTemplate | None:
-        """The template of the first way that does not cool down for as many instances; None where there is none."""
-        if self._is_refused(self.name, 1):
+        """The template of the first way that does not cool down for as many instances; None where there is none, or
+        no machine is created at all."""
+        if self.world.refused or self._is_refused(self.name, 1):
             return None
         size = self.world.request_sizes.get(self.name, 1)
         rows = (row for row in self.templates if not self._is_refused(way_key(self.node.nodeset, row["way"]), size))
@@ -378,7 +381,10 @@ class Case:
 
     @property
     def refusal(self) -> str:
-        """The reason of the way that can be tried again first; for a node of which all ways cool down."""
+        """The reason of the way that can be tried again first; for a node of which all ways cool down, or for which no
+        machine is created at all."""
+        if self.world.refused:
+            return self.world.refused
         keys = [way_key(self.node.nodeset, row["way"]) for row in self.templates]
         if self._is_refused(self.name, 1):
             keys = [self.name]

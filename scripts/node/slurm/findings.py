@@ -37,7 +37,7 @@ Explain = Callable[[Node], MachineFinding | None]
 
 def down(nodes: Iterable[Node], *, cooling: bool) -> Iterator[MachineFinding]:
     """Yield nodes that are down, without those that were taken out. `cooling`: the reconcile loop waits for capacity,
-    and has one finding for all nodes that lack it."""
+    or for the next month's budget, and has one finding for all nodes that lack it."""
     for node in nodes:
         if not node.down or node.taken_out:
             continue

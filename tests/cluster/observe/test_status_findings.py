@@ -117,6 +117,15 @@ RETRIED = {"state": "activating", "sub": "auto-restart", "restarts": 9, "journal
 NO_STATE = {"error": "/opt/apps/adm/hpc is empty"}
 NO_CAPACITY = "hpc: no capacity for gpu as spot until 12:10"
 NO_ANSWER = said("cpu-0", "DOWN*+NOT_RESPONDING", "Not responding")
+
+
+def spends(**values: Any) -> Change:
+    """A budget of 20,000 of which 9,000 are spent since the 10th."""
+    found = {"month": "2026-11", "budget": 20_000.0, "currency": "USD", "spent": 9_000.0, "since": 1_794_268_800,
+             "hour": 64.5, "least": 12_000.0, "used": False, "refuses": False, "unpriced": [], **values}  # fmt: skip
+    return part("controller", budget=found)
+
+
 FAULTS: dict[str, tuple[Change, ...]] = {
     "a controller that does not answer": (lambda seen: without(seen, "controller"),),
     "a login machine that does not answer": (lambda seen: without(seen, "login-0"),),
@@ -173,6 +182,12 @@ FAULTS: dict[str, tuple[Change, ...]] = {
             {"account": "closed", "user": "", "resource": "cpu", "limit": 0.0, "used": 0.0, "reserved": 0.0},
         ]),
     ),
+    "a budget that the rate of spending would exceed": (spends(expected=24_000.0),),
+    "a budget that is used": (
+        spends(spent=19_000.0, least=20_500.0, expected=24_000.0, used=True, refuses=True, unpriced=["lustre-500"]),
+        strange("gpu-9", "DOWN+CLOUD+POWERED_DOWN", "hpc: its machine is refused: the budget of 20,000 USD is used"),
+    ),
+    "a budget that suffices": (spends(expected=20_000.0),),
     "a brake of the reconcile loop": (
         reconciles(brakes=[{"brake": "paused", "text": "a file is there", "todo": "hpc-reconcile unpause"}]),
     ),

@@ -184,6 +184,8 @@ CASES: list[tuple[str, World]] = [
     ("gone-once", world("DOWN", reason=GONE, elastic=False)),
     ("queued-jobless", world(BOOTS, "PENDING", lasted=31)),
     ("queued", world(BOOTS, "PENDING", lasted=30)),
+    ("queued-refused", world(BOOTS, "PENDING", jobs=("7",), refused=f"{NO_MACHINE}: the budget is used")),
+    ("no-way", world(BOOTS, refused=f"{NO_MACHINE}: the budget is used")),
     ("queued", world(BOOTS, "PENDING", lasted=3600, jobs=("7",))),
     ("queued-unneeded", world(ASLEEP, "PENDING")),
     ("old-machine", world(BOOTS, "RUNNING", before="POWERED_DOWN", created=NOW - 7200)),
