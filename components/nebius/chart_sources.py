@@ -8,18 +8,25 @@ import tarfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from cluster.platforms.nebius.releases import ChartRelease, unknown_values
+from cluster.platforms.nebius.releases import unknown_values
 from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.kubectl import Kubectl, KubectlError
 
 _MANIFESTS = ", ".join(
     f"application/vnd.{kind}" for kind in ("oci.image.manifest.v1+json", "docker.distribution.manifest.v2+json")
 )
+_INDEXES = ", ".join(
+    f"application/vnd.{kind}" for kind in ("oci.image.index.v1+json", "docker.distribution.manifest.list.v2+json")
+)
+_DIGEST = "Docker-Content-Digest"
+"""Header with the digest of a manifest (opencontainers/distribution-spec 1.1, pulling manifests)."""
+_SECONDS = 8.0
+"""Timeout of an answer; `up` goes on without one."""
 _CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 """Media type of the layer of a chart's manifest that is its archive."""
 _OCI = "oci://"
@@ -92,6 +99,23 @@ def _read_manifest(base: str, version: str) -> bytes:
     return _read(f"{base}/manifests/{version.replace('+', '_')}", {"Accept": _MANIFESTS})
 
 
+def digest_of(place: str, name: str, tag: str) -> str | None:
+    """Return the digest of a chart or an image in a registry; None if there is no such tag.
+
+    Raises ChartError: the registry does not answer.
+    """
+    host, url = place.partition("/")[0], f"{_base(place, name)}/manifests/{tag.replace('+', '_')}"
+    try:
+        _, headers = _answer(url, {"Accept": f"{_MANIFESTS}, {_INDEXES}"}, "HEAD")
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return None
+        raise ChartError(f"{host} answers {error.code} for {name}:{tag}") from None
+    except (OSError, ValueError) as error:
+        raise ChartError(f"{host} does not answer: {error}") from None
+    return headers.get(_DIGEST, "")
+
+
 def _in_registry(place: str, chart: str, version: str) -> str:
     host, base = place.partition("/")[0], _base(place, chart)
     try:
@@ -152,26 +176,33 @@ def _missing(chart: str, version: str, place: str, existing: list[str]) -> Chart
 
 def _read(url: str, headers: Mapping[str, str]) -> bytes:
     """Read a URL, with the anonymous token that the registry requires. Raises OSError and ValueError."""
+    return _answer(url, headers)[0]
+
+
+def _answer(url: str, headers: Mapping[str, str], method: str = "GET") -> tuple[bytes, Mapping[str, str]]:
+    """Return the content of an answer and its headers, with the anonymous token that the registry requires."""
     try:
-        return _open(url, headers)
+        return _open(url, headers, method)
     except urllib.error.HTTPError as error:
         challenge = error.headers.get("WWW-Authenticate", "") if error.code == 401 else ""
         fields = dict(re.findall(r'(realm|service|scope)="([^"]*)"', challenge))
         if "realm" not in fields:
             raise
     query = "&".join(f"{name}={fields[name]}" for name in ("service", "scope") if name in fields)
-    answer: dict[str, Any] = json.loads(_open(f"{fields['realm']}?{query}", {}))
+    answer: dict[str, Any] = json.loads(_open(f"{fields['realm']}?{query}", {})[0])
     token = answer.get("token") or answer.get("access_token") or ""
-    return _open(url, headers, token)
+    return _open(url, headers, method, token)
 
 
-def _open(url: str, headers: Mapping[str, str], token: str = "") -> bytes:
-    request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - from the stack file or a table
+def _open(
+    url: str, headers: Mapping[str, str], method: str = "GET", token: str = ""
+) -> tuple[bytes, Mapping[str, str]]:
+    request = urllib.request.Request(url, headers=dict(headers), method=method)  # noqa: S310 - of the stack file
     if token:
         # Registries redirect to a store of blobs, which refuses requests with another token than its own.
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    with urllib.request.urlopen(request, timeout=15) as answer:  # noqa: S310
-        return answer.read(_LIMIT)
+    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+        return answer.read(_LIMIT), answer.headers
 
 
 class ChartVersionsProvider(ActionProvider):
@@ -184,7 +215,7 @@ class ChartVersionsProvider(ActionProvider):
         """Check all charts, or the new ones. Raises ChartError with all missing charts and values."""
         checked = [dict(chart) for chart in olds["charts"]] if olds else []
         with ThreadPoolExecutor(8) as pool:
-            results = list(pool.map(_check_chart, (row for row in news["charts"] if dict(row) not in checked)))
+            results = list(pool.map(check_chart, (row for row in news["charts"] if dict(row) not in checked)))
         for line in sorted({line for _, lines in results for line in lines}):
             report(line)
         if errors := [error for errors, _ in results for error in errors]:
@@ -200,35 +231,7 @@ class ChartVersions(ActionResource, module="nebius", name="ChartVersions"):
     PROVIDER = ChartVersionsProvider
 
 
-def charts_of(releases: Iterable[ChartRelease], values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Return the rows of the charts of releases, each once; `values` are those of the stack file by release."""
-    rows = {
-        (release.repo, release.chart, release.version): {"release": release.name, "values": _keys(given)}
-        if (given := (values or {}).get(release.name)) and not release.repo.startswith("http")
-        else _checked(release)
-        for release in releases
-    }
-    return [
-        {"repo": repo, "chart": chart, "version": version, **rows[repo, chart, version]}
-        for repo, chart, version in sorted(rows)
-    ]
-
-
-def _checked(release: ChartRelease) -> dict[str, Any]:
-    """Return what the archive of a release's chart is checked by: again where its values change, since Helm then
-    downloads it again."""
-    if not release.sha256:
-        return {}
-    values = json.dumps(release.values, sort_keys=True)
-    return {"sha256": release.sha256, "for": hashlib.sha256(values.encode()).hexdigest()[:16]}
-
-
-def _keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys without their values, which may be secret."""
-    return {key: _keys(value) if isinstance(value, Mapping) else None for key, value in values.items()}
-
-
-def _check_chart(row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def check_chart(row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the errors of a chart, and the lines to report."""
     place = {key: row[key] for key in ("repo", "chart", "version")}
     errors, lines = list[str](), list[str]()

@@ -17,11 +17,11 @@ from cluster.config import ClusterConfig
 from cluster.platforms.nebius import monitoring
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import JAIL
-from cluster.platforms.nebius.releases import BACKUP_SECRET, ChartRelease, CloudFacts, releases
+from cluster.platforms.nebius.releases import BACKUP_SECRET, ChartRelease, CloudFacts, charts_of, releases
 from cluster.roster import elastic_names, machines
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment, config_text, monitoring_secrets
-from components.nebius.chart_sources import Definitions, charts_of
+from components.nebius.chart_sources import Definitions
 from components.nebius.infrastructure import Infrastructure
 from components.nebius.kubectl import LOGIN, pod_of
 from components.nebius.people import People, people, program_hash

@@ -13,14 +13,14 @@ from cluster.platforms.nebius import request
 from cluster.platforms.nebius.kubectl import PORTABLE_COMMAND, kubeconfig, server_url
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE, shortened
 from cluster.platforms.nebius.node_groups import NodeGroup, filesystems, node_groups, shape
-from cluster.platforms.nebius.releases import CloudFacts, releases
+from cluster.platforms.nebius.releases import CloudFacts, charts_of, releases
 from cluster.platforms.nebius.stack_file_fields import Nebius, backs_up, settings_of
 from components.dynamic import ActionProvider, ActionResource, given, without_traceback
 from components.nebius import waits
 from components.nebius.api import objects
 from components.nebius.api.client import NebiusError
 from components.nebius.backups import NebiusBackups
-from components.nebius.chart_sources import ChartVersions, charts_of
+from components.nebius.chart_sources import ChartVersions
 from components.nebius.drain_leaving import Drain, Partitions
 from components.nebius.poll import PACE
 from components.nebius.preflight import Preflight

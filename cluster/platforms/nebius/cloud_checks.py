@@ -5,6 +5,7 @@ Fields: nebius/api 5101002, iam/v1, capacity/v1/capacity_block_group.proto, stor
 docs.nebius.com/iam/authorization/roles; GPUs of capacity block groups: docs.nebius.com/overview/limits (2026).
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from cluster.platforms.nebius import cloud_offers
 from cluster.platforms.nebius.cloud_request import NebiusStack, question
 from cluster.platforms.nebius.names import OTHER_NAME, OWNER_LABEL, shortened
 from cluster.platforms.nebius.node_groups import filesystems, node_groups
+from cluster.platforms.nebius.releases import CloudFacts, charts_of, images, releases
 from cluster.platforms.nebius.stack_file_fields import backs_up, name_at_nebius, settings_of
 
 Rows = Sequence[Mapping[str, Any]]
@@ -182,6 +184,68 @@ def _state_bucket(stack: NebiusStack) -> Iterator[CloudCheck]:
     yield CloudCheck(id="state", asks=f"state bucket {bucket}", requests=requests, read=read)
 
 
+JAIL_IMAGES = (
+    "Soperator 4.1 has images of the jail and of checks for CUDA 12.9.0 and 13.0.2; the charts slurm-cluster and "
+    "soperator-activechecks choose them by cudaVersion."
+)
+
+
+def _programs(stack: NebiusStack) -> Iterator[CloudCheck]:
+    """The programs that `up` runs on this machine."""
+
+    def read(reasons: Sequence[str]) -> Seen:
+        todo = "install or correct it, then run again" if reasons else ""
+        return Seen(text="; ".join(reasons) or "kubectl is there, and the command prints a credential", todo=todo)
+
+    requests = question("programs", *stack.settings.token_command)
+    yield CloudCheck(id="program", asks="kubectl and the credential command", requests=requests, read=read)
+
+
+def _charts(stack: NebiusStack) -> Iterator[CloudCheck]:
+    """Each chart in its registry or repository, with the keys that `nebius.values` gives."""
+    backups = {"name": "", "endpoint": ""} if backs_up(stack.settings) else {}
+    planned = releases(stack.config, CloudFacts(stack="", root_keys=(), backups=backups))
+    for row in charts_of(planned, stack.settings.values):
+        repo, chart, version = row["repo"], row["chart"], row["version"]
+        in_registry = repo.startswith("oci://")
+        place = repo.removeprefix("oci://").rstrip("/")
+
+        def read(found: tuple[Sequence[str], Sequence[str]], digest: str | None = "", row: Any = row) -> Seen:  # noqa: ANN401 - JSON
+            errors, lines = found
+            if errors:
+                text, _, todo = "; ".join(errors).partition("to do:")
+                return Seen(text=" ".join(text.split()), todo=" ".join(todo.split()) or "correct nebius.soperator")
+            if lines:
+                todo = "check the network and the proxy, then run again"
+                return Seen(text="; ".join(" ".join(line.split()) for line in lines), todo=todo, unclear=True)
+            return Seen(text=f"there is one {digest or row.get('sha256', '')}".rstrip())
+
+        yield CloudCheck(
+            id="chart",
+            asks=f"chart {chart} {version} of {repo}",
+            requests=(
+                *question("chart", json.dumps(row, sort_keys=True)),
+                *(question("digest", place, chart, version) if in_registry else ()),
+            ),
+            read=read,
+        )
+
+
+def _images(stack: NebiusStack) -> Iterator[CloudCheck]:
+    """Each image of Soperator that the Slurm cluster has."""
+    for place, name, tag in images(stack.settings):
+
+        def read(digest: str | None, place: str = place) -> Seen:
+            if digest is None:
+                todo = "choose a nebius.soperator.version that exists, or another nebius.soperator.charts"
+                return Seen(text=f"{place} has no such tag", todo=todo)
+            return Seen(text=f"there is one {digest}".rstrip())
+
+        requests = question("digest", place, name, tag)
+        settled = (JAIL_IMAGES,) if name == "populate_jail" else ()
+        yield CloudCheck(id="image", asks=f"image {name}:{tag}", requests=requests, read=read, assumptions=settled)
+
+
 def _of_place(kind: Callable[..., Iterator[CloudCheck]]) -> Callable[[NebiusStack], Iterator[CloudCheck]]:
     return lambda stack: kind(stack.place)
 
@@ -199,6 +263,9 @@ CHECKS: tuple[Callable[[NebiusStack], Iterator[CloudCheck]], ...] = (
     _existing,
     _names,
     _state_bucket,
+    _programs,
+    _charts,
+    _images,
 )
 """The kinds of checks, in the order of their rows."""
 

@@ -6,8 +6,10 @@ In a template `${name}` is replaced by what `chart_values` has for the name. A t
 value itself, which may be a mapping, or an output of Pulumi's that is not resolved yet.
 """
 
+import hashlib
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -186,6 +188,47 @@ def releases_without_overrides(config: ClusterConfig, settings: Nebius, facts: C
             soperator("soperator-monitoring-dashboards", MONITORING_NAMESPACE),
         ]
     return tuple(result)
+
+
+def charts_of(releases: Iterable[ChartRelease], values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of the charts of releases, each once; `values` are those of the stack file by release."""
+    rows = {
+        (release.repo, release.chart, release.version): {"release": release.name, "values": _keys(given)}
+        if (given := (values or {}).get(release.name)) and not release.repo.startswith("http")
+        else _checked(release)
+        for release in releases
+    }
+    return [
+        {"repo": repo, "chart": chart, "version": version, **rows[repo, chart, version]}
+        for repo, chart, version in sorted(rows)
+    ]
+
+
+def _checked(release: ChartRelease) -> dict[str, Any]:
+    """Return what the archive of a release's chart is checked by: again where its values change, since Helm then
+    downloads it again."""
+    if not release.sha256:
+        return {}
+    values = json.dumps(release.values, sort_keys=True)
+    return {"sha256": release.sha256, "for": hashlib.sha256(values.encode()).hexdigest()[:16]}
+
+
+def _keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys without their values, which may be secret."""
+    return {key: _keys(value) if isinstance(value, Mapping) else None for key, value in values.items()}
+
+
+def images(settings: Nebius) -> list[tuple[str, str, str]]:
+    """Return registry, name and tag of the images of Soperator that a Slurm cluster has (charts/slurm-cluster.yaml).
+
+    The jail's tag ends in the version of CUDA (helm/slurm-cluster/templates/slurm-cluster-cr.yaml of 4.1.7).
+    """
+    version, registry = settings.soperator.version, _registry(settings)
+    tag = image_tag(version)
+    given = fill_template(template("slurm-cluster")["images"], {"mirror": registry, "version": version, "tag": tag})
+    jail = f"{given.pop('populateJailRepository')}:{tag}-cuda{settings.gpu.cuda}"
+    named = (image.removeprefix(f"{registry}/").partition(":") for image in (*given.values(), jail))
+    return [(registry, name, tag) for name, _, tag in named]
 
 
 _SHA256: Mapping[tuple[str, str], str] = {

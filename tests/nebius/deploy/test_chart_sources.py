@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from cluster.platforms.nebius.releases import ChartRelease
+from cluster.platforms.nebius.releases import ChartRelease, charts_of
 from components.nebius import chart_sources
 from components.nebius.chart_sources import DefinitionsProvider
 from components.nebius.kubectl import KubectlError
@@ -71,9 +71,12 @@ class TestVersions:
         """A registry that wants an anonymous token, and a repository."""
 
         class Handler(http.server.BaseHTTPRequestHandler):
+            def do_HEAD(self):
+                self.do_GET()
+
             def do_GET(self):
                 base = f"http://{self.headers['Host']}"
-                text, code = "", 404
+                text, code, digest = "", 404, ""
                 if self.path.startswith("/token"):
                     text, code = json.dumps({"token": "anonymous"}), 200
                 elif self.path == "/store/chart":
@@ -87,15 +90,20 @@ class TestVersions:
                     code = 401
                 elif self.path.endswith("/manifests/4.1.7"):
                     text, code = MANIFEST, 200
+                    digest = f"sha256:{hashlib.sha256(MANIFEST.encode()).hexdigest()}"
                 elif "/blobs/" in self.path:
                     code = 307
                 elif self.path.endswith("/tags/list"):
                     text, code = json.dumps({"tags": ["4.1.7", "4.1.6"]}), 200
                 self.send_response(code)
                 self.send_header("WWW-Authenticate", f'Bearer realm="{base}/token",service="s",scope="x"')
+                if digest:
+                    self.send_header("Docker-Content-Digest", digest)
                 if code == 307:
                     self.send_header("Location", f"{base}/store/chart")
                 self.end_headers()
+                if self.command == "HEAD":
+                    return
                 self.wfile.write(text if isinstance(text, bytes) else text.encode())
 
         real = chart_sources._open
@@ -108,6 +116,13 @@ class TestVersions:
         assert chart_sources.check_exists(repo, "helm-soperator", "4.1.7") == ""
         with pytest.raises(chart_sources.ChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"):
             chart_sources.check_exists(repo, "helm-soperator", "4.9.9")
+
+    def test_digests_in_a_registry(self, registry):
+        manifest = hashlib.sha256(MANIFEST.encode()).hexdigest()
+        assert chart_sources.digest_of(f"{registry}/soperator", "login_sshd", "4.1.7") == f"sha256:{manifest}"
+        assert chart_sources.digest_of(f"{registry}/soperator", "login_sshd", "4.9.9") is None
+        with pytest.raises(chart_sources.ChartError, match=r"^127\.0\.0\.1:1 does not answer: "):
+            chart_sources.digest_of("127.0.0.1:1/soperator", "login_sshd", "4.1.7")
 
     def test_definitions_in_a_registry(self, registry):
         repo = f"oci://{registry}/soperator"
@@ -136,7 +151,7 @@ class TestVersions:
             release = ChartRelease(
                 name="k8up", chart="k8up", repo=repo, version="4.8.7", sha256=sha256, namespace="n", values=values
             )
-            rows = {"charts": chart_sources.charts_of([release])}
+            rows = {"charts": charts_of([release])}
             chart_sources.ChartVersionsProvider().act(rows, before)
             return rows
 
@@ -163,7 +178,7 @@ class TestVersions:
         release = ChartRelease(name="soperator", chart="helm-soperator", repo=repo, version="4.1.7", namespace="n")
 
         def check(**values):
-            rows = chart_sources.charts_of([release], {"soperator": values})
+            rows = charts_of([release], {"soperator": values})
             chart_sources.ChartVersionsProvider().create({"charts": rows})
             return rows
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from cluster.cloud_checks import CloudOutcome, CloudRow
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius.cloud_checks import checks
 from cluster.platforms.nebius.cloud_request import NebiusStack
-from components.nebius import cloud_checks
+from components.nebius import chart_sources, cloud_checks
 from components.nebius.api import client
 from components.nebius.api.client import NebiusError
 from tests.cluster.nebius.clusters import FABRIC, H100, gpus, nebius
@@ -51,6 +52,22 @@ def ample() -> Place:
         row["spec"] = {**unlike["spec"], "compute_instance": {"platform": "cpu-d3", "preset": {"name": preset}}}
         cpus.append({**row, "metadata": {"id": f"advice-{preset}"}})
     return Place(tenant="tenant-e00abc", quotas=quotas, advice=(advice("fabric-3"), advice("fabric-6"), *cpus))
+
+
+DIGEST = f"sha256:{'0' * 64}"
+PROGRAMS = ("programs", "chart", "digest")
+REAL = {what: cloud_checks.ANSWERS[what] for what in PROGRAMS}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registries with everything, and a machine with all programs: no test asks a registry of others.
+
+    A busy machine does not answer within the product's limit.
+    """
+    monkeypatch.setattr(cloud_checks, "SECONDS", 60.0)
+    for what, found in zip(PROGRAMS, ([], ([], []), DIGEST), strict=True):
+        monkeypatch.setitem(cloud_checks.ANSWERS, what, lambda *_args, found=found: found)
 
 
 @pytest.fixture
@@ -172,6 +189,55 @@ class TestOffers:
         api.place.advice = (*api.place.advice, advice("fabric-99"))
         (fabric,) = [row for row in cloud_checks.check(cluster()) if row.id == "fabric"]
         assert fabric.seen == "there is one; not in the catalog: fabric-99"
+
+
+class TestRegistries:
+    """Charts and images: a registry that does not answer is no failure, and a tag that it lacks is."""
+
+    def test_digests_are_shown(self, api: NebiusServer) -> None:
+        rows = cloud_checks.check(cluster())
+        (jail,) = [row for row in rows if row.asked.startswith("image populate_jail:")]
+        assert (jail.asked, jail.seen) == (
+            "image populate_jail:4.1.11-slurm25.11.3-cuda13.0.2", f"there is one {DIGEST}",
+        )  # fmt: skip
+        assert jail.assumptions
+        (chart,) = [row for row in rows if row.asked.startswith("chart helm-slurm-cluster ")]
+        assert chart.seen == f"there is one {DIGEST}"
+
+    def test_a_tag_that_is_not_there(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(cloud_checks.ANSWERS, "digest", lambda _place, name, _tag: None if name == "munge" else "")
+        (row,) = ask(cluster())
+        assert (row.id, row.outcome) == ("image", CloudOutcome.WRONG)
+        assert row.seen == "cr.eu-north1.nebius.cloud/soperator has no such tag"
+
+    def test_charts_that_are_not_there(
+        self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setitem(cloud_checks.ANSWERS, "chart", REAL["chart"])
+        rows = ask(cluster(**section(soperator={"charts": str(tmp_path)})))
+        assert {(row.id, row.outcome) for row in rows} == {("chart", CloudOutcome.WRONG)}
+        (row,) = [row for row in rows if "helm-slurm-cluster " in row.asked]
+        assert row.seen == f"helm-slurm-cluster: there is no chart in the folder {tmp_path}/helm-slurm-cluster"
+
+    def test_a_network_without_registries(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unreachable(*_args: object) -> None:
+            raise OSError(101, "Network is unreachable")
+
+        monkeypatch.setattr(chart_sources, "_open", unreachable)
+        for what in ("chart", "digest"):
+            monkeypatch.setitem(cloud_checks.ANSWERS, what, REAL[what])
+        rows = ask(cluster())
+        assert {(row.id, row.outcome) for row in rows} == {
+            ("chart", CloudOutcome.NOT_ASKED), ("image", CloudOutcome.NOT_ASKED),
+        }  # fmt: skip
+        assert all("does not answer: [Errno 101] Network is unreachable" in row.seen for row in rows)
+        assert {row.todo for row in rows} == {"check the network and the proxy, then run again"}
+
+    def test_a_command_without_a_credential(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(cloud_checks.ANSWERS, "programs", REAL["programs"])
+        (row,) = ask(cluster(**section(token_command=["/bin/false"])))
+        assert (row.id, row.outcome) == ("program", CloudOutcome.WRONG)
+        assert "failed with exit code 1" in row.seen
 
 
 PROJECT = "project-e00abc"
@@ -370,9 +436,10 @@ class TestRefusals:
         assert hidden[0].seen.startswith(("no answer within 2 s", "DEADLINE_EXCEEDED", "Nebius did not answer in time"))
 
 
-def test_questions_are_asked_side_by_side(api: NebiusServer) -> None:
+def test_questions_are_asked_side_by_side(api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
     api.place.advice = (advice("fabric-3", on_demand=256), *api.place.advice[1:])
     api.after = lambda _number, _call: time.sleep(1)
+    monkeypatch.setattr(cloud_checks, "SECONDS", 8.0)
     begun = time.monotonic()
     assert ask(cluster(**{**gpus(count=256), **section()})) == []
     assert time.monotonic() - begun < 10
