@@ -51,7 +51,7 @@ whatever runs there; a reservation that is bought with one, or shared from anoth
 """
 _REST = f"""
 All rows, of every region that the catalog names, are in cluster/catalog/prices.csv. A row older than {OLD_DAYS} days is
-called old in previews. `./hpc test --outside price-list=FOLDER` compares the rows with Google's own price list, which
+called old in previews. `./hpc test --outside price-list=FOLDER` compares the rows with the provider's own list, which
 anybody may read with an API key ([outside checks](../development.md#outside-checks)). Sustained use discounts, of N1,
 N2 and C2 machines that run most of a month, are in no sum. Flex start and future reservations in calendar mode have
 prices of their own, which are not known here.
