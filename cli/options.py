@@ -71,6 +71,9 @@ Refresh = Annotated[bool, Option("--refresh", help="First look what is really th
 Diff = Annotated[bool, Option("--diff", help="Show every property that changes, and all of what is made.")]
 ExpectNoChanges = Annotated[bool, Option("--expect-no-changes", help="Fail (exit code 1) if anything changes.")]
 NoCheck = Annotated[bool, Option("--no-check", help="Do not ask the cloud first whether the stack can be created.")]
+Send = Annotated[
+    Path | None, Option("--send", metavar="FILE", help="Write what was seen, without your names, for a bug report.")
+]
 Message = Annotated[str, Option("--message", "-m", metavar="TEXT", help="Why, for the stack's history.")]
 Unprotect = Annotated[
     bool, Option("--unprotect", help="Destroy protected data too, once the cluster's name was typed.")

@@ -107,6 +107,22 @@ class CloudReport:
         rows = [{**asdict(row), "outcome": row.outcome.value} for row in self.rows]
         return {"date": self.date, "ok": self.ok, "checks": rows}
 
+    def without_names(self, nameless: Mapping[str, frozenset[str]]) -> dict[str, Any]:
+        """Return the report for others, without names of the user's own.
+
+        `nameless` has, for the fields `asked` and `seen`, the kinds of rows whose text goes in. The reason why a
+        question has no answer never does, since it may be the cloud's own text.
+        """
+        rows = []
+        for row in self.rows:
+            texts = {"asked": row.asked, "seen": "" if row.outcome is CloudOutcome.NOT_ASKED else row.seen}
+            public = {name: text for name, text in texts.items() if row.id in nameless[name]}
+            report = "report this" in row.todo
+            rows.append(
+                {"id": row.id, "outcome": row.outcome.value, "report": report, **public, "assumptions": row.assumptions}
+            )
+        return {"date": self.date[:10], "checks": rows}
+
     def text(self) -> str:
         """Return the report as the state dir keeps it."""
         return json.dumps({**self.document(), "request": self.request}, indent=1) + "\n"

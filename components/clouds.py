@@ -89,6 +89,15 @@ CHECKS: Mapping[str, Callable[[ClusterConfig, ClusterConfig | None, str], list[C
 """Functions that ask a platform's cloud what a stack needs of it, given the configuration of the stack file, that of
 the running cluster, and the URL of the state."""
 
+_GOOGLE_ROWS = frozenset({"accelerator", "disk-type", "file-system", "machine-type", "policy", "quota"})
+_NEBIUS_ROWS = frozenset({"capacity", "fabric", "kubernetes-version", "machine-type", "node-image"})
+NAMELESS: Mapping[str, Mapping[str, frozenset[str]]] = {
+    "gcp": {"asked": _GOOGLE_ROWS, "seen": _GOOGLE_ROWS | {"state"}},
+    "nebius": {"asked": _NEBIUS_ROWS, "seen": _NEBIUS_ROWS | {"quota"}},
+}
+"""Kinds of rows, by platform and field of CloudRow, whose text has no name of the user's own: names of machine types,
+quotas, policies and zones are the cloud's. Only these are written for others."""
+
 
 def state_buckets(kind: str) -> StateBuckets:
     """Return the buckets of a kind. Raises KeyError: there is none."""

@@ -212,3 +212,35 @@ class TestLaterPreview:
         file = root / "Pulumi.classic.yaml"
         file.write_text(file.read_text().replace("gcp:project: my-project", "gcp:project: another-project"))
         assert ", of the stack file before an edit: " in hpc("preview", "classic").out
+
+
+class TestSend:
+    """--send writes the report for others."""
+
+    def test_it_has_what_was_seen(self, hpc: Hpc, apis: GoogleApis, tmp_path: Path) -> None:
+        apis.rules.insert(0, on(BILLING, (200, {})))
+        file = tmp_path / "seen.json"
+        ended = hpc("check", "cloud", "classic", "--json", "--send", str(file))
+        assert (ended.code, json.loads(ended.out)["ok"]) == (1, False)
+        assert ended.err == f"Wrote what was seen, without your names: {file}. Read it before you send it.\n"
+        document = json.loads(file.read_text())
+        assert (document["hpc"], document["platform"]) == ("1.2.3", "gcp")
+        rows = document["checks"]
+        assert [row["id"] for row in rows if row["outcome"] == "wrong"] == ["billing"]
+        (row,) = [row for row in rows if row["id"] == "machine-type" and "n1-standard-1" in row["asked"]]
+        assert (row["seen"], row["assumptions"]) == ("1 vCPUs, 3,840 MiB, 0 GPUs", [SIZES])
+        assert "my-project" not in file.read_text()
+
+    def test_a_file_that_exists_is_kept_and_nothing_asked(self, hpc: Hpc, apis: GoogleApis, tmp_path: Path) -> None:
+        file = tmp_path / "seen.json"
+        file.write_text("mine")
+        ended = hpc("check", "cloud", "classic", "--send", str(file))
+        assert f"{file}: is there already, and is not overwritten. Give another name" in ended.error
+        assert (file.read_text(), apis.asked) == ("mine", [])
+
+    def test_a_folder_that_does_not_is_an_error_after_the_rows(
+        self, hpc: Hpc, apis: GoogleApis, tmp_path: Path
+    ) -> None:
+        ended = hpc("check", "cloud", "classic", "--send", str(tmp_path / "none" / "seen.json"))
+        assert "seen.json: can't be written: No such file or directory." in ended.error
+        assert "billing account of my-project" in ended.out
