@@ -31,6 +31,7 @@ from tests.lab.google.apis import (
     Rule,
     healthy,
     on,
+    quota_metric,
     quotas,
     refusal,
     reservation,
@@ -52,7 +53,7 @@ def apis(monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleApis]:
         monkeypatch.setattr(cloud_checks, "PAUSES", (0.01, 0.01, 0.01))
         yield served
     assert served.misfits == []
-    assert {asked.method for asked in served.asked if asked.id != PERMISSIONS} <= {"GET"}
+    assert {asked.method for asked in served.asked if not asked.id.endswith(".testIamPermissions")} <= {"GET"}
 
 
 def row(rows: list[CloudRow], check: str, part: str = "") -> CloudRow:
@@ -62,7 +63,12 @@ def row(rows: list[CloudRow], check: str, part: str = "") -> CloudRow:
 
 
 def wrong(rows: list[CloudRow]) -> list[CloudRow]:
-    return [row for row in rows if row.outcome is not CloudOutcome.OK]
+    """The rows that are not green, without those of quotas whose limits are for a person to compare."""
+    return [row for row in rows if row.outcome is not CloudOutcome.OK and "; limits in " not in row.seen]
+
+
+UNCLEAR = ("quota of GPUs of ", "quota of GiB of ", "terms of ")
+"""Questions that are for a person to compare."""
 
 
 STATE = "gs://our-state"
@@ -96,8 +102,8 @@ def project_of(config: ClusterConfig) -> Rule:
 def test_a_project_with_everything_has_no_red_row(apis: GoogleApis, name: str) -> None:
     apis.rules.insert(0, project_of(stacks.config(name)))
     rows = cloud_checks.check(stacks.config(name))
-    # Compute Engine's API has no quota of GPUs of newer families, and none has terms of the Marketplace.
-    assert [row for row in wrong(rows) if not row.asked.startswith(("quota of GPUs of ", "terms of "))] == []
+    # Which limit counts is not said of GPUs of newer families and of file systems, nor are terms of the Marketplace.
+    assert [row for row in wrong(rows) if not row.asked.startswith(UNCLEAR)] == []
     assert not [row for row in rows if row.outcome is CloudOutcome.WRONG]
     assert {row.id for row in rows} >= {"services", "billing", "permissions", "quota", "machine-type", "disk-type"}
 
@@ -120,6 +126,20 @@ def everything() -> ClusterConfig:
 def exascaler() -> ClusterConfig:
     """A stack with EXAScaler."""
     return google(storage={"lustre": EXASCALER})
+
+
+def a3() -> ClusterConfig:
+    """A stack with GPUs that come from no reservation."""
+    return google(nodesets={"gpu": A3})
+
+
+def asking(method: str) -> ClusterConfig:
+    """A stack that asks by this method."""
+    configs = {
+        "compute.images.getFromFamily": exascaler,
+        "serviceusage.services.consumerQuotaMetrics.get": a3,
+    }
+    return configs.get(method, everything)()
 
 
 def healthy_for_everything(asked: Asked) -> Answer | None:
@@ -316,6 +336,52 @@ class TestPlaces:
         assert seen.todo.startswith("compare: allow projects/ubuntu-os-cloud")
 
 
+class TestLimits:
+    """Quotas that only Service Usage answers: their limits, without what is used."""
+
+    GET, LIST = (f"serviceusage.services.consumerQuotaMetrics.{verb}" for verb in ("get", "list"))
+
+    def test_no_family_has_room(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on(self.GET, (200, quota_metric("NVIDIA_H100_MEGA", 8))))
+        seen = row(cloud_checks.check(a3()), "quota", "GPUs of ")
+        text = "16 asked; limits in us-central1: NVIDIA_H100_MEGA 8"
+        assert (seen.outcome, seen.seen) == (CloudOutcome.WRONG, text)
+        assert seen.todo.startswith("ask for more in us-central1: https://console.cloud.google.com/iam-admin/quotas")
+
+    @pytest.mark.parametrize(
+        ("answer", "limits"),
+        [
+            (quota_metric("NVIDIA_H100_MEGA", 16), "NVIDIA_H100_MEGA 16"),
+            (quota_metric("NVIDIA_H100_MEGA", -1), "NVIDIA_H100_MEGA -1"),
+            # The limit of another region is not this one's, and that without a region is for all that have no other.
+            (quota_metric("NVIDIA_H200", 16, "europe-west1"), "NVIDIA_H200 0"),
+            ({}, "none answered"),
+        ],
+    )
+    def test_a_limit_is_for_a_person_to_compare(self, apis: GoogleApis, answer: dict[str, Any], limits: str) -> None:
+        apis.rules.insert(0, on(self.GET, (200, answer)))
+        seen = row(cloud_checks.check(a3()), "quota", "GPUs of ")
+        assert seen.seen == f"16 asked; limits in us-central1: {limits}"
+        assert seen.outcome is (CloudOutcome.WRONG if limits.endswith(" 0") else CloudOutcome.NOT_ASKED)
+
+    def test_spot_machines_have_a_quota_of_their_own(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on(self.GET, (200, quota_metric("NVIDIA_H100_MEGA", 0))))
+        config = google(nodesets={"gpu": {**A3, "capacity": "spot"}})
+        seen = row(cloud_checks.check(config), "quota", "GPUs of ")
+        assert (seen.asked, seen.outcome) == ("quota of GPUs of a3-megagpu-8g (spot)", CloudOutcome.NOT_ASKED)
+        (path,) = [asked.path for asked in apis.asked if asked.id == self.GET]
+        assert path.endswith("preemptible_gpus_per_gpu_family")
+
+    def test_capacity_of_a_file_system(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, healthy_for_everything)
+        seen = row(cloud_checks.check(everything()), "quota", "lustre")
+        text = "36,000 asked; limits in us-central1: Capacity 1,000,000"
+        assert (seen.outcome, seen.seen) == (CloudOutcome.NOT_ASKED, text)
+        assert "lustre" not in " ".join(
+            row.asked for row in cloud_checks.check(everything(), everything()) if row.id == "quota"
+        )
+
+
 class TestNames:
     """Names of a new stack that are taken in its project."""
 
@@ -451,6 +517,28 @@ class TestAnswers:
         paths = {asked.path for asked in apis.asked if asked.id in ("compute.networks.get", "compute.subnetworks.get")}
         assert {path.split("/")[4] for path in paths} == {"host-project"}
 
+    def test_the_project_of_an_image_is_asked_too(self, apis: GoogleApis) -> None:
+        config = google(image={"name": "projects/image-project/global/images/baked"})
+        apis.rules.insert(0, on("compute.images.testIamPermissions", (200, {})))
+        (seen,) = wrong(cloud_checks.check(config))
+        assert (seen.asked, seen.seen) == (
+            "roles/compute.imageUser in image-project",
+            "you lack compute.images.useReadOnly",
+        )
+        command = "gcloud compute images add-iam-policy-binding baked --project image-project --member user:YOU"
+        assert seen.todo == f"{command} --role roles/compute.imageUser"
+
+    def test_a_permission_of_the_controller_that_google_does_not_have(self, apis: GoogleApis) -> None:
+        answer = refusal(400, "Permission compute.instances.x is not valid for this resource.")
+        rule = on(PERMISSIONS, answer)
+        apis.rules.insert(
+            0, lambda asked: rule(asked) if "compute.instances.reset" in asked.body.get("permissions", ()) else None
+        )
+        config = google(nodesets={"cpu": {"count": {"min": 0, "max": 4}}})
+        (seen,) = wrong(cloud_checks.check(config))
+        assert seen.asked == "custom role of the controller in my-project"
+        assert seen.seen.endswith("Permission compute.instances.x is not valid for this resource.")
+
     def test_a_zone_without_the_machine_type(self, apis: GoogleApis) -> None:
         apis.rules.insert(0, on(TYPES, refusal(404, "not found"), "a3-megagpu-8g"))
         config = google(nodesets={"gpu": A3})
@@ -469,11 +557,10 @@ class TestAnswers:
 class TestRefusals:
     """A question that is not answered is no failure, names its reason, and hides no other row."""
 
-    @pytest.mark.parametrize("method", [name for names in METHODS.values() for name in names if name != PERMISSIONS])
+    @pytest.mark.parametrize("method", [name for row in METHODS.values() for name in row if not name.endswith("ions")])
     def test_each_permission_that_a_question_takes(self, apis: GoogleApis, method: str) -> None:
         apis.rules[:0] = [on(method, refusal(403, "The caller does not have permission")), healthy_for_everything]
-        asked = exascaler() if method == "compute.images.getFromFamily" else everything()
-        rows = cloud_checks.check(asked, state=STATE)
+        rows = cloud_checks.check(asking(method), state=STATE)
         hidden = [row for row in wrong(rows) if row.id != "marketplace"]
         assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
         assert len({row.id for row in hidden}) == 1
@@ -483,6 +570,8 @@ class TestRefusals:
             "file.projects.locations.get": "lustre.locations.get",
             "orgpolicy.projects.policies.getEffectivePolicy": "orgpolicy.policy.get",
             "iam.projects.serviceAccounts.list": "iam.serviceAccounts.list",
+            "serviceusage.services.consumerQuotaMetrics.get": "serviceusage.quotas.get",
+            "serviceusage.services.consumerQuotaMetrics.list": "serviceusage.quotas.get",
             "secretmanager.projects.secrets.list": "secretmanager.secrets.list",
         }
         assert {row.seen for row in hidden} == {f"you lack the permission {expected.get(method, method)}"}
@@ -585,6 +674,42 @@ def test_questions_are_asked_side_by_side(apis: GoogleApis) -> None:
     begun = time.monotonic()
     assert wrong(cloud_checks.check(large())) == []
     assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_project_that_refuses_everything_for_a_while_has_a_row_for_each_question(
+    apis: GoogleApis, status: int
+) -> None:
+    apis.rules.insert(0, lambda _: refusal(status, "later"))
+    rows = [row for row in cloud_checks.check(everything(), state=STATE) if row.outcome is not CloudOutcome.OK]
+    assert len(rows) == len(checks(AskedStack(config=everything(), state=STATE)))
+    assert {row.seen for row in rows} == {f"Google answers {status}: later"}
+
+
+def test_requests_go_through_a_proxy(apis: GoogleApis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in is the proxy: it is asked for addresses of Google, and answers for them."""
+    proxy = apis.endpoint.removesuffix("/{}")
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, proxy)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "token")
+    monkeypatch.setattr(cloud_checks, "GOOGLE", "http://google.invalid/{}")
+    assert wrong(cloud_checks.check(google())) == []
+    assert {asked.headers["Host"] for asked in apis.asked} == {"google.invalid"}
+
+
+def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        for name in ("https_proxy", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{bound.getsockname()[1]}")
+        monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "token")
+        monkeypatch.setattr(cloud_checks, "GOOGLE", "https://{}.invalid")
+        monkeypatch.setattr(cloud_checks, "PAUSES", ())
+        rows = cloud_checks.check(google())
+    assert {row.outcome for row in rows} == {CloudOutcome.NOT_ASKED}
+    assert {row.todo for row in rows} == {"check the network and the proxy, then run again"}
 
 
 def large() -> ClusterConfig:

@@ -15,8 +15,15 @@ from cluster.platforms.gcp.cloud_network import network
 from cluster.platforms.gcp.cloud_quotas import quotas
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.names import host_project
-from cluster.platforms.gcp.permissions import FIRST_SERVICE, roles, services
+from cluster.platforms.gcp.permissions import (
+    FIRST_SERVICE,
+    reconcile_permissions,
+    repair_permissions,
+    roles,
+    services,
+)
 from cluster.platforms.gcp.request import builder_request, elastic_requests, machine_requests
+from cluster.slurm.power_saving import elastic_nodesets, repaired_nodesets
 
 SERVICES_AT_ONCE = 30
 """Most services of one request (serviceusage.v1, services.batchGet, names)."""
@@ -107,30 +114,52 @@ subnetwork."""
 
 
 def _permissions(stack: AskedStack) -> Iterator[CloudCheck]:
-    """The caller's permissions: a row for each role that the documentation lists, and one for the host project."""
-    for role in roles(stack.config):
-        yield _permission_check(stack.project, PROBES[role], role)
-    if host := host_project(stack.config):
+    """The caller's permissions: a row for each role that the documentation lists, and one for each other project."""
+    config, project = stack.config, stack.project
+    for role in roles(config):
+        yield _permission_check(project, PROBES[role], role)
+    if host := host_project(config):
         # compute.networkUser has subnetworks.use alone; firewall rules need securityAdmin.
         yield _permission_check(host, SHARED, "roles/compute.networkUser and roles/compute.securityAdmin")
+    owner, _, image = (config.image.name or "").removeprefix("projects/").partition("/global/images/")
+    if image and owner != project:
+        yield _permission_check(owner, ("compute.images.useReadOnly",), "roles/compute.imageUser", image)
+    # Google answers with an error for a permission that a project does not have, as to a custom role with it.
+    created = reconcile_permissions(config) if elastic_nodesets(config) else ()
+    if custom := sorted({*created, *(repair_permissions(config) if repaired_nodesets(config) else ())}):
+        request = _test_permissions(project, tuple(custom))
+        text = f"Google has its {len(custom)} permissions, which `up` grants"
+        yield CloudCheck(
+            id="permissions",
+            asks=f"custom role of the controller in {project}",
+            requests=(request,),
+            read=lambda answer: _no_project(project) if answer is None else Seen(text=text),
+        )
 
 
-def _permission_check(project: str, permissions: tuple[str, ...], role: str) -> CloudCheck:
-    request = CloudRequest(
-        service="cloudresourcemanager", path=f"v3/projects/{project}:testIamPermissions", tests=permissions
-    )
+def _test_permissions(project: str, permissions: tuple[str, ...]) -> CloudRequest:
+    path = f"v3/projects/{project}:testIamPermissions"
+    return CloudRequest(service="cloudresourcemanager", path=path, tests=permissions)
+
+
+def _permission_check(project: str, permissions: tuple[str, ...], role: str, image: str = "") -> CloudCheck:
+    """Return the check of permissions on a project, or on an image of it."""
+    path = f"compute/v1/projects/{project}/global/images/{image}/testIamPermissions"
+    of_image = CloudRequest(service="compute", path=path, tests=permissions)
+    command = "compute images" if image else "projects"
+    options = f"{image} --project {project}" if image else project
 
     def read(answer: Answer) -> Seen:
         if answer is None:
-            return _no_project(project)
+            return Seen(text=f"there is no image {image}", todo="correct image.name") if image else _no_project(project)
         # An answer without any permission has no key.
         missing = sorted(set(permissions) - set(answer.get("permissions", ())))
         if not missing:
             return Seen(text="you have its permissions")
-        first = role.partition(" ")[0]
-        command = f"gcloud projects add-iam-policy-binding {project} --member user:YOU --role {first}"
-        return Seen(text=f"you lack {listing(missing)}", todo=command)
+        todo = f"gcloud {command} add-iam-policy-binding {options} --member user:YOU --role {role.partition(' ')[0]}"
+        return Seen(text=f"you lack {listing(missing)}", todo=todo)
 
+    request = of_image if image else _test_permissions(project, permissions)
     return CloudCheck(id="permissions", asks=f"{role} in {project}", requests=(request,), read=read)
 
 

@@ -184,7 +184,7 @@ def file_system_locations(stack: AskedStack) -> Iterator[CloudCheck]:
     """
     for file_system in file_systems(stack.config):
         if where := file_system.location:
-            service = next(iter(file_system.needs.values())).services[0]
+            service = file_system.service
 
             def read(answer: Answer, where: str = where, service: str = service) -> Seen:
                 if answer is not None:

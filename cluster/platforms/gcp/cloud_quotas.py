@@ -1,4 +1,4 @@
-"""Compute Engine's quotas that a stack uses, by their exact names: asked, used, limit.
+"""Quotas that a stack uses, by their exact names: asked, used, limit; of some only the limit is answered.
 
 Source of names: enum Quota.metric of Compute's discovery document, revision 20261106; which resource counts against
 which: GoogleCloudPlatform/cluster-toolkit 1047080, pkg/validators/quota.go.
@@ -12,7 +12,8 @@ from cluster.catalog.machine_families import ACCELERATORS
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.gcp.cloud_request import Answer, AskedStack, compute
+from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
+from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.request import (
     MachineRequest,
     builder_request,
@@ -74,8 +75,7 @@ def _of_machines(request: MachineRequest) -> Counter[ComputeQuota]:
     """Return the quotas of machines that come from no reservation: a reservation counted when it was made."""
     if _is_reserved(request):
         return Counter()
-    # Flex start takes the quotas of preemptible GPUs.
-    spot = bool(request.capacity and request.capacity.way in ("spot", "flex"))
+    spot = _is_spot(request)
     amounts = Counter[ComputeQuota]()
     if metric := CPUS.get(request.machine_type.family.name):
         amounts[_quota(metric, f"{SPOT}CPUS", spot=spot)] += request.count * request.machine_type.cpus
@@ -85,6 +85,11 @@ def _of_machines(request: MachineRequest) -> Counter[ComputeQuota]:
         amounts[_quota(metric, f"{SPOT}{metric}", spot=spot)] += count
         amounts[ComputeQuota(metric="GPUS_ALL_REGIONS")] += count
     return amounts
+
+
+def _is_spot(request: MachineRequest) -> bool:
+    # Flex start takes the quotas of preemptible GPUs.
+    return bool(request.capacity and request.capacity.way in ("spot", "flex"))
 
 
 def _is_reserved(request: MachineRequest) -> bool:
@@ -120,19 +125,59 @@ def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
             return Seen(text=text, todo="" if fits else f"ask for more {row['metric']} in {stack.region}: {page}")
 
         yield CloudCheck(id="quota", asks=f"quota {quota.metric}", requests=asks, read=read)
-    yield from _of_families(stack, page)
+    amounts_of_services = _of_services(stack.config)
+    amounts_of_services.subtract(_of_services(stack.before) if stack.before else {})
+    for (what, path), amount in (+amounts_of_services).items():
+        yield _limits(stack, what, path, amount, page)
 
 
-def _of_families(stack: AskedStack, page: str) -> Iterator[CloudCheck]:
-    """Yield a row for GPUs of families whose quota Compute Engine does not answer."""
-    config = stack.config
-    found = dict.fromkeys(
-        request.machine_type.name
-        for request in (*machine_requests(config), *elastic_requests(config))
-        if request.gpu and request.gpu.type not in ACCELERATORS and not _is_reserved(request)
-    )
-    for name in found:
-        text = "Compute Engine's API does not answer this quota (GPUS_PER_GPU_FAMILY)"
-        todo = f"compare the quota of GPUs of this family with the preview's: {page}"
-        seen = Seen(text=text, todo=todo, unclear=True)
-        yield CloudCheck(id="quota", asks=f"quota of GPUs of {name}", requests=(), read=lambda seen=seen: seen)
+FAMILIES = "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.com%2Fgpus_per_gpu_family"
+"""The quota of GPUs of newer families (docs.cloud.google.com/docs/quotas/configure-dimensions, 2026-11)."""
+SPOT_FAMILIES = "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.com%2Fpreemptible_gpus_per_gpu_family"
+"""That of spot machines and flex start, which take the other where the project has none of this name (an answer of
+Service Usage: jldupont/pygcloud 25ff7e3, tests/gcp.services/samples.py)."""
+
+
+def _of_services(config: ClusterConfig) -> Counter[tuple[str, str]]:
+    """Return what counts against quotas that only Service Usage answers, with the path of the quotas: GPUs by machine
+    type, GiB of file systems."""
+    amounts = Counter[tuple[str, str]]()
+    for request in (*machine_requests(config), *elastic_requests(config)):
+        if request.gpu and request.gpu.type not in ACCELERATORS and not _is_reserved(request):
+            name = f"GPUs of {request.machine_type.name}"
+            row = (f"{name} (spot)", SPOT_FAMILIES) if _is_spot(request) else (name, FAMILIES)
+            amounts[row] += request.count * request.gpu.count
+    for file_system in file_systems(config):
+        if file_system.location:
+            service = f"{file_system.service}.googleapis.com"
+            size = round(sum(part.count for part in file_system.cost_parts()))
+            amounts[f"GiB of {service}", f"{service}/consumerQuotaMetrics"] += size
+    return amounts
+
+
+def _limits(stack: AskedStack, what: str, path: str, amount: int, page: str) -> CloudCheck:
+    """Return the check of a quota whose limits have dimensions. How much is used has a price (Cloud Monitoring), and
+    which limit counts is for a person to compare, unless none is large enough."""
+    here = {"region": stack.region, "zone": stack.zone}
+
+    def read(answer: Answer) -> Seen:
+        metrics = (answer or {}).get("metrics", [answer or {}])
+        limits = [
+            (row.get("displayName", ""), limit) for row in metrics for limit in row.get("consumerQuotaLimits", ())
+        ]
+        found: dict[str, int] = {}
+        for name, limit in limits:
+            # From the least to the most specific; limits of requests have no place.
+            for bucket in limit["quotaBuckets"] if "{region}" in limit["unit"] or "{zone}" in limit["unit"] else ():
+                dimensions = bucket.get("dimensions", {})
+                if all(dimensions.get(key, value) == value for key, value in here.items()):
+                    found[dimensions.get("gpu_family", name)] = int(bucket.get("effectiveLimit", 0))
+        text = f"{amount:,} asked; limits in {stack.region}: "
+        text += ", ".join(f"{name} {limit:,}" for name, limit in sorted(found.items())) or "none answered"
+        short = path == FAMILIES and found and all(0 <= limit < amount for limit in found.values())
+        todo = f"ask for more in {stack.region}: {page}" if short else f"compare, with what is used: {page}"
+        return Seen(text=text, todo=todo, unclear=not short)
+
+    where = f"v1beta1/projects/{stack.project}/services/{path}"
+    request = CloudRequest(service="serviceusage", path=where, permission="serviceusage.quotas.get")
+    return CloudCheck(id="quota", asks=f"quota of {what}", requests=(request,), read=read)

@@ -74,7 +74,8 @@ class GoogleApis:
     def answer(self, method: str, target: str, body: dict[str, Any], headers: Mapping[str, str]) -> Answer:
         """Answer a request after `seconds`."""
         parts = urlsplit(target)
-        service, _, rest = unquote(parts.path).removeprefix("/").partition("/")
+        # A quoted slash is part of a name.
+        service, _, rest = unquote(parts.path.replace("%2F", "%252F")).removeprefix("/").partition("/")
         document, path, query = extracts().get(service), f"/{rest}", parse_qs(parts.query)
         found = document.method(method, path) if document else None
         if document is None or found is None:
@@ -166,6 +167,19 @@ def reservation(machine_type: str, *, count: int = 1000, used: int = 0, **change
     return 200, {"status": "READY", "specificReservationRequired": True, "specificReservation": sku, **changes}
 
 
+def quota_metric(family: str, limit: int, region: str = "us-central1") -> dict[str, Any]:
+    """A quota of a service by region, and by family of GPUs where there is one."""
+    places = [{}, {"region": region}]
+    of_family = [{**place, "gpu_family": family} for place in places]
+    buckets = [
+        {"dimensions": dimensions, "effectiveLimit": str(limit if dimensions.get("region") else 0)}
+        for dimensions in (of_family if family else places)
+    ]
+    unit = "1/{project}/{region}" + ("/{gpu_family}" if family else "")
+    rates = {"unit": "1/min/{project}", "quotaBuckets": [{"effectiveLimit": "600"}]}
+    return {"displayName": "Capacity", "consumerQuotaLimits": [rates, {"unit": unit, "quotaBuckets": buckets}]}
+
+
 IMAGE = {"status": "READY", "creationTimestamp": "2026-09-06T00:00:00.000-07:00"}
 NETWORK = {"mtu": 8896, "peerings": [{"name": "servicenetworking-googleapis-com", "state": "ACTIVE"}]}
 GATEWAY = "https://www.googleapis.com/compute/v1/projects/p/global/gateways/default-internet-gateway"
@@ -191,6 +205,8 @@ ANSWERS: dict[str, Answer] = {
     "file.projects.locations.get": (200, {"locationId": "us-central1-a"}),
     "iam.projects.serviceAccounts.list": (200, {}),
     "secretmanager.projects.secrets.list": (200, {}),
+    "serviceusage.services.consumerQuotaMetrics.get": (200, quota_metric("NVIDIA_H100_MEGA", 4096)),
+    "serviceusage.services.consumerQuotaMetrics.list": (200, {"metrics": [quota_metric("", 1_000_000)]}),
     "storage.buckets.list": (200, {}),
     "storage.buckets.get": (200, {"location": "US", "versioning": {"enabled": True}}),
     "orgpolicy.projects.policies.getEffectivePolicy": (200, {"spec": {"rules": [{"enforce": False}]}}),
@@ -201,7 +217,7 @@ def healthy(asked: Asked) -> Answer | None:
     """A project in which everything can be created."""
     if asked.id == "serviceusage.services.batchGet":
         return 200, {"services": [{"name": name, "state": "ENABLED"} for name in asked.query["names"]]}
-    if asked.id == "cloudresourcemanager.projects.testIamPermissions":
+    if asked.id.endswith(".testIamPermissions"):
         return 200, {"permissions": asked.body["permissions"]}
     if asked.id == "compute.machineTypes.get":
         return _machine_type(asked.path.rpartition("/")[2])

@@ -26,6 +26,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
         "compute.globalAddresses.list",
         "compute.images.get",
         "compute.images.getFromFamily",
+        "compute.images.testIamPermissions",
         "compute.instances.list",
         "compute.machineTypes.get",
         "compute.networks.get",
@@ -43,6 +44,10 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "orgpolicy.v2": ("orgpolicy.projects.policies.getEffectivePolicy",),
     "secretmanager.v1": ("secretmanager.projects.secrets.list",),
     "serviceusage.v1": ("serviceusage.services.batchGet",),
+    "serviceusage.v1beta1": (
+        "serviceusage.services.consumerQuotaMetrics.get",
+        "serviceusage.services.consumerQuotaMetrics.list",
+    ),
     "storage.v1": ("storage.buckets.get", "storage.buckets.list"),
 }
 """Methods that the checks of a stack call, by document."""
@@ -125,7 +130,13 @@ def read(file: Path) -> Document:
 def extracts() -> dict[str, Document]:
     """The documents of discovery.json, by service."""
     stored = json.loads(FILE.read_text(encoding="utf-8"))
-    documents = {name.partition(".")[0]: Document(content) for name, content in stored.items()}
+    merged: dict[str, Json] = {}
+    for name, content in stored.items():
+        # Versions of one service are told apart by their paths.
+        first = merged.setdefault(name.partition(".")[0], {**content, "resources": {}, "schemas": {}})
+        first["resources"][name] = {"resources": content["resources"]}
+        first["schemas"] |= content["schemas"]
+    documents = {name: Document(content) for name, content in merged.items()}
     # Locations are one interface of all services, google.cloud.location.Locations, at the same path in Managed Lustre's
     # API (googleapis/googleapis 6c345ac, google/cloud/lustre/v1/lustre_v1.yaml), of which the package has no document.
     return {**documents, "lustre": documents["file"]}

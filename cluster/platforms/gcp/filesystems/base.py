@@ -115,6 +115,11 @@ class FileSystem(ABC):
         """The zone or region in which Google runs its servers; empty if Google does not."""
         return ""
 
+    @property
+    def service(self) -> str:
+        """The service of Google Cloud that it is a resource of, by the part before .googleapis.com."""
+        return next(iter(self.needs.values())).services[0]
+
     @classmethod
     @abstractmethod
     def used(cls, config: ClusterConfig) -> bool:
