@@ -47,7 +47,8 @@ def add(before: Spent | None, budget: BudgetInput, hour: float, now: float) -> S
     """Return what the month has cost until now; `hour` is the price of what exists now, and until now that of the last
     time holds. What was spent in another currency is forgotten. A pure function."""
     month, begin, _ = _span(now)
-    if before is None or before.currency != budget["currency"]:
+    # A clock that was set back to an earlier month is no month of spending.
+    if before is None or before.currency != budget["currency"] or before.month > month:
         return Spent(month, now, now, 0.0, hour, budget["currency"])
     if before.month != month:
         before = before._replace(month=month, since=begin, at=begin, amount=0.0)

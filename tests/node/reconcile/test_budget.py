@@ -46,6 +46,9 @@ def test_a_clock_that_is_set_back_adds_nothing_twice_and_another_currency_nothin
     before = Spent("2027-01", JANUARY, JANUARY + 9 * HOUR, 90.0, 10.0, "EUR")
     back = budget.add(before, PRICES, 10.0, JANUARY + 5 * HOUR)
     assert (back.amount, budget.add(back, PRICES, 10.0, JANUARY + 10 * HOUR).amount) == (90.0, 100.0)
+    # At the turn of a month the new one does not become a whole month of what exists now.
+    new = Spent("2027-02", FEBRUARY, FEBRUARY + 1, 0.1, 110.0, "EUR")
+    assert budget.add(new, PRICES, 110.0, FEBRUARY - 1).amount == 0.0
     other: BudgetInput = {**PRICES, "currency": "USD"}
     assert budget.add(before, other, 10.0, JANUARY + 10 * HOUR).amount == 0.0
 
