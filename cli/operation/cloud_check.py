@@ -1,7 +1,6 @@
 """Asks a stack's cloud what the stack needs of it, and keeps the answers in the state dir."""
 
 import hashlib
-import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from cli import console
 from cli.errors import CliError
 from cli.operation import drain_recovery
-from cli.stack import impact_of_edit, state_dir
+from cli.stack import impact_of_edit, pulumi_program, state_dir
 from cluster.cloud_checks import CloudCheckError, CloudOutcome, CloudReport, read_report
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
@@ -17,6 +16,7 @@ from components.clouds import CHECKS
 
 _ON_MACHINES = {
     "accounting",
+    "budget",
     "deletion_protection",
     "former_users",
     "groups",
@@ -26,6 +26,8 @@ _ON_MACHINES = {
     "users",
 }
 """Sections of a stack file whose edits create nothing."""
+_AMOUNTS = {"capacity-block", "quota", "reservation"}
+"""Checks of amounts: after an `up` that failed, part of what the stack asks for exists and counts as used."""
 
 
 def ask(stack: str, config: ClusterConfig, before: ClusterConfig | None) -> CloudReport:
@@ -41,7 +43,7 @@ def ask(stack: str, config: ClusterConfig, before: ClusterConfig | None) -> Clou
 
 def running_config(stack: str) -> ClusterConfig | None:
     """Return the configuration that a cluster runs with; None if it is not known, as for a new stack."""
-    return impact_of_edit.running_config(stack, shutil.which("pulumi"))
+    return impact_of_edit.running_config(stack, pulumi_program.installed_pulumi())
 
 
 def last(stack: str) -> CloudReport | None:
@@ -71,7 +73,8 @@ def seen(stack: str, config: ClusterConfig) -> list[str]:
 def before_up(stack: str, config: ClusterConfig, before: ClusterConfig | None, *, quiet: bool) -> None:
     """Ask before the first step of an `up`, if it asks the cloud for something new.
 
-    Nothing is asked without credentials, which the provider reports itself. Raises CliError: something is wrong.
+    Nothing is asked without credentials, which the provider reports itself. After an `up` that failed, amounts do not
+    stop the next one. Raises CliError: something is wrong.
     """
     login = registry.get(config.platform).login
     # A setting of the stack file logs only the provider in.
@@ -82,7 +85,8 @@ def before_up(stack: str, config: ClusterConfig, before: ClusterConfig | None, *
     except CloudCheckError as error:
         console.note(f"The cloud was not asked before the first step: {error}")
         return
-    if wrong := report.of(CloudOutcome.WRONG):
+    counts_twice = _AMOUNTS if drain_recovery.is_unfinished(stack) else ()
+    if wrong := [row for row in report.of(CloudOutcome.WRONG) if row.id not in counts_twice]:
         rows = "".join(f"\n  {row.asked}: {row.seen}\n    to do: {row.todo}" for row in wrong)
         error = CliError(
             f"stack {stack} was not changed, since its cloud does not have what `up` would create.{rows}\n"

@@ -16,7 +16,7 @@ from components.deploy import config_text
 from components.gcp import cloud_checks
 from tests.cli.conftest import Hpc, Tool, write_state
 from tests.cluster import stacks
-from tests.lab.google.apis import GoogleApis, healthy, on, refusal
+from tests.lab.google.apis import GoogleApis, healthy, on, quotas, refusal
 
 BILLING = "cloudbilling.projects.getBillingInfo"
 
@@ -159,6 +159,18 @@ class TestUp:
         hpc("up", "classic", "--yes")
         assert len(apis.asked) == 2 * count
         assert len(steps.read_text().splitlines()) == 3
+
+    def test_what_an_up_that_failed_has_created_does_not_stop_the_next(
+        self, hpc: Hpc, apis: GoogleApis, steps: Path
+    ) -> None:
+        used = [row | {"usage": row["limit"]} for row in quotas(of_project=False)]
+        apis.rules.insert(0, on("compute.regions.get", (200, {"quotas": used})))
+        assert "quota INSTANCES" in hpc("up", "classic", "--yes").err
+        assert not steps.exists()
+        drain_recovery.begin("classic")
+        assert hpc("check", "cloud", "classic").code == 1
+        hpc("up", "classic", "--yes")
+        assert steps.exists()
 
     @pytest.mark.parametrize(
         ("changes", "note"),
