@@ -64,8 +64,8 @@ class CloudCheck:
     requests: tuple[Any, ...]
     """Requests as the cloud's own program takes them. Equal ones are sent once."""
     read: Callable[..., Seen]
-    """Reads the answers, in the order of the requests. It may raise KeyError, TypeError or ValueError for an answer of
-    another form than Google documents."""
+    """Reads the answers, in the order of the requests. It may raise AttributeError, LookupError, TypeError and
+    ValueError for an answer of another form than the cloud documents."""
     assumptions: tuple[str, ...] = field(default=())
 
 

@@ -36,7 +36,7 @@ def _row(check: CloudCheck, futures: Sequence["Future[Any]"], seconds: float, cl
         seen = check.read(*(future.result() for future in futures))
     except NotAskedError as error:
         return CloudRow(id=check.id, asked=check.asks, seen=error.why, outcome=CloudOutcome.NOT_ASKED, todo=error.todo)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         text = f"{cloud}'s answer has another form than documented ({type(error).__name__}: {one_line(str(error))})"
         return CloudRow(id=check.id, asked=check.asks, seen=text, outcome=CloudOutcome.NOT_ASKED, todo="report this")
     return CloudRow(

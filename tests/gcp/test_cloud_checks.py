@@ -11,11 +11,14 @@ import pytest
 from google.auth.exceptions import RefreshError
 from google.oauth2.credentials import Credentials
 
-from cluster.cloud_checks import CloudOutcome, CloudRow
+from cluster.cloud_checks import CloudCheck, CloudOutcome, CloudRow
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.cloud_checks import PROBES, AskedStack, checks
+from cluster.platforms.gcp.cloud_checks import SHARED as HOST
 from cluster.platforms.gcp.cloud_names import NAMED
+from cluster.platforms.gcp.cloud_quotas import NETWORKS
 from cluster.platforms.gcp.permissions import roles
+from components.cloud_questions import rows as cloud_rows
 from components.gcp import cloud_checks
 from components.gcp.bake_design import GoogleCloudError
 from tests.clouds import A3, EXASCALER, MANAGED, google
@@ -175,6 +178,22 @@ class TestPlaces:
             "1 asked, 0 used of 0 (NVIDIA_T4_GPUS)",
         )
 
+    @pytest.mark.parametrize(("least", "outcome"), [(0, CloudOutcome.NOT_ASKED), (2, CloudOutcome.WRONG)])
+    def test_a_quota_that_only_elastic_nodes_exceed_stops_nothing(
+        self, apis: GoogleApis, least: int, outcome: CloudOutcome
+    ) -> None:
+        apis.rules.insert(0, on("compute.regions.get", (200, {"quotas": quotas(of_project=False, N2_CPUS=8)})))
+        nodesets = {"cpu": {"machine_type": "n2-standard-8", "count": {"min": least, "max": 64}}}
+        (seen,) = wrong(cloud_checks.check(google(nodesets=nodesets)))
+        assert (seen.asked, seen.outcome) == ("quota N2_CPUS", outcome)
+        assert seen.seen.startswith("512 asked, 0 used of 8")
+        assert ("not all elastic nodes can come" in seen.seen) is (least == 0)
+
+    def test_addresses_are_of_the_region_and_not_those_of_the_project_which_are_global(self, apis: GoogleApis) -> None:
+        everywhere = {metric: {"metric": metric, "limit": 1, "usage": 1} for metric in NETWORKS["public addresses"]}
+        of_project = [*quotas(of_project=True), *everywhere.values()]
+        assert self.ask(apis, "compute.projects.get", (200, {"quotas": of_project})) == []
+
     def test_a_quota_that_google_does_not_answer(self, apis: GoogleApis) -> None:
         rows = self.ask(apis, "compute.projects.get", (200, {"quotas": []}))
         assert {row.outcome for row in rows} == {CloudOutcome.NOT_ASKED}
@@ -229,12 +248,6 @@ class TestPlaces:
                 "READY, 1 of 18 machines are free, 2 are needed",
             ),
             (
-                "compute.routes.list",
-                (200, {"items": [ROUTE, {"name": "theirs", "destRange": "10.64.16.0/24"}]}),
-                "network",
-                "ranges of the nodes' other networks overlap 10.64.16.0/24 (theirs)",
-            ),
-            (
                 "compute.globalAddresses.list",
                 (
                     200,
@@ -259,7 +272,6 @@ class TestPlaces:
                 "us-central1-a has no lustre.googleapis.com",
             ),
             ("storage.buckets.get", refusal(404, ""), "state", "there is none"),
-            ("storage.buckets.get", (200, {"location": "US"}), "state", "it keeps no old versions of the state"),
             (
                 "orgpolicy.projects.policies.getEffectivePolicy",
                 (200, {"spec": {"rules": [{"enforce": True}]}}),
@@ -301,9 +313,47 @@ class TestPlaces:
             [] if is_shared else ["it is not shared with my-project"]
         )
 
+    def test_a_reservation_that_has_ended_does_not_stop_an_edit_of_other_things(self, apis: GoogleApis) -> None:
+        apis.rules[:0] = [
+            on("compute.reservations.get", refusal(404, "")),
+            on("compute.reservationBlocks.get", refusal(404, "")),
+        ]
+        rows = cloud_checks.check(everything(), everything())
+        assert [row.outcome for row in rows if row.id == "reservation"] == [CloudOutcome.NOT_ASKED] * 3
+
+    def test_a_reservation_has_to_have_the_static_nodes_free(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on("compute.reservations.get", reservation("a3-megagpu-8g", count=4, used=2)))
+        elastic = {**A3, "count": {"min": 2, "max": 4}, "capacity": {"reservation": "held"}}
+        assert wrong(cloud_checks.check(google(nodesets={"gpu": elastic}))) == []
+
+    def test_the_state_is_kept_without_versions_too(self, apis: GoogleApis) -> None:
+        (seen,) = self.ask(apis, "storage.buckets.get", (200, {"location": "US"}))
+        assert (seen.outcome, seen.seen) == (CloudOutcome.NOT_ASKED, "it keeps no old versions of the state")
+
+    def test_the_other_zone_of_the_state_disk_needs_its_type_alone(self, apis: GoogleApis) -> None:
+        disk = {"type": "pd-ssd", "replica_zone": "us-central1-b"}
+        controller = {"machine_type": "n2-standard-4", "state_disk": disk}
+        rows = cloud_checks.check(google(controller=controller))
+        other = [row.asked for row in rows if row.asked.endswith("us-central1-b")]
+        assert other == ["disk type pd-ssd in us-central1-b"]
+
+    def test_ranges_of_other_services_are_for_a_person_to_compare(self, apis: GoogleApis) -> None:
+        own, other = (
+            {"address": address, "prefixLength": 24, "network": "a/global/networks/shared"}
+            for address in ("10.128.0.0", "10.200.0.0")
+        )
+        (seen,) = self.ask(apis, "compute.globalAddresses.list", (200, {"items": [own, other]}))
+        assert seen.outcome is CloudOutcome.NOT_ASKED
+        assert seen.seen.startswith("allocated: 10.128.0.0/24")
+
     @pytest.mark.parametrize(
         ("method", "answer", "seen"),
         [
+            (
+                "compute.routes.list",
+                {"items": [ROUTE, {"name": "theirs", "destRange": "10.64.16.0/24"}]},
+                "ranges of the nodes' other networks overlap 10.64.16.0/24 (theirs)",
+            ),
             ("compute.routes.list", {"items": []}, "no default route"),
             ("compute.routers.list", {"items": [{"name": "no-nat"}]}, "no Cloud NAT, and no default route to anything"),
         ],
@@ -539,6 +589,12 @@ class TestAnswers:
         assert seen.asked == "custom role of the controller in my-project"
         assert seen.seen.endswith("Permission compute.instances.x is not valid for this resource.")
 
+    def test_a_role_on_the_subnetwork_of_a_shared_vpc_is_not_seen(self, apis: GoogleApis) -> None:
+        kept = 200, {"permissions": list(HOST[:-1])}
+        apis.rules[:0] = [on(PERMISSIONS, kept, "host-project"), healthy_for_everything]
+        (seen,) = wrong(cloud_checks.check(everything()))
+        assert (seen.outcome, seen.seen) == (CloudOutcome.NOT_ASKED, "you lack compute.subnetworks.use")
+
     def test_a_zone_without_the_machine_type(self, apis: GoogleApis) -> None:
         apis.rules.insert(0, on(TYPES, refusal(404, "not found"), "a3-megagpu-8g"))
         config = google(nodesets={"gpu": A3})
@@ -552,6 +608,10 @@ class TestAnswers:
         seen = row(cloud_checks.check(google(nodesets={"gpu": A3})), "machine-type", "a3-megagpu-8g")
         assert seen.outcome is CloudOutcome.WRONG
         assert seen.seen == ("208 vCPUs, 1,900,000 MiB, 0 GPUs; the catalog has 208 vCPUs, 1,916,928 MiB, 8 GPUs")
+        larger = {"name": "n2-standard-4", "guestCpus": 4, "memoryMb": 16_400}
+        apis.rules.insert(0, on(TYPES, (200, larger), "n2-standard-4"))
+        config = google(controller={"machine_type": "n2-standard-4"})
+        assert row(cloud_checks.check(config), "machine-type", "n2-standard-4").outcome is CloudOutcome.NOT_ASKED
 
 
 class TestRefusals:
@@ -631,6 +691,9 @@ class TestRefusals:
         apis.rules.insert(0, on(TYPES, (200, {})))
         hidden = wrong(cloud_checks.check(google()))
         assert {row.outcome for row in hidden} == {CloudOutcome.NOT_ASKED}
+        text = CloudCheck(id="x", asks="x", requests=("x",), read=lambda answer: answer.get("x"))
+        (row,) = cloud_rows([text], lambda _: "text", 1.0, "Google")
+        assert "another form than documented (AttributeError: " in row.seen
         assert "another form than documented (KeyError: 'guestCpus')" in hidden[0].seen
 
     def test_nothing_listens(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,8 @@ def _permission_check(project: str, permissions: tuple[str, ...], role: str, ima
         if not missing:
             return Seen(text="you have its permissions")
         todo = f"gcloud {command} add-iam-policy-binding {options} --member user:YOU --role {role.partition(' ')[0]}"
-        return Seen(text=f"you lack {listing(missing)}", todo=todo)
+        # A role on the subnetwork alone gives this one, which Google does not say of the project.
+        return Seen(text=f"you lack {listing(missing)}", todo=todo, unclear=missing == [SHARED[-1]])
 
     request = of_image if image else _test_permissions(project, permissions)
     return CloudCheck(id="permissions", asks=f"{role} in {project}", requests=(request,), read=read)
@@ -186,7 +187,8 @@ def _machine_types(stack: AskedStack) -> Iterator[CloudCheck]:
                 return Seen(text=text)
             catalog = ", ".join(f"{value:,} {unit}" for unit, value in ours.items())
             todo = "report this: Slurm would drain a machine that has less than the catalog (machine_types.py)"
-            return Seen(text=f"{text}; the catalog has {catalog}", todo=todo)
+            has_more = all(seen[unit] >= ours[unit] for unit in ours)
+            return Seen(text=f"{text}; the catalog has {catalog}", todo=todo, unclear=has_more)
 
         yield CloudCheck(
             id="machine-type",

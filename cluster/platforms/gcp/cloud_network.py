@@ -55,8 +55,9 @@ def network(stack: AskedStack) -> Iterator[CloudCheck]:
             if there.prefixlen and any(there.overlaps(here) for here in own)
         }
         if used:
-            todo = "write network.gpu_cidr and network.second_cidr outside of them: nodes would not reach them"
-            return Seen(text=f"ranges of the nodes' other networks overlap {listing(sorted(used))}", todo=todo)
+            todo = "if nodes need what is there, write network.gpu_cidr and network.second_cidr outside of it"
+            text = f"ranges of the nodes' other networks overlap {listing(sorted(used))}"
+            return Seen(text=text, todo=todo, unclear=True)
         out = [row for row in found.values() if row["destRange"] == "0.0.0.0/0"]
         has_nat = any(router.get("nats") for router in (routers or {}).get("items", ()))
         if any(not row.get("nextHopGateway") or has_nat for row in out):
@@ -72,7 +73,9 @@ def network(stack: AskedStack) -> Iterator[CloudCheck]:
         within = ipaddress.IPv4Network(str(config.network.services_cidr))
         text = f"allocated: {listing(list(map(str, ranges)))}; network.services_cidr is {within}"
         todo = "write a network.services_cidr that contains them: the stack's firewall refuses servers outside of it"
-        return Seen(text=text, todo="" if all(each.subnet_of(within) for each in ranges) else todo)
+        inside = [each.subnet_of(within) for each in ranges]
+        # Some may be for other services, or for file systems that exist.
+        return Seen(text=text, todo="" if all(inside) else todo, unclear=any(inside) and not all(inside))
 
     of_this = (("filter", f"network eq .*/{vpc}"), ("maxResults", "500"))
     of_network = compute(project, f"global/networks/{vpc}", "compute.networks.get")

@@ -12,7 +12,7 @@ from cluster.catalog.machine_families import ACCELERATORS
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
-from cluster.platforms.gcp.disks import state_zones
+from cluster.platforms.gcp.disks import state_disk, state_zones
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
 from cluster.platforms.gcp.image import recipe
 from cluster.platforms.gcp.permissions import POLICIES, policies
@@ -31,10 +31,10 @@ def accelerators(stack: AskedStack) -> Iterator[CloudCheck]:
 
 
 def disk_types(stack: AskedStack) -> Iterator[CloudCheck]:
-    """Yield a check for each disk type, in the zones of the state disk too."""
+    """Yield a check for each disk type; in the other zone of the state disk, for that of the state disk."""
     kinds = {*disks(stack.config), *elastic_disks(stack.config)} - {LOCAL_SSD}
     for zone in state_zones(stack.config):
-        for kind in sorted(kinds):
+        for kind in sorted(kinds) if zone == stack.zone else [state_disk(stack.config)[0]]:
             yield _of_zone(stack, zone, "diskTypes", kind)
 
 
@@ -67,12 +67,19 @@ def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
         short, more = name.rpartition("/")[2], count - before[name, machine_type]
         where = f"{short} --project {project} --zone {stack.zone}"
         todo = f"compare it with the stack file: gcloud compute reservations describe {where}"
+        # One that has ended does not stop an edit of other things.
+        known = more <= 0 and (name, machine_type) in before
 
-        def read(
-            answer: Answer, machine_type: str = machine_type, more: int = more, todo: str = todo, project: str = project
+        def read(  # noqa: PLR0917 - bound now, and not at the end of the loop
+            answer: Answer,
+            machine_type: str = machine_type,
+            more: int = more,
+            todo: str = todo,
+            project: str = project,
+            known: bool = known,  # noqa: FBT001
         ) -> Seen:
             if answer is None:
-                return Seen(text=f"there is none of this name in {stack.zone}", todo=todo)
+                return Seen(text=f"there is none of this name in {stack.zone}", todo=todo, unclear=known)
             sku = answer["specificReservation"]
             free = int(sku["count"]) - int(sku.get("inUseCount", 0))
             kind = sku["instanceProperties"]["machineType"].rpartition("/")[2]
@@ -91,7 +98,7 @@ def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
             ]
             end = f", deleted at {answer['deleteAtTime']}" if answer.get("deleteAtTime") else ""
             text = f"{free} of {sku['count']} {kind} are free{end}"
-            return Seen(text="; ".join((text, *wrong)), todo=todo if wrong else "")
+            return Seen(text="; ".join((text, *wrong)), todo=todo if wrong else "", unclear=known and bool(wrong))
 
         request = compute(project, f"zones/{stack.zone}/reservations/{short}", "compute.reservations.get")
         yield CloudCheck(id="reservation", asks=f"reservation {short} in {project}", requests=(request,), read=read)
@@ -116,13 +123,21 @@ def reservation_blocks(stack: AskedStack) -> Iterator[CloudCheck]:
         short, more = owner.rpartition("/")[2], count - before[name, machine_type]
         todo = f"gcloud compute reservations blocks list {short} --project {project} --zone {stack.zone}"
 
-        def read(answer: Answer, more: int = more, todo: str = f"choose another: {todo}") -> Seen:
+        known = more <= 0 and (name, machine_type) in before
+
+        def read(
+            answer: Answer,
+            more: int = more,
+            todo: str = f"choose another: {todo}",
+            known: bool = known,  # noqa: FBT001 - as above
+        ) -> Seen:
             if answer is None:
-                return Seen(text="there is none", todo=todo)
+                return Seen(text="there is none", todo=todo, unclear=known)
             row = answer["resource"]
             free, is_ready = row["count"] - row.get("inUseCount", 0), row["status"] == "READY"
             text = f"{row['status']}, {free} of {row['count']} machines are free"
-            return Seen(text=f"{text}, {more} are needed", todo="" if is_ready and free >= more else todo)
+            fits = is_ready and free >= more
+            return Seen(text=f"{text}, {more} are needed", todo="" if fits else todo, unclear=known and not fits)
 
         path = f"zones/{stack.zone}/reservations/{short}{BLOCKS}{block}"
         request = compute(project, path, "compute.reservationBlocks.get")
@@ -133,13 +148,15 @@ BLOCKS, SUB_BLOCKS = "/reservationBlocks/", "/reservationSubBlocks/"
 
 
 def _from_reservations(config: ClusterConfig, end: str = BLOCKS) -> Counter[tuple[str, str]]:
-    """Return the machines that come from each reservation, by its name up to `end`, and machine type."""
+    """Return the static machines that come from each reservation, by its name up to `end`, and machine type: elastic
+    ones come when it has some free."""
     found = Counter[tuple[str, str]]()
     for section in config.nodesets.values():
         named = [way.reservation.name for way in section.ways if way.reservation]
         for name in dict.fromkeys(name.partition(end)[0] for name in named):
-            # Where a later way may give them, only static nodes need the reservation.
-            count = section.most if len(section.ways) == 1 else section.static
+            first = section.ways[0].reservation
+            # Static nodes have the first way.
+            count = section.static if first and first.name.partition(end)[0] == name else 0
             found[name, nodeset_type(config, section).name] += count
     return found
 
@@ -215,7 +232,7 @@ def state_bucket(stack: AskedStack) -> Iterator[CloudCheck]:
             )
         if not answer.get("versioning", {}).get("enabled"):
             command = f"gcloud storage buckets update gs://{bucket} --versioning"
-            return Seen(text="it keeps no old versions of the state", todo=command)
+            return Seen(text="it keeps no old versions of the state", todo=command, unclear=True)
         return Seen(text=f"in {answer['location']}, with versions")
 
     request = CloudRequest(

@@ -54,17 +54,18 @@ class ComputeQuota:
     (cloud.google.com/compute/docs/instances/create-use-spot, "Before you begin")."""
 
 
-def needed(config: ClusterConfig) -> Counter[ComputeQuota]:
-    """Return how much of each quota a stack uses at most, with all elastic nodes and the builder of its image."""
+def needed(config: ClusterConfig, *, elastic: bool = True) -> Counter[ComputeQuota]:
+    """Return how much of each quota a stack uses with the builder of its image, and with all nodes if `elastic`."""
     amounts = Counter[ComputeQuota]()
     for what, count in networks(config).items():
         for metric in NETWORKS[what]:
             amounts[ComputeQuota(metric=metric)] += count
-    for sizes in (disks(config), elastic_disks(config)):
+    for sizes in (disks(config), elastic_disks(config) if elastic else {}):
         for kind, size in sizes.items():
             if kind in DISKS:
                 amounts[ComputeQuota(metric=DISKS[kind])] += size
-    for request in (*machine_requests(config), *elastic_requests(config), builder_request(config)):
+    others = elastic_requests(config) if elastic else ()
+    for request in (*machine_requests(config), *others, builder_request(config)):
         if request:
             amounts[ComputeQuota(metric="INSTANCES")] += request.count
             amounts.update(_of_machines(request))
@@ -103,8 +104,10 @@ def _quota(metric: str, of_spot: str, *, spot: bool) -> ComputeQuota:
 
 def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
     """Yield a check for each quota that `up` uses more of than the running cluster."""
-    amounts = needed(stack.config)
-    amounts.subtract(needed(stack.before) if stack.before else {})
+    amounts, now = needed(stack.config), needed(stack.config, elastic=False)
+    if stack.before:
+        amounts.subtract(needed(stack.before))
+        now.subtract(needed(stack.before, elastic=False))
     asks = (
         compute(stack.project, f"regions/{stack.region}", "compute.regions.get"),
         compute(stack.project, "", "compute.projects.get"),
@@ -112,8 +115,11 @@ def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
     page = f"https://console.cloud.google.com/iam-admin/quotas?project={stack.project}"
     for quota, amount in sorted((+amounts).items(), key=lambda row: row[0].metric):
 
-        def read(region: Answer, project: Answer, quota: ComputeQuota = quota, amount: int = amount) -> Seen:
-            rows = {row["metric"]: row for answer in (region, project) if answer for row in answer["quotas"]}
+        def read(
+            region: Answer, project: Answer, quota: ComputeQuota = quota, amount: int = amount, least: int = now[quota]
+        ) -> Seen:
+            # Both list addresses: the project's are global ones, which a stack has none of.
+            rows = {row["metric"]: row for answer in (project, region) if answer for row in answer["quotas"]}
             row = rows.get(quota.metric)
             if quota.instead and not (row and row["limit"]):
                 row = rows.get(quota.instead)
@@ -121,8 +127,12 @@ def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
                 return Seen(text=f"{amount:,} asked; Google's answer has no such quota", todo=page, unclear=True)
             text = f"{amount:,} asked, {row['usage']:,.0f} used of {row['limit']:,.0f}"
             text += f" ({row['metric']})" if row["metric"] != quota.metric else ""
-            fits = row["usage"] + amount <= row["limit"]
-            return Seen(text=text, todo="" if fits else f"ask for more {row['metric']} in {stack.region}: {page}")
+            if row["usage"] + amount <= row["limit"]:
+                return Seen(text=text)
+            todo = f"ask for more {row['metric']} in {stack.region}: {page}"
+            if least <= 0 or row["usage"] + least <= row["limit"]:
+                return Seen(text=f"{text}: not all elastic nodes can come", todo=todo, unclear=True)
+            return Seen(text=text, todo=todo)
 
         yield CloudCheck(id="quota", asks=f"quota {quota.metric}", requests=asks, read=read)
     amounts_of_services = _of_services(stack.config)
