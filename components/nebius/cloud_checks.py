@@ -83,7 +83,8 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
 
 
 def programs(command: Sequence[str], seconds: float = CREDENTIAL_SECONDS) -> Iterator[str]:
-    """Yield why kubectl or the credential command can't be used."""
+    """Yield why kubectl or the credential command can't be used. Raises NotAskedError: there was too little time for
+    the credential command."""
     if shutil.which("kubectl") is None:
         yield f"kubectl is not on PATH, which `up` talks to the cluster with: install it ({INSTALL_KUBECTL})"
     words = credential_command(command)
@@ -105,6 +106,8 @@ def programs(command: Sequence[str], seconds: float = CREDENTIAL_SECONDS) -> Ite
             timeout=seconds,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
+        if seconds < CREDENTIAL_SECONDS and isinstance(error, subprocess.TimeoutExpired):
+            raise NotAskedError(f"{shown} did not end within {seconds:g} s", "log in, then run again") from None
         yield f"{shown} did not end well: {error}"
         return
     try:

@@ -43,6 +43,10 @@ def _project(stack: NebiusStack) -> Iterator[CloudCheck]:
     yield CloudCheck(id="project", asks=asks, requests=question("project", settings.project), read=read)
 
 
+BASIC = {"auditor", "viewer", "editor"}
+"""Roles that are known not to be an administrator's (docs.nebius.com/iam/authorization/roles)."""
+
+
 def _permissions(stack: NebiusStack) -> Iterator[CloudCheck]:
     """The caller's roles: of an editor for the stack, and of an administrator for the account of its backups."""
     settings = stack.settings
@@ -54,7 +58,11 @@ def _permissions(stack: NebiusStack) -> Iterator[CloudCheck]:
         def read(rows: Sequence[tuple[str, str]], role: str = role, todo: str = todo) -> Seen:
             own = sorted({name for name, where in rows if where in (settings.tenant, settings.project)})
             fits = bool({role, "admin"} & {*own})
-            return Seen(text=f"you have {listing(own) if own else 'no role'}", todo="" if fits else todo)
+            # Nebius has narrower roles too, which may suffice together.
+            unclear = not fits and not {*own} <= BASIC
+            return Seen(
+                text=f"you have {listing(own) if own else 'no role'}", todo="" if fits else todo, unclear=unclear
+            )
 
         asks = f"role {role} in {settings.project}"
         yield CloudCheck(id="permissions", asks=asks, requests=question("roles", settings.tenant), read=read)
@@ -103,11 +111,17 @@ def _capacity_blocks(stack: NebiusStack) -> Iterator[CloudCheck]:
         place = {"region": stack.settings.region, "platform": own[0].platform, "state": "STATE_ACTIVE"}
 
         def read(
-            row: Mapping[str, Any] | None, needed: int = needed, place: Mapping[str, str] = place, id_: str = id_
+            row: Mapping[str, Any] | None,
+            needed: int = needed,
+            held: int = held,
+            place: Mapping[str, str] = place,
+            id_: str = id_,
         ) -> Seen:
+            # One that has ended does not stop an edit of other things.
+            known = needed <= 0 < held
             todo = f"compare it with the stack file: nebius capacity capacity-block-group get --id {id_}"
             if row is None:
-                return Seen(text="there is none", todo=todo)
+                return Seen(text="there is none", todo=todo, unclear=known)
             status = row["status"]
             kind = status["resource_affinity"]["compute_v1"]
             seen = {"region": status["region"], "platform": kind["platform"], "state": status["state"]}
@@ -118,7 +132,7 @@ def _capacity_blocks(stack: NebiusStack) -> Iterator[CloudCheck]:
                 differ.append(f"{needed} more GPUs needed")
             end = status.get("current_continuous_interval", {}).get("end_time", "")
             text = f"{free} of {limit} GPUs are free{f', until {end[:10]}' if end else ''}"
-            return Seen(text="; ".join((text, *differ)), todo=todo if differ else "")
+            return Seen(text="; ".join((text, *differ)), todo=todo if differ else "", unclear=known and bool(differ))
 
         yield CloudCheck(id="capacity-block", asks=id_, requests=question("block", id_), read=read)
 
@@ -177,7 +191,7 @@ def _state_bucket(stack: NebiusStack) -> Iterator[CloudCheck]:
             return Seen(text="it was deleted", todo=f"nebius storage bucket undelete --id {row['metadata']['id']}")
         if row.get("spec", {}).get("versioning_policy") != "ENABLED":
             command = f"nebius storage bucket update --id {row['metadata']['id']} --versioning-policy enabled"
-            return Seen(text="it keeps no old versions of the state", todo=command)
+            return Seen(text="it keeps no old versions of the state", todo=command, unclear=True)
         return Seen(text="with versions")
 
     requests = question("listed", "Bucket", project)

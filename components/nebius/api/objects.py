@@ -285,7 +285,7 @@ def roles(tenant_id: str) -> list[tuple[str, str]]:
     account = profile.get("service_account_profile", {}).get("info", {}).get("metadata", {}).get("id")
     subject = accounts[0]["tenant_user_account_id"] if accounts else account
     if not subject:
-        return []
+        raise nebius_error("list your groups", [f"Nebius does not name your account in {tenant_id}"], "")
     method = GroupMembershipServiceClient(client.sdk()).list_member_of
     groups = _pages("list your groups", method, ListMemberOfRequest, subject, parent="subject_id")
     found = list[tuple[str, str]]()

@@ -301,6 +301,12 @@ class TestPlace:
         rows = ask(cluster())
         assert {row.id for row in rows} == (set() if fits else {"permissions"})
 
+    def test_narrower_roles_are_for_a_person_to_compare(self, api: NebiusServer) -> None:
+        api.place.groups = ("builders",)
+        api.methods.seed("AccessPermit", "group-builders", "", {"resource_id": PROJECT, "role": "compute.editor"})
+        rows = ask(cluster(**section(backups={"enabled": False})))
+        assert [(row.outcome, row.seen) for row in rows] == [(CloudOutcome.NOT_ASKED, "you have compute.editor")]
+
     @pytest.mark.parametrize(
         ("status", "seen"),
         [
@@ -353,7 +359,7 @@ class TestPlace:
         seen = "project-e00abc has none of this name; other projects were not asked"
         assert self.one(cluster(), state=STATE) == ("state", "could not ask", seen)
         id_ = seed_state(api, "DISABLED")
-        assert self.one(cluster(), state=STATE) == ("state", "wrong", "it keeps no old versions of the state")
+        assert self.one(cluster(), state=STATE) == ("state", "could not ask", "it keeps no old versions of the state")
         api.store.objects[id_]["spec"]["versioning_policy"] = "ENABLED"
         assert ask(cluster(), state=STATE) == []
         assert ask(cluster(), state="s3://elsewhere?endpoint=minio.example") == []
