@@ -4,11 +4,13 @@ the budget can't hold."""
 from collections.abc import Iterator
 
 from cluster import platform_interface
-from cluster.catalog.prices import HOURS
 from cluster.config.cluster import ClusterConfig
 from cluster.cost.estimate import estimate
 from cluster.findings import Finding, Level, Location, listing, nearest
 from cluster.slurm.power_saving import elastic_nodesets
+
+LONGEST = 31 * 24
+"""Hours of the longest month: the controller counts those that a month has."""
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -46,13 +48,13 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
             what=f"no price is known of {listing(items)}: counted as nothing",
             todo="write your own in `pricing.rates`",
         )
-    if found.always * HOURS > budget.month:
+    if found.always * LONGEST > budget.month:
         yield Finding(
             id="budget-small",
             level=Level.WARNING,
             at=("budget", "month"),
-            what=f"what is always on costs {found.always * HOURS:,.0f} {found.currency} a month, and the budget is "
-            f"{budget.month:,.0f}" + (": no elastic node is ever created" if budget.stop else ""),
+            what=f"what is always on costs {found.always * LONGEST:,.0f} {found.currency} in a month of 31 days, and "
+            f"the budget is {budget.month:,.0f}" + (": no elastic node is created then" if budget.stop else ""),
             todo="write a larger one, or fewer static nodes; `./hpc cost STACK` has each part",
         )
 
