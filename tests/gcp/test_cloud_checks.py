@@ -397,6 +397,8 @@ class TestLimits:
         text = "16 asked; limits in us-central1: NVIDIA_H100_MEGA 8"
         assert (seen.outcome, seen.seen) == (CloudOutcome.WRONG, text)
         assert seen.todo.startswith("ask for more in us-central1: https://console.cloud.google.com/iam-admin/quotas")
+        elastic = google(nodesets={"gpu": {**A3, "count": {"min": 1, "max": 4}}})
+        assert row(cloud_checks.check(elastic), "quota", "GPUs of ").outcome is CloudOutcome.NOT_ASKED
 
     @pytest.mark.parametrize(
         ("answer", "limits"),

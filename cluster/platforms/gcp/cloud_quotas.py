@@ -135,10 +135,12 @@ def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
             return Seen(text=text, todo=todo)
 
         yield CloudCheck(id="quota", asks=f"quota {quota.metric}", requests=asks, read=read)
-    amounts_of_services = _of_services(stack.config)
-    amounts_of_services.subtract(_of_services(stack.before) if stack.before else {})
+    amounts_of_services, static = _of_services(stack.config), _of_services(stack.config, elastic=False)
+    if stack.before:
+        amounts_of_services.subtract(_of_services(stack.before))
+        static.subtract(_of_services(stack.before, elastic=False))
     for (what, path), amount in (+amounts_of_services).items():
-        yield _limits(stack, what, path, amount, page)
+        yield _limits(stack, what, path, amount, static[what, path], page)
 
 
 FAMILIES = "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.com%2Fgpus_per_gpu_family"
@@ -148,11 +150,11 @@ SPOT_FAMILIES = "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.
 Service Usage: jldupont/pygcloud 25ff7e3, tests/gcp.services/samples.py)."""
 
 
-def _of_services(config: ClusterConfig) -> Counter[tuple[str, str]]:
+def _of_services(config: ClusterConfig, *, elastic: bool = True) -> Counter[tuple[str, str]]:
     """Return what counts against quotas that only Service Usage answers, with the path of the quotas: GPUs by machine
     type, GiB of file systems."""
     amounts = Counter[tuple[str, str]]()
-    for request in (*machine_requests(config), *elastic_requests(config)):
+    for request in (*machine_requests(config), *(elastic_requests(config) if elastic else ())):
         if request.gpu and request.gpu.type not in ACCELERATORS and not _is_reserved(request):
             name = f"GPUs of {request.machine_type.name}"
             row = (f"{name} (spot)", SPOT_FAMILIES) if _is_spot(request) else (name, FAMILIES)
@@ -165,9 +167,11 @@ def _of_services(config: ClusterConfig) -> Counter[tuple[str, str]]:
     return amounts
 
 
-def _limits(stack: AskedStack, what: str, path: str, amount: int, page: str) -> CloudCheck:
+def _limits(  # noqa: PLR0917 - the numbers, then the page
+    stack: AskedStack, what: str, path: str, amount: int, least: int, page: str
+) -> CloudCheck:
     """Return the check of a quota whose limits have dimensions. How much is used has a price (Cloud Monitoring), and
-    which limit counts is for a person to compare, unless none is large enough."""
+    which limit counts is for a person to compare, unless none is large enough for `least`, the static nodes."""
     here = {"region": stack.region, "zone": stack.zone}
 
     def read(answer: Answer) -> Seen:
@@ -184,7 +188,7 @@ def _limits(stack: AskedStack, what: str, path: str, amount: int, page: str) -> 
                     found[dimensions.get("gpu_family", name)] = int(bucket.get("effectiveLimit", 0))
         text = f"{amount:,} asked; limits in {stack.region}: "
         text += ", ".join(f"{name} {limit:,}" for name, limit in sorted(found.items())) or "none answered"
-        short = path == FAMILIES and found and all(0 <= limit < amount for limit in found.values())
+        short = path == FAMILIES and found and all(0 <= limit < least for limit in found.values())
         todo = f"ask for more in {stack.region}: {page}" if short else f"compare, with what is used: {page}"
         return Seen(text=text, todo=todo, unclear=not short)
 
