@@ -25,14 +25,21 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             todo=f"write the budget in {currency}, or `pricing: {{currency: {config.budget.currency}, exchange_rate: "
             "...}`",
         )
-    if config.budget and config.budget.stop and not elastic_nodesets(config):
-        yield Finding(
-            id="budget-stop",
-            at=("budget", "stop"),
-            given=config.budget.stop,
-            allowed="nothing, as no node is elastic",
-            todo="remove it, or write `count: {min, max}` in a nodeset",
-        )
+    yield from _stop(config)
+
+
+def _stop(config: ClusterConfig) -> Iterator[Finding]:
+    """The controller adds up the prices of elastic nodes: it would never stop those that have none."""
+    if not (config.budget and config.budget.stop):
+        return
+    names, found = elastic_nodesets(config), estimate(config)
+    allowed, todo = "nothing, as no node is elastic", "remove it, or write `count: {min, max}` in a nodeset"
+    if unpriced := [name for name in names if found.node_hour(name, elastic=True) is None]:
+        items = dict.fromkeys(part.item for part in found.unknown if part.elastic and part.nodeset in unpriced)
+        allowed = f"a stop of nodes with a known price, which nodes of {listing(unpriced)} do not have"
+        todo = f"write the price of {listing(items)} in `pricing.rates`"
+    if unpriced or not names:
+        yield Finding(id="budget-stop", at=("budget", "stop"), given=config.budget.stop, allowed=allowed, todo=todo)
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ def node_prices(config: ClusterConfig) -> tuple[str, dict[str, NodePrice]]:
 
 def budget_input(config: ClusterConfig) -> BudgetInput | None:
     """Return the budget with the prices that the controller adds up; None without a budget. An elastic node counts at
-    the dearest of its ways, and one without a known price as nothing."""
+    the dearest of its ways, and one without a known price as nothing (none with `stop`)."""
     if config.budget is None:
         return None
     found = estimate(config)

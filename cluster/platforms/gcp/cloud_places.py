@@ -165,13 +165,20 @@ def images(stack: AskedStack) -> Iterator[CloudCheck]:
     """Yield checks of the images that machines, or the image's builder, and EXAScaler's servers boot from."""
     config = stack.config
     yield _image(stack, "image.name", config.image.name or recipe(config).image)
-    if servers(config) and config.storage.lustre:
-        yield _image(stack, "storage.lustre.image", config.storage.lustre.image)
+    image = _servers_image(config)
+    # Servers that exist do not boot from it again.
+    if image and not (stack.before and _servers_image(stack.before) == image):
+        yield _image(stack, "storage.lustre.image", image)
         # Cloud Commerce's API (cloudcommerceprocurement.v1, revision 20251012) is for providers alone.
         page = f"https://console.cloud.google.com/marketplace/browse?q=EXAScaler&project={stack.project}"
         seen = Seen(text="Google answers this on a page only", todo=f"accept the terms: {page}", unclear=True)
         asks = f"terms of DDN EXAScaler Cloud in {stack.project}"
         yield CloudCheck(id="marketplace", asks=asks, requests=(), read=lambda: seen)
+
+
+def _servers_image(config: ClusterConfig) -> str:
+    lustre = config.storage.lustre
+    return lustre.image if lustre and servers(config) else ""
 
 
 def _image(stack: AskedStack, at: str, name: str) -> CloudCheck:
