@@ -5,7 +5,7 @@ Pure functions of the records of cluster/observe/reliability.py.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Literal
@@ -90,11 +90,13 @@ def _add_month(
 
     rest = {name: hours[name] for name in prices}
     busy = busy_spans(facts.runs, {outage.node for outage in facts.outages})
+    runs: dict[str, list[JobRun]] = defaultdict(list)
     for run in facts.runs:
-        key = MoneyKey(month, "jobs", run.user, run.account, run.partition)
-        for name in (name for name in run.nodes if name in prices):
-            used = run.seconds / HOUR * _share(run, nodes[name])
-            add(key, name, used)
+        for name in run.nodes:
+            runs[name].append(run)
+    for name in prices:
+        for run, used in _held(runs[name], nodes[name]):
+            add(MoneyKey(month, "jobs", run.user, run.account, run.partition), name, used)
             rest[name] -= used
     for outage in (outage for outage in facts.outages if outage.node in prices and not outage.off):
         out = unused_seconds(outage, busy[outage.node]) / HOUR
@@ -102,6 +104,20 @@ def _add_month(
         rest[outage.node] -= out
     for name, left in rest.items():
         add(MoneyKey(month, "idle"), name, left)
+
+
+def _held(runs: Sequence[JobRun], node: NodePrice) -> Iterator[tuple[JobRun, float]]:
+    """Yield the hours of a node that each of its runs held, piece by piece. Runs whose shares are more than the node
+    together, as one with all GPUs and another with most CPUs, divide it in that proportion."""
+    active: dict[int, float] = {}
+    last = 0.0
+    for at, n in sorted((at, n) for n, run in enumerate(runs) for at in (run.start, run.end)):
+        whole = max(1.0, sum(active.values()))
+        for held, share in active.items():
+            yield runs[held], (at - last) / HOUR * share / whole
+        last = at
+        if active.pop(n, None) is None:
+            active[n] = _share(runs[n], node)
 
 
 def _share(run: JobRun, node: NodePrice) -> float:

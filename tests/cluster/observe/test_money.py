@@ -52,6 +52,15 @@ def test_a_job_costs_its_share_of_its_nodes_and_the_rest_is_idle():
     assert amounts(spent(run(0, 4, "c", cpus=1, gpus=0), nodes=("c",))) == {("jobs", "alice"): 1.0, ("idle", ""): 9.0}
 
 
+def test_jobs_that_hold_more_than_a_node_together_divide_it():
+    """One has all GPUs of the node, the other all but one of its CPUs."""
+    gpus = run(0, 4, "a", cpus=1, gpus=2)
+    cpus = run(0, 8, "a", cpus=7, gpus=0, user="bob")
+    assert amounts(spent(gpus, cpus)) == {
+        ("jobs", "alice"): round(40 / 1.875, 6), ("jobs", "bob"): round(40 * 0.875 / 1.875 + 35, 6), ("idle", ""): 25.0,
+    }  # fmt: skip
+
+
 def test_faults_and_drained_nodes_have_rows_of_their_own_without_the_jobs_that_ran_on():
     found = spent(run(0, 4, "a"), outages=(out(3, 6, "a"), out(7, 8, "a", kind="")))
     assert amounts(found) == {("jobs", "alice"): 40.0, ("faults", ""): 20.0, ("drained", ""): 10.0, ("idle", ""): 30.0}
@@ -100,3 +109,4 @@ def test_the_sum_is_all_machine_hours_times_their_rate(
     )
     assert found.total.node_hours == pytest.approx(3 * 2000)
     assert found.total.amount == pytest.approx(2000 * (10 + 10 + 1))
+    assert all(row.amount > -0.01 for row in found.rows.values())
