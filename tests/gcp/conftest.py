@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from components.gcp import access, bake, compute_engine, instances
+from components.gcp import access, bake, cloud_checks, compute_engine, instances
 from tests.gcp.servers import Cloud, SshServer, fake_gcloud, free_port, sshd
+from tests.lab.google.apis import GoogleApis, healthy
 from tests.lab.google.compute import FakeCompute
 from tests.waiting import wait_for
 
@@ -64,3 +65,15 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCompute]:
     monkeypatch.setattr("requests.sessions.get_environ_proxies", lambda *_, **__: {})
     with FakeCompute() as server:
         yield server
+
+
+@pytest.fixture
+def apis(monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleApis]:
+    """A project in which everything can be created. At its end no request or answer misfits, and none changes
+    anything."""
+    with GoogleApis(healthy) as served:
+        monkeypatch.setattr(cloud_checks, "GOOGLE", served.endpoint)
+        monkeypatch.setattr(cloud_checks, "PAUSES", (0.01, 0.01, 0.01))
+        yield served
+    assert served.misfits == []
+    assert {asked.method for asked in served.asked if not asked.id.endswith(".testIamPermissions")} <= {"GET"}

@@ -4,7 +4,6 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from cluster.cloud_checks import CloudCheck, CloudOutcome, CloudRow
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.cloud_checks import PROBES, AskedStack, checks
 from cluster.platforms.gcp.cloud_checks import SHARED as HOST
-from cluster.platforms.gcp.cloud_names import NAMED
 from cluster.platforms.gcp.cloud_quotas import NETWORKS
 from cluster.platforms.gcp.permissions import roles
 from components.cloud_questions import rows as cloud_rows
@@ -23,7 +21,6 @@ from components.gcp import cloud_checks
 from components.gcp.bake_design import GoogleCloudError
 from tests.clouds import A3, EXASCALER, MANAGED, google
 from tests.cluster import stacks
-from tests.contract.recorded import MACHINES, record
 from tests.docs.test_assumptions import rows as assumptions
 from tests.lab.google.apis import (
     IMAGE,
@@ -32,7 +29,6 @@ from tests.lab.google.apis import (
     Asked,
     GoogleApis,
     Rule,
-    healthy,
     on,
     quota_metric,
     quotas,
@@ -45,18 +41,6 @@ TYPES = "compute.machineTypes.get"
 BILLING = "cloudbilling.projects.getBillingInfo"
 PERMISSIONS = "cloudresourcemanager.projects.testIamPermissions"
 SERVICES = "serviceusage.services.batchGet"
-
-
-@pytest.fixture
-def apis(monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleApis]:
-    """A project in which everything can be created. At its end no request or answer misfits, and none changes
-    anything."""
-    with GoogleApis(healthy) as served:
-        monkeypatch.setattr(cloud_checks, "GOOGLE", served.endpoint)
-        monkeypatch.setattr(cloud_checks, "PAUSES", (0.01, 0.01, 0.01))
-        yield served
-    assert served.misfits == []
-    assert {asked.method for asked in served.asked if not asked.id.endswith(".testIamPermissions")} <= {"GET"}
 
 
 def row(rows: list[CloudRow], check: str, part: str = "") -> CloudRow:
@@ -438,88 +422,6 @@ class TestLimits:
         assert "lustre" not in " ".join(
             row.asked for row in cloud_checks.check(everything(), everything()) if row.id == "quota"
         )
-
-
-class TestNames:
-    """Names of a new stack that are taken in its project."""
-
-    @pytest.mark.parametrize("name", GOOGLE_STACKS)
-    def test_they_are_those_of_the_stacks_resources(self, name: str) -> None:
-        config, recording = stacks.config(name), record(name, "made").recording
-        for what, (types, key) in NAMED_TYPES.items():
-            registered = {row.inputs[key] for type_ in types for row in recording.all(type_) if key in row.inputs}
-            asked = NAMED[what].names(config)
-            # Every role has an account's name; elastic nodes have machines without a resource.
-            at_most = what in ("service accounts", "instances")
-            assert registered <= asked if at_most else registered == asked, what
-
-    @pytest.mark.parametrize(
-        ("method", "answer", "kind"),
-        [
-            ("compute.instances.list", {"items": [{"name": "cloud-controller"}]}, "instances"),
-            ("compute.disks.list", {"items": [{"name": "cloud-controller-state"}]}, "disks"),
-            ("compute.networks.list", {"items": [{"name": "cloud-system", "description": "theirs"}]}, "networks"),
-            (
-                "iam.projects.serviceAccounts.list",
-                {"accounts": [{"name": "projects/p/serviceAccounts/cloud-ctl@p.iam.gserviceaccount.com"}]},
-                "service accounts",
-            ),
-            (
-                "secretmanager.projects.secrets.list",
-                {"secrets": [{"name": "projects/1/secrets/cloud-munge"}]},
-                "secrets",
-            ),
-            ("storage.buckets.list", {"items": [{"name": "my-project-cloud-setup"}]}, "buckets"),
-        ],
-    )
-    def test_one_that_is_taken(self, apis: GoogleApis, method: str, answer: dict[str, Any], kind: str) -> None:
-        apis.rules.insert(0, on(method, (200, answer)))
-        (seen,) = wrong(cloud_checks.check(google()))
-        assert (seen.outcome, seen.asked) == (CloudOutcome.WRONG, f"names of {kind}")
-        assert seen.seen.startswith("taken: ")
-        assert seen.todo.startswith("choose another hpc:cluster.name")
-
-    @pytest.mark.parametrize(
-        ("method", "answer"),
-        [
-            ("compute.instances.list", {"items": [{"name": "cloud-controller", "labels": {"hpc-cluster": "cloud"}}]}),
-            (
-                "compute.networks.list",
-                {"items": [{"name": "cloud-system", "description": "hpc: system network of cloud"}]},
-            ),
-            (
-                "iam.projects.serviceAccounts.list",
-                {"accounts": [{"name": "a/cloud-ctl@p", "displayName": "controller of the cluster cloud"}]},
-            ),
-        ],
-    )
-    def test_those_of_a_run_that_stopped_do_not_stop_the_next(
-        self, apis: GoogleApis, method: str, answer: dict[str, Any]
-    ) -> None:
-        apis.rules.insert(0, on(method, (200, answer)))
-        (seen,) = wrong(cloud_checks.check(google()))
-        assert seen.outcome is CloudOutcome.NOT_ASKED
-        assert "which the next one continues" in seen.todo
-
-    def test_others_are_not_in_the_way_and_a_longer_list_is_not_seen_whole(self, apis: GoogleApis) -> None:
-        other = {"items": [{"name": "cloud-2-controller"}], "nextPageToken": "more"}
-        apis.rules.insert(0, on("compute.instances.list", (200, other)))
-        (seen,) = wrong(cloud_checks.check(google()))
-        assert (seen.outcome, seen.seen) == (CloudOutcome.NOT_ASKED, "free, among those listed")
-
-    def test_a_cluster_that_is_up_has_them(self, apis: GoogleApis) -> None:
-        assert "names" not in {row.id for row in cloud_checks.check(google(), google())}
-
-
-NAMED_TYPES = {
-    "instances": (MACHINES, "name"),
-    "disks": (("gcp:compute/disk:Disk",), "name"),
-    "networks": (("gcp:compute/network:Network",), "name"),
-    "service accounts": (("gcp:serviceaccount/account:Account",), "accountId"),
-    "secrets": (("gcp:secretmanager/secret:Secret",), "secretId"),
-    "buckets": (("gcp:storage/bucket:Bucket",), "name"),
-}
-"""Types of resources of each kind, and the input that has the name."""
 
 
 class TestAnswers:
