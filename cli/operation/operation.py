@@ -82,7 +82,7 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
         file = stackfile.read(project.ROOT, stack, chosen.config_file)
     platform = registry.get(config.platform) if config and kind == "preview" else None
     summary = list(platform.describe_request(config)) if platform and config else []
-    if config and summary:
+    if config and summary and chosen.json:
         more = {"asks": summary, "price": estimate(config).document(), "seen": cloud_check.last_document(stack)}
         chosen = replace(chosen, more={**chosen.more, **more})
     pulumi = choose_engine(chosen.engine, file, kind)
