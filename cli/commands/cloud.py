@@ -28,11 +28,11 @@ def cloud(
 ) -> None:
     """Ask the cloud, before it costs anything, whether the stack can be created there.
 
-    It uses your own login and requests that only read: services, billing, your permissions, quotas, machine types,
-    reservations, image, network, policies, state. Of a cluster that is up, what the next `up` adds is compared with
-    quotas and reservations. The answers are kept in the state dir with their date. Exit code 0 when nothing is wrong, 1
-    when something is; a question that the cloud does not answer for you is not wrong. --send writes a file without the
-    names of your projects, users and resources.
+    It uses your own login and requests that only read: project, your permissions, quotas, machine types, capacity,
+    images, network, names, state. Of a cluster that is up, what the next `up` adds is compared with quotas and
+    reservations. The answers are kept in the state dir with their date. Exit code 0 when nothing is wrong, 1 when
+    something is; a question that the cloud does not answer for you is not wrong. --send writes a file without the names
+    of your projects, users and resources.
 
     JSON: {stack, date, ok, checks [{id, asked, seen, outcome, todo, assumptions}]}; outcome is ok, wrong or could not
     ask.
