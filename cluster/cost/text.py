@@ -93,7 +93,8 @@ def preview(found: Estimate, before: Estimate | None, today: date) -> Sequence[s
     lines = []
     for what, item, count, rate, unit, hour, month, dated, source in table(found)[1:]:
         of = "your own rate" if source == OWN else f"list price of {dated} ({source})"
-        priced = f"{rate} a {unit}, {hour} an hour, {month} a month; {of}" if rate else UNKNOWN
+        each = "an hour" if unit == "hour" else f"a {unit}"
+        priced = f"{rate} {each}, {hour} an hour, {month} a month; {of}" if rate else UNKNOWN
         lines.append(f"{what}: {count} x {item}, {priced}")
     return [*lines, *totals(found, before, today)]
 
