@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.cloud_checks import CloudCheck, CloudOutcome, CloudRow
+from cluster.cloud_checks import CloudCheck, CloudRow, Seen
 from cluster.printable import one_line
 
 
@@ -35,10 +35,10 @@ def _row(check: CloudCheck, futures: Sequence["Future[Any]"], seconds: float, cl
             raise NotAskedError(f"no answer within {seconds:g} s", "check the network and the proxy, then run again")
         seen = check.read(*(future.result() for future in futures))
     except NotAskedError as error:
-        return CloudRow(id=check.id, asked=check.asks, seen=error.why, outcome=CloudOutcome.NOT_ASKED, todo=error.todo)
+        seen = Seen(text=error.why, todo=error.todo, unclear=True)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         text = f"{cloud}'s answer has another form than documented ({type(error).__name__}: {one_line(str(error))})"
-        return CloudRow(id=check.id, asked=check.asks, seen=text, outcome=CloudOutcome.NOT_ASKED, todo="report this")
+        seen = Seen(text=text, todo="report this", unclear=True)
     return CloudRow(
         id=check.id,
         asked=check.asks,

@@ -59,6 +59,7 @@ UNCLEAR = ("quota of GPUs of ", "quota of GiB of ", "terms of ")
 
 
 STATE = "gs://our-state"
+IN_FORCE = 200, {"spec": {"rules": [{"enforce": True}]}}
 GOOGLE_STACKS = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
 SHARED = {
     "network": "projects/host-project/global/networks/shared",
@@ -224,12 +225,12 @@ class TestPlaces:
                 "reservation",
                 "1000 of 1000 a3-megagpu-8g are free; it is of a3-megagpu-8g, not n2-standard-8",
             ),
-            ("compute.reservationBlocks.get", refusal(404, ""), "reservation", "there is none"),
+            ("compute.reservationBlocks.get", refusal(404, ""), "reservation", "there is none of this name"),
             (
                 "compute.reservationBlocks.get",
                 (200, {"resource": {"status": "READY", "count": 18, "inUseCount": 17}}),
                 "reservation",
-                "READY, 1 of 18 machines are free, 2 are needed",
+                "1 of 18 machines are free; 2 machines are needed",
             ),
             (
                 "compute.globalAddresses.list",
@@ -258,7 +259,7 @@ class TestPlaces:
             ("storage.buckets.get", refusal(404, ""), "state", "there is none"),
             (
                 "orgpolicy.projects.policies.getEffectivePolicy",
-                (200, {"spec": {"rules": [{"enforce": True}]}}),
+                IN_FORCE,
                 "policy",
                 "in force",
             ),
@@ -367,6 +368,34 @@ class TestPlaces:
         new, more = ({check.asks for check in checks(AskedStack(config=exascaler(), before=before))}
                      for before in (None, exascaler()))  # fmt: skip
         assert {asks.partition(" ")[0] for asks in new - more if "exascaler" in asks.lower()} == {"image", "terms"}
+
+    @pytest.mark.parametrize(
+        ("before", "after", "more", "outcome"),
+        [
+            # The base of an image that is baked already, and one that is not.
+            ({}, {}, 1, CloudOutcome.NOT_ASKED),
+            ({}, {"builder": {"machine_type": "c2-standard-16"}}, 0, CloudOutcome.WRONG),
+            # An image that no new machine boots from, and one that a new one does.
+            ({"name": "ours"}, {"name": "ours"}, 0, CloudOutcome.NOT_ASKED),
+            ({"name": "ours"}, {"name": "ours"}, 1, CloudOutcome.WRONG),
+            ({"name": "ours"}, {"name": "other"}, 0, CloudOutcome.WRONG),
+        ],
+    )
+    def test_an_image_that_was_retired_does_not_stop_an_edit_that_needs_nothing_of_it(
+        self, apis: GoogleApis, before: dict[str, Any], after: dict[str, Any], more: int, outcome: CloudOutcome
+    ) -> None:
+        retired = 200, {**IMAGE, "deprecated": {"state": "OBSOLETE"}}
+        apis.rules.insert(0, on("compute.images.get", retired))
+        running = google(image=before, nodesets={"cpu": {"count": 2}})
+        edited = google(image=after, nodesets={"cpu": {"count": 2 + more}})
+        assert row(cloud_checks.check(edited, running), "image").outcome is outcome
+
+    def test_a_policy_that_is_newly_in_force_does_not_stop_an_edit_of_other_things(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on("orgpolicy.projects.policies.getEffectivePolicy", IN_FORCE))
+        public = google(login={"public": True}, network={"admin_cidrs": ["203.0.113.7/32"]})
+        rows = cloud_checks.check(public, google())
+        found = [row.asked.rpartition(" ")[2] for row in rows if row.outcome is CloudOutcome.WRONG]
+        assert found == ["compute.vmExternalIpAccess"]
 
     def test_a_policy_with_a_list_is_for_a_person_to_compare(self, apis: GoogleApis) -> None:
         rule = {"values": {"allowedValues": ["projects/ours"]}}

@@ -209,7 +209,6 @@ CHECKS: tuple[Callable[[AskedStack], Iterator[CloudCheck]], ...] = (
     cloud_places.accelerators,
     cloud_places.disk_types,
     cloud_places.reservations,
-    cloud_places.reservation_blocks,
     cloud_places.images,
     network,
     cloud_places.file_system_locations,

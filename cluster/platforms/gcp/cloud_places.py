@@ -6,6 +6,8 @@ Source of fields: Compute's discovery document, revision 20261106, and that of t
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cluster.catalog.machine_families import ACCELERATORS
@@ -14,10 +16,10 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.disks import state_disk, state_zones
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
-from cluster.platforms.gcp.image import recipe
+from cluster.platforms.gcp.image import bakes, recipe
 from cluster.platforms.gcp.permissions import POLICIES, policies
 from cluster.platforms.gcp.request import LOCAL_SSD, disks, elastic_disks, elastic_requests, machine_requests
-from cluster.roster import nodeset_type
+from cluster.roster import machines, nodeset_type
 
 ZONES = "A3 Mega, T4 and P4 exist in the zones of the catalog, as Google has a price for them there."
 
@@ -43,65 +45,87 @@ _COMMANDS = {"acceleratorTypes": "accelerator-types", "diskTypes": "disk-types"}
 
 
 def _of_zone(stack: AskedStack, zone: str, folder: str, name: str) -> CloudCheck:
-    def read(answer: Answer) -> Seen:
-        if answer is not None:
-            return Seen(text="there is one")
-        listed = f"gcloud compute {_COMMANDS[folder]} list --filter name={name} --project {stack.project}"
-        return Seen(text=f"{zone} has no {name}", todo=f"choose a zone of: {listed}")
-
     noun = _NOUNS[folder]
+    listed = f"gcloud compute {_COMMANDS[folder]} list --filter name={name} --project {stack.project}"
+    lacking = Seen(text=f"{zone} has no {name}", todo=f"choose a zone of: {listed}")
     return CloudCheck(
         id=noun.replace(" ", "-"),
         asks=f"{noun} {name} in {zone}",
         requests=(compute(stack.project, f"zones/{zone}/{folder}/{name}", f"compute.{folder}.get"),),
-        read=read,
+        read=partial(_exists, lacking),
         assumptions=(ZONES,) if folder == "acceleratorTypes" else (),
     )
 
 
-def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
-    """Yield a check for each reservation: it exists, is specific, has the machine type and enough free machines."""
-    before = _from_reservations(stack.before) if stack.before else Counter()
-    for (name, machine_type), count in _from_reservations(stack.config).items():
-        project = name.split("/")[1] if "/" in name else stack.project
-        short, more = name.rpartition("/")[2], count - before[name, machine_type]
-        where = f"{short} --project {project} --zone {stack.zone}"
-        todo = f"compare it with the stack file: gcloud compute reservations describe {where}"
-        # One that has ended does not stop an edit of other things.
-        known = more <= 0 and (name, machine_type) in before
+BLOCKS, SUB_BLOCKS = "/reservationBlocks/", "/reservationSubBlocks/"
 
-        def read(  # noqa: PLR0917 - bound now, and not at the end of the loop
-            answer: Answer,
-            machine_type: str = machine_type,
-            more: int = more,
-            todo: str = todo,
-            project: str = project,
-            known: bool = known,  # noqa: FBT001
-        ) -> Seen:
-            if answer is None:
-                return Seen(text=f"there is none of this name in {stack.zone}", todo=todo, unclear=known)
-            sku = answer["specificReservation"]
-            free = int(sku["count"]) - int(sku.get("inUseCount", 0))
-            kind = sku["instanceProperties"]["machineType"].rpartition("/")[2]
-            wrong = [
-                text
-                for text, is_wrong in {
-                    f"its status is {answer['status']}": answer["status"] != "READY",
-                    # A machine that names any other is refused (cluster-toolkit v1.95.0,
-                    # schedmd-slurm-gcp-v6-nodeset/main.tf: specific_reservation_required).
-                    "it is not specific": not answer.get("specificReservationRequired"),
-                    f"it is of {kind}, not {machine_type}": kind != machine_type,
-                    f"{more} machines are needed": free < more,
-                    f"it is not shared with {stack.project}": not _is_shared(answer, project, stack.project),
-                }.items()
-                if is_wrong
-            ]
+
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    """Static machines that come from a reservation, or from one of its blocks."""
+
+    stack: AskedStack
+    owner: str
+    """Its project."""
+    name: str
+    block: str
+    machine_type: str
+    more: int
+    """How many `up` adds."""
+    known: bool
+    """True if the running cluster has them all: one that has ended does not stop an edit of other things."""
+
+    def check(self) -> CloudCheck:
+        path = f"zones/{self.stack.zone}/reservations/{self.name}" + (f"{BLOCKS}{self.block}" if self.block else "")
+        permission = f"compute.{'reservationBlocks' if self.block else 'reservations'}.get"
+        asks = f"block {self.block} of {self.name}" if self.block else f"reservation {self.name} in {self.owner}"
+        request = compute(self.owner, path, permission)
+        return CloudCheck(id="reservation", asks=asks, requests=(request,), read=self._read)
+
+    def _read(self, answer: Answer) -> Seen:
+        verb = "blocks list" if self.block else "describe"
+        command = f"gcloud compute reservations {verb} {self.name} --project {self.owner} --zone {self.stack.zone}"
+        todo = f"compare it with the stack file: {command}"
+        if answer is None:
+            return Seen(text=f"there is none of this name in {self.stack.zone}", todo=todo, unclear=self.known)
+        row = answer["resource"] if self.block else answer["specificReservation"]
+        status = (row if self.block else answer)["status"]
+        free = int(row["count"]) - int(row.get("inUseCount", 0))
+        wrong = {f"its status is {status}": status != "READY", f"{self.more} machines are needed": free < self.more}
+        kind, end = "machines", ""
+        if not self.block:
+            kind = row["instanceProperties"]["machineType"].rpartition("/")[2]
             end = f", deleted at {answer['deleteAtTime']}" if answer.get("deleteAtTime") else ""
-            text = f"{free} of {sku['count']} {kind} are free{end}"
-            return Seen(text="; ".join((text, *wrong)), todo=todo if wrong else "", unclear=known and bool(wrong))
+            wrong |= {
+                # A machine that names any other is refused (cluster-toolkit v1.95.0,
+                # schedmd-slurm-gcp-v6-nodeset/main.tf: specific_reservation_required).
+                "it is not specific": not answer.get("specificReservationRequired"),
+                f"it is of {kind}, not {self.machine_type}": kind != self.machine_type,
+                f"it is not shared with {self.stack.project}": not _is_shared(answer, self.owner, self.stack.project),
+            }
+        found = [text for text, is_wrong in wrong.items() if is_wrong]
+        text = "; ".join((f"{free} of {row['count']} {kind} are free{end}", *found))
+        return Seen(text=text, todo=todo if found else "", unclear=self.known and bool(found))
 
-        request = compute(project, f"zones/{stack.zone}/reservations/{short}", "compute.reservations.get")
-        yield CloudCheck(id="reservation", asks=f"reservation {short} in {project}", requests=(request,), read=read)
+
+def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
+    """Yield a check for each reservation, and for each block that the stack file names: it exists, is specific, has the
+    machine type and enough free machines."""
+    for end in (BLOCKS, SUB_BLOCKS):
+        before = _from_reservations(stack.before, end) if stack.before else Counter()
+        for (path, machine_type), count in _from_reservations(stack.config, end).items():
+            whole, _, block = path.partition(BLOCKS)
+            more = count - before[path, machine_type]
+            if block or end == BLOCKS:
+                yield _Held(
+                    stack=stack,
+                    owner=whole.split("/")[1] if "/" in whole else stack.project,
+                    name=whole.rpartition("/")[2],
+                    block=block,
+                    machine_type=machine_type,
+                    more=more,
+                    known=more <= 0 and (path, machine_type) in before,
+                ).check()
 
 
 def _is_shared(answer: Mapping[str, Any], owner: str, user: str) -> bool:
@@ -112,42 +136,7 @@ def _is_shared(answer: Mapping[str, Any], owner: str, user: str) -> bool:
     return owner == user or share.get("shareType") == "ORGANIZATION" or user in named or any(map(str.isdigit, named))
 
 
-def reservation_blocks(stack: AskedStack) -> Iterator[CloudCheck]:
-    """Yield a check for each block of a reservation that the stack file names."""
-    before = _from_reservations(stack.before, SUB_BLOCKS) if stack.before else Counter()
-    for (name, machine_type), count in _from_reservations(stack.config, SUB_BLOCKS).items():
-        owner, _, block = name.partition(BLOCKS)
-        if not block:
-            continue
-        project = owner.split("/")[1] if "/" in owner else stack.project
-        short, more = owner.rpartition("/")[2], count - before[name, machine_type]
-        todo = f"gcloud compute reservations blocks list {short} --project {project} --zone {stack.zone}"
-
-        known = more <= 0 and (name, machine_type) in before
-
-        def read(
-            answer: Answer,
-            more: int = more,
-            todo: str = f"choose another: {todo}",
-            known: bool = known,  # noqa: FBT001 - as above
-        ) -> Seen:
-            if answer is None:
-                return Seen(text="there is none", todo=todo, unclear=known)
-            row = answer["resource"]
-            free, is_ready = row["count"] - row.get("inUseCount", 0), row["status"] == "READY"
-            text = f"{row['status']}, {free} of {row['count']} machines are free"
-            fits = is_ready and free >= more
-            return Seen(text=f"{text}, {more} are needed", todo="" if fits else todo, unclear=known and not fits)
-
-        path = f"zones/{stack.zone}/reservations/{short}{BLOCKS}{block}"
-        request = compute(project, path, "compute.reservationBlocks.get")
-        yield CloudCheck(id="reservation", asks=f"block {block} of {short}", requests=(request,), read=read)
-
-
-BLOCKS, SUB_BLOCKS = "/reservationBlocks/", "/reservationSubBlocks/"
-
-
-def _from_reservations(config: ClusterConfig, end: str = BLOCKS) -> Counter[tuple[str, str]]:
+def _from_reservations(config: ClusterConfig, end: str) -> Counter[tuple[str, str]]:
     """Return the static machines that come from each reservation, by its name up to `end`, and machine type: elastic
     ones come when it has some free."""
     found = Counter[tuple[str, str]]()
@@ -163,11 +152,18 @@ def _from_reservations(config: ClusterConfig, end: str = BLOCKS) -> Counter[tupl
 
 def images(stack: AskedStack) -> Iterator[CloudCheck]:
     """Yield checks of the images that machines, or the image's builder, and EXAScaler's servers boot from."""
-    config = stack.config
-    yield _image(stack, "image.name", config.image.name or recipe(config).image)
+    config, before = stack.config, stack.before
+    name = config.image.name or recipe(config).image
+    # One that is retired does not stop an edit that bakes no other image, and boots no other machine from it.
+    known = (
+        before is not None
+        and name == (before.image.name or recipe(before).image)
+        and (config.image == before.image if bakes(config) else set(machines(config)) <= set(machines(before)))
+    )
+    yield _image(stack, "image.name", name, known=known)
     image = _servers_image(config)
     # Servers that exist do not boot from it again.
-    if image and not (stack.before and _servers_image(stack.before) == image):
+    if image and not (before and _servers_image(before) == image):
         yield _image(stack, "storage.lustre.image", image)
         # Cloud Commerce's API (cloudcommerceprocurement.v1, revision 20251012) is for providers alone.
         page = f"https://console.cloud.google.com/marketplace/browse?q=EXAScaler&project={stack.project}"
@@ -181,19 +177,20 @@ def _servers_image(config: ClusterConfig) -> str:
     return lustre.image if lustre and servers(config) else ""
 
 
-def _image(stack: AskedStack, at: str, name: str) -> CloudCheck:
+def _image(stack: AskedStack, at: str, name: str, *, known: bool = False) -> CloudCheck:
     project = name.split("/")[1] if name.startswith("projects/") else stack.project
     short = name.rpartition("/images/")[2]
 
     def read(answer: Answer) -> Seen:
         if answer is None:
             todo = f"set {at} to an image that exists, or report this: the program names an image that is gone"
-            return Seen(text=f"{project} has no image {short}", todo=todo)
+            return Seen(text=f"{project} has no image {short}", todo=todo, unclear=known)
         state = answer.get("deprecated", {}).get("state", "ACTIVE")
         text = f"{answer['status']}, created {answer['creationTimestamp'][:10]}, {state}"
         # Machines can be created from a deprecated image, and not from an obsolete or deleted one.
         usable = answer["status"] == "READY" and state in ("ACTIVE", "DEPRECATED")
-        return Seen(text=text, todo="" if usable else f"set {at}, or image.recipe, to one that is in use")
+        todo = "" if usable else f"set {at}, or image.recipe, to one that is in use"
+        return Seen(text=text, todo=todo, unclear=known and not usable)
 
     permission = "compute.images.getFromFamily" if short.startswith("family/") else "compute.images.get"
     request = compute(project, f"global/images/{short}", permission)
@@ -209,21 +206,20 @@ def file_system_locations(stack: AskedStack) -> Iterator[CloudCheck]:
     for file_system in file_systems(stack.config):
         if where := file_system.location:
             service = file_system.service
-
-            def read(answer: Answer, where: str = where, service: str = service) -> Seen:
-                if answer is not None:
-                    return Seen(text="there is one")
-                command = {"file": "filestore zones list", "lustre": "lustre locations list"}[service]
-                todo = f"choose a zone of: gcloud {command} --project {stack.project}"
-                return Seen(text=f"{where} has no {service}.googleapis.com", todo=todo)
-
             request = CloudRequest(
                 service=service,
                 path=f"v1/projects/{stack.project}/locations/{where}",
                 permission=f"{service}.locations.get",
             )
+            command = {"file": "filestore zones list", "lustre": "lustre locations list"}[service]
+            todo = f"choose a zone of: gcloud {command} --project {stack.project}"
+            lacking = Seen(text=f"{where} has no {service}.googleapis.com", todo=todo)
             asks = f"{service}.googleapis.com in {where}"
-            yield CloudCheck(id="file-system", asks=asks, requests=(request,), read=read)
+            yield CloudCheck(id="file-system", asks=asks, requests=(request,), read=partial(_exists, lacking))
+
+
+def _exists(lacking: Seen, answer: Answer) -> Seen:
+    return lacking if answer is None else Seen(text="there is one")
 
 
 def state_bucket(stack: AskedStack) -> Iterator[CloudCheck]:
@@ -253,28 +249,26 @@ def state_bucket(stack: AskedStack) -> Iterator[CloudCheck]:
 
 def organization_policies(stack: AskedStack) -> Iterator[CloudCheck]:
     """Yield a check for each constraint that would refuse the stack if it were in force."""
+    before = policies(stack.before) if stack.before else ()
     for name in policies(stack.config):
-        todo = POLICIES[name].todo
-
-        def read(answer: Answer, todo: str = todo) -> Seen:
-            rules = (answer or {}).get("spec", {}).get("rules", ())
-            if any(rule.get("enforce") or rule.get("denyAll") for rule in rules):
-                return Seen(text="in force", todo=todo)
-            allowed = [value for rule in rules for value in rule.get("values", {}).get("allowedValues", ())]
-            denied = [value for rule in rules for value in rule.get("values", {}).get("deniedValues", ())]
-            if allowed or denied:
-                text = "; ".join(
-                    f"{word} {', '.join(values)}"
-                    for word, values in (("allows", allowed), ("denies", denied))
-                    if values
-                )
-                return Seen(text=text, todo=f"compare: {todo}", unclear=True)
-            return Seen(text="not in force")
-
         # The method's page names orgpolicy.policies.get, which no role has (iann0036/iam-dataset 2073fa5, gcp/roles).
         request = CloudRequest(
             service="orgpolicy",
             path=f"v2/projects/{stack.project}/policies/{name}:getEffectivePolicy",
             permission="orgpolicy.policy.get",
         )
+        read = partial(_read_policy, POLICIES[name].todo, name in before)
         yield CloudCheck(id="policy", asks=f"organization policy {name}", requests=(request,), read=read)
+
+
+def _read_policy(todo: str, known: bool, answer: Answer) -> Seen:  # noqa: FBT001 - bound by its place
+    """`known`: whether the running cluster needs the same. One that is newly in force does not stop other edits."""
+    rules = (answer or {}).get("spec", {}).get("rules", ())
+    if any(rule.get("enforce") or rule.get("denyAll") for rule in rules):
+        return Seen(text="in force", todo=todo, unclear=known)
+    values = {
+        word: [value for rule in rules for value in rule.get("values", {}).get(key, ())]
+        for word, key in (("allows", "allowedValues"), ("denies", "deniedValues"))
+    }
+    text = "; ".join(f"{word} {', '.join(named)}" for word, named in values.items() if named)
+    return Seen(text=text, todo=f"compare: {todo}", unclear=True) if text else Seen(text="not in force")
