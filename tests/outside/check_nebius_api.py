@@ -9,13 +9,23 @@ from typing import Any
 
 import pytest
 import yaml
+from nebius.aio.request import Request
 
+from components.nebius.api import client, objects
 from components.nebius.api.kinds import KINDS, ResourceKind
+from components.nebius.api.specs import to_full_json, to_json
+from tests.cluster.nebius.clusters import FABRIC, H100, nebius
 from tests.harness import ROOT, deploy
-from tests.nebius.deploy import test_components
+from tests.lab.nebius_api import server
+from tests.lab.nebius_api.server import NebiusServer
+from tests.nebius.deploy import test_cloud_checks, test_components
+from tests.nebius.deploy.test_cloud_checks import BLOCK, PROJECT, STATE
+from tests.outside.reads import Path as ReadPath
+from tests.outside.reads import Read, ReadJson
 from tests.outside.recorder import Recorder
 
 _fakes = test_components._fakes  # what Nebius answers, for the resources of a stack
+_elsewhere = test_cloud_checks._elsewhere  # registries and programs, for a stack that is checked
 ACCEPTED = {
     "immutable-Subnet.network_id": "the API has no way to move a subnet, and does not mark the field",
     "immutable-Bucket.filesystem_bucket": "the SDK 0.6.29 has it, and definitions of before its release have not",
@@ -34,9 +44,13 @@ class Message:
     inner: dict[str, "Message"] = field(default_factory=dict)
 
 
-def _parse(tokens: list[str]) -> tuple[dict[str, Message], dict[str, set[str]]]:
-    """Messages and enums by name, and the methods of each service."""
-    top, services = Message(""), dict[str, set[str]]()
+Services = dict[str, dict[str, tuple[str, str]]]
+"""The messages of request and answer of each method of each service."""
+
+
+def _parse(tokens: list[str]) -> tuple[dict[str, Message], Services]:
+    """Messages and enums by name, and services."""
+    top, services = Message(""), Services()
     stack: list[tuple[str, Message]] = [("file", top)]
     words: list[str] = []
     depth = 0
@@ -52,29 +66,34 @@ def _parse(tokens: list[str]) -> tuple[dict[str, Message], dict[str, set[str]]]:
                 made = here.inner.setdefault(words[1], Message(words[1]))
                 stack.append((words[0], made))
             elif words[:1] == ["service"]:
-                services[words[1]] = set()
+                services[words[1]] = {}
                 stack.append(("service", Message(words[1])))
             else:  # a oneof, whose fields are the message's, or options
+                _add_method(services, here, words)
                 stack.append((kind if words[:1] == ["oneof"] else "options", here))
             words = []
         elif token == "}":
             stack.pop()
             words = []
         elif token == ";":
+            _add_method(services, here, words)
             if kind in ("message", "enum") and "=" in words and words[0] not in ("option", "reserved"):
                 at = words.index("=")
                 here.fields[words[at - 1]] = ("".join(words[: at - 1]), " ".join(words[at + 2 :]))
             words = []
         else:
             words.append(token)
-            if kind == "service" and words[:1] == ["rpc"] and len(words) == 2:
-                services[here.name].add(token)
     return top.inner, services
 
 
+def _add_method(services: Services, service: Message, words: list[str]) -> None:
+    if words[:1] == ["rpc"]:
+        services[service.name][words[1]] = (words[3], words[-2])
+
+
 @cache
-def package(folder: Path, module: str) -> tuple[dict[str, Message], dict[str, set[str]]]:
-    messages, services = dict[str, Message](), dict[str, set[str]]()
+def package(folder: Path, module: str) -> tuple[dict[str, Message], Services]:
+    messages, services = dict[str, Message](), Services()
     for file in sorted((folder / "nebius" / module.replace(".", "/")).glob("*.proto")):
         found, methods = _parse(_TOKEN.findall(file.read_text(encoding="utf-8")))
         messages |= found
@@ -89,6 +108,8 @@ def spec_of(folder: Path, kind: ResourceKind) -> Message:
 def _type(folder: Path, module: str, above: list[Message], name: str) -> Message | None:
     """A field's message or enum: of an enclosing message, of the package, or none for numbers, text and others."""
     name = re.sub(r"^(repeated|optional)", "", name)
+    if other := re.fullmatch(r"([a-z]\w*\.v\d\w*)\.(\w+)", name):
+        return package(folder, other[1])[0].get(other[2])
     *outer, last = name.split(".")
     if outer and outer[0] in {message.name for message in above}:
         above = [message for message in above if message.name == outer[0]]
@@ -115,6 +136,21 @@ def paths(
                 yield from paths(folder, module, [*above, kind], value, path)
 
 
+def compare(folder: Path, outside: Recorder, module: str, message: Message, given: Mapping[str, Any]) -> int:
+    """Compare fields and values of enums with those of a message, and return how many there are."""
+    count = 0
+    for path, found, type_, value in paths(folder, module, [message], given):
+        key = f"{message.name.removesuffix('Spec')}.{path}"
+        if found is None:
+            outside.differs(f"field-{key}", "the API has no such field")
+        elif "deprecated = true" in found[1]:
+            outside.differs(f"deprecated-{key}", "the API marks it deprecated")
+        elif isinstance(value, str) and type_ and type_.fields and value not in type_.fields:
+            outside.differs(f"enum-{key}", f"given: {value}; allowed: {', '.join(type_.fields)}")
+        count += 1
+    return count
+
+
 def sent() -> Iterator[tuple[ResourceKind, Mapping[str, Any]]]:
     """Specs of every resource of the shipped stack, and of other ways of having one."""
     shipped = yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text())["config"]["hpc:cluster"]
@@ -134,7 +170,7 @@ def sent() -> Iterator[tuple[ResourceKind, Mapping[str, Any]]]:
 def test_calls_and_states(artifact: Path, outside: Recorder, name: str) -> None:
     kind = KINDS[name]
     messages, services = package(artifact, kind.module)
-    methods = services.get(f"{name}Service", set())
+    methods = services.get(f"{name}Service", {})
     listed = "".join(word.capitalize() for word in kind.list_method.split("_"))
     for method in ("Create", "Get", "Delete", listed, *(["Update"] if kind.updatable else [])):
         if method not in methods:
@@ -159,15 +195,7 @@ def test_fields_that_are_sent(artifact: Path, outside: Recorder) -> None:
     seen = set[str]()
     for kind, spec in sent():
         message = spec_of(artifact, kind)
-        for path, found, type_, value in paths(artifact, kind.module, [message], spec):
-            key = f"{kind.name}.{path}"
-            if found is None:
-                outside.differs(f"field-{key}", "the API has no such field")
-            elif "deprecated = true" in found[1]:
-                outside.differs(f"deprecated-{key}", "the API marks it deprecated")
-            elif isinstance(value, str) and type_ and type_.fields and value not in type_.fields:
-                outside.differs(f"enum-{key}", f"given: {value}; allowed: {', '.join(type_.fields)}")
-            count += 1
+        count += compare(artifact, outside, kind.module, message, spec)
         for name, (_, options) in message.fields.items():
             if "required = true" in options:
                 required += 1
@@ -206,21 +234,97 @@ def _every(folder: Path, kind: ResourceKind, above: list[Message], at: str = "")
             yield from _every(folder, kind, [*above, inner], path)
 
 
-def test_what_a_preflight_asks(artifact: Path, outside: Recorder) -> None:
-    calls = (
-        ("mk8s.v1", "ClusterService", "ListControlPlaneVersions", "ClusterControlPlaneVersion",
-         {"version", "restricted", "end_of_life", "deprecated"}),
-        ("mk8s.v1", "NodeGroupService", "GetCompatibilityMatrix", "NodeGroupCompatibilityVersionItem",
-         {"os", "drivers_preset", "compatible_platforms"}),
-        ("quotas.v1", "QuotaAllowanceService", "List", "QuotaAllowanceStatus", {"usage", "unit", "usage_percentage"}),
-        ("capacity.v1", "ResourceAdviceService", "List", "ResourceAdviceStatus",
-         {"reserved", "on_demand", "preemptible"}),
-    )  # fmt: skip
-    for module, service, method, answer, fields in calls:
+PROFILE = {"user_profile": {"tenants": [{"tenant_id": "tenant-e00abc", "tenant_user_account_id": "account-e00abc"}]}}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call with its answer, as JSON."""
+
+    method: str
+    request: Mapping[str, Any]
+    answer: Mapping[str, Any]
+
+
+def checked(monkeypatch: pytest.MonkeyPatch, *, bucket: str, outcome: str) -> tuple[list[Asked], set[ReadPath]]:
+    """Return what `check cloud` asks about a stack that asks every question, and the fields of the answers that it
+    reads. All rows are green, but for that of the bucket of the state."""
+    asked, reads = list[Asked](), set[ReadPath]()
+    wait = Request.wait
+
+    def answer(request: Any) -> Any:
+        found, method = wait(request), f"{request._service}/{request._method}"
+        if hasattr(found, "next_page_token") and not request._input.page_token:
+            found.next_page_token = "1"
+        asked.append(Asked(method, to_full_json(request._input), to_full_json(found)))
+        return Read(found, (method,), reads)
+
+    def as_json(row: Read) -> ReadJson:
+        return ReadJson(to_json(row.message), row.at, reads)
+
+    monkeypatch.setattr(Request, "wait", answer)
+    monkeypatch.setattr(objects, "to_json", as_json)
+    nodesets = {
+        name: {"machine_type": H100, "count": 1, "capacity": capacity}
+        for name, capacity in {"own": {"reservation": BLOCK}, "spot": {"spot": {}}, "any": {"on_demand": {}}}.items()
+    }
+    with NebiusServer(place=test_cloud_checks.ample()) as api:
+        api.place.groups, api.place.blocks = ("editors", "builders"), {BLOCK: {}}
+        api.methods.seed("AccessPermit", "group-builders", "", {"resource_id": PROJECT, "role": "admin"})
+        jail = api.methods.seed("Filesystem", PROJECT, "jail", {"type": "NETWORK_SSD"}, "computefilesystem-e00abc")
+        state = api.methods.seed("Bucket", PROJECT, "our-state", {"versioning_policy": "ENABLED"})
+        api.store.objects[state]["state"] = bucket
+        section = {"workers": dict.fromkeys(nodesets, FABRIC), **test_cloud_checks.jail_of(jail)}
+        rows = test_cloud_checks.ask(nebius(nodesets=nodesets, nebius=section), state=STATE)
+        client.close()
+    assert [(row.id, row.outcome.value) for row in rows] == ([("state", outcome)] if outcome != "ok" else []), rows
+    return asked, reads
+
+
+@pytest.mark.parametrize("profile", [None, PROFILE], ids=["service account", "user"])
+def test_what_check_cloud_asks_and_reads(
+    artifact: Path, outside: Recorder, monkeypatch: pytest.MonkeyPatch, profile: Any
+) -> None:
+    """The first step of `up` asks part of it."""
+    place = {"bucket": "ACTIVE", "outcome": "ok"}
+    if profile:
+        monkeypatch.setitem(server._METHODS, "ProfileService/Get", lambda *_args: profile)
+        place = {"bucket": "SCHEDULED_FOR_DELETION", "outcome": "wrong"}
+    asked, reads = checked(monkeypatch, **place)
+    for call in asked:
+        module, service, method = _parts(call.method)
         messages, services = package(artifact, module)
-        if method not in services.get(service, set()):
+        if method not in services.get(service, {}):
             outside.differs(f"method-{service}.{method}", f"{module} has {sorted(services)}")
-        for name in sorted(fields - set(messages[answer].fields)):
-            outside.differs(f"field-{answer}.{name}", "the API has no such field")
-    outside.did(f"{len(calls)} calls of the first step of up")
-    outside.holds("nebius-version-calls", "nebius-kubernetes-versions", "nebius-quotas", "nebius-room")
+            continue
+        request, answer = (messages[name] for name in services[service][method])
+        compare(artifact, outside, module, request, call.request)
+        compare(artifact, outside, module, answer, call.answer)
+        for name, (_, options) in request.fields.items():
+            limit = re.search(r"\blte : (\d+)", options)
+            if "required = true" in options and name not in call.request:
+                outside.differs(f"required-{service}.{method}.{name}", "the API demands it, and it is not sent")
+            if limit and int(call.request.get(name, 0)) > int(limit[1]):
+                outside.differs(f"limit-{service}.{method}.{name}", f"given: {call.request[name]}; at most {limit[1]}")
+    for path, *fields in sorted(reads):
+        module, service, method = _parts(path)
+        messages, services = package(artifact, module)
+        above = [messages[services[service][method][1]]] if method in services.get(service, {}) else []
+        for name in fields if above else ():
+            if name not in above[-1].fields:
+                outside.differs(f"field-{service}.{method}.{'.'.join(fields)}", f"{above[-1].name} has no {name}")
+                break
+            above.append(_type(artifact, module, above, above[-1].fields[name][0]) or Message("a value"))
+    assert len(reads) > 80
+    outside.did(f"{len({call.method for call in asked})} methods, {len(reads)} fields of answers that are read")
+    outside.holds(
+        "nebius-version-calls", "nebius-kubernetes-versions", "nebius-quotas", "nebius-room", "nebius-platform-sizes",
+        "nebius-projects", "nebius-roles", "nebius-groups", "nebius-capacity-blocks", "nebius-buckets", "nebius-pages",
+    )  # fmt: skip
+
+
+def _parts(method: str) -> tuple[str, str, str]:
+    """Module, service and method of `nebius.compute.v1.PlatformService/List`."""
+    path, _, name = method.partition("/")
+    module, _, service = path.removeprefix("nebius.").rpartition(".")
+    return module, service, name

@@ -7,7 +7,9 @@ from tests.outside.mutation import Mutation
 _SLURM = "tests/outside/check_slurm.py"
 _DISCOVERY = "tests/outside/check_discovery.py"
 _SOPERATOR = "tests/outside/check_soperator.py"
-_NEBIUS_API = "tests/outside/check_nebius_api.py"
+_NEBIUS_OBJECTS = "components/nebius/api/objects.py"
+_NEBIUS_CHECKS = "cluster/platforms/nebius/cloud_checks.py"
+_NEBIUS_OFFERS = "cluster/platforms/nebius/cloud_offers.py"
 
 MUTATIONS: Mapping[str, Mutation] = {
     # cluster-toolkit
@@ -188,10 +190,17 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     # nebius-api
     "nebius-kinds": Mutation("components/nebius/api/kinds.py", '"infiniband_fabric",', '"infiniband",'),
-    "nebius-version-calls": Mutation(_NEBIUS_API, '"GetCompatibilityMatrix"', '"GetCompatibility"'),
-    "nebius-kubernetes-versions": Mutation(_NEBIUS_API, '"end_of_life"', '"end_of_support"'),
-    "nebius-quotas": Mutation(_NEBIUS_API, '"usage_percentage"', '"usage_share"'),
-    "nebius-room": Mutation(_NEBIUS_API, '"preemptible"', '"spot"'),
+    "nebius-version-calls": Mutation(_NEBIUS_OBJECTS, ".get_compatibility_matrix", ".get_compatibility"),
+    "nebius-kubernetes-versions": Mutation(_NEBIUS_OFFERS, 'row.get("end_of_life")', 'row.get("end_of_support")'),
+    "nebius-quotas": Mutation(_NEBIUS_OBJECTS, "row.status.usage_percentage", "row.status.usage_share"),
+    "nebius-room": Mutation(_NEBIUS_OBJECTS, 'count.get("data_state", "")', 'count.get("data_age", "FRESH")'),
+    "nebius-platform-sizes": Mutation(_NEBIUS_OFFERS, '.get("allow_gpu_clustering")', '.get("allow_gpu_clusters", 1)'),
+    "nebius-projects": Mutation(_NEBIUS_CHECKS, '.get("region", "")', '.get("location", "")'),
+    "nebius-roles": Mutation(_NEBIUS_OBJECTS, "permit.spec.resource_id", "permit.spec.project_id"),
+    "nebius-groups": Mutation(_NEBIUS_OBJECTS, '"tenant_user_account_id"', '"tenant_user_id"'),
+    "nebius-capacity-blocks": Mutation(_NEBIUS_CHECKS, '.get("usage", 0)', '.get("used", 0)'),
+    "nebius-buckets": Mutation(_NEBIUS_CHECKS, '"SCHEDULED_FOR_DELETION"', '"DELETED"'),
+    "nebius-pages": Mutation(_NEBIUS_OBJECTS, "answer.next_page_token", "answer.next_page"),
     # soperator
     "soperator-slurm-of-versions": Mutation("cluster/platforms/nebius/versions.py", '"25.11.3"', '"25.11.4"'),
     "soperator-checks-namespace": Mutation(

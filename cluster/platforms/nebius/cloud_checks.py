@@ -32,7 +32,7 @@ def _project(stack: NebiusStack) -> Iterator[CloudCheck]:
         if row is None:
             return Seen(text="there is none", todo=todo)
         tenant = row["metadata"]["parent_id"]
-        region = row.get("status", {}).get("region") or row.get("spec", {}).get("region", "")
+        region = row.get("status", {}).get("region", "")
         if tenant != settings.tenant:
             return Seen(text=f"it is in {tenant}, not in {settings.tenant}", todo=todo)
         if region not in ("", settings.region):

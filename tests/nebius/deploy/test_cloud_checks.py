@@ -273,7 +273,7 @@ class TestPlace:
         monkeypatch.setitem(
             cloud_checks.ANSWERS,
             "project",
-            lambda _id: {"metadata": {"parent_id": "tenant-e00abc"}, "spec": {"region": "eu-west1"}},
+            lambda _id: {"metadata": {"parent_id": "tenant-e00abc"}, "status": {"region": "eu-west1"}},
         )
         assert self.one(cluster()) == ("project", "wrong", "it is in eu-west1")
 
