@@ -18,11 +18,12 @@ from components.dynamic import ActionProvider, ActionResource, report, without_t
 from components.nebius.kubectl import Kubectl, KubectlError
 
 _MANIFESTS = ", ".join(
-    f"application/vnd.{kind}" for kind in ("oci.image.manifest.v1+json", "docker.distribution.manifest.v2+json")
-)
-_INDEXES = ", ".join(
-    f"application/vnd.{kind}" for kind in ("oci.image.index.v1+json", "docker.distribution.manifest.list.v2+json")
-)
+    f"application/vnd.{kind}"
+    for kind in (
+        "oci.image.manifest.v1+json", "docker.distribution.manifest.v2+json",
+        "oci.image.index.v1+json", "docker.distribution.manifest.list.v2+json",
+    )
+)  # fmt: skip
 _DIGEST = "Docker-Content-Digest"
 """Header with the digest of a manifest (opencontainers/distribution-spec 1.1, pulling manifests)."""
 _SECONDS = 8.0
@@ -38,10 +39,15 @@ class ChartError(RuntimeError):
     """A chart, a version or a value does not exist; the text says which exist."""
 
 
-def check_exists(repo: str, chart: str, version: str, sha256: str = "") -> str:
-    """Return an empty text if the version exists, or why that is not known.
+class UnansweredError(ChartError):
+    """A registry or a repository does not answer."""
 
-    Raises ChartError if it does not exist, or if it is in a repository and its archive does not have that `sha256`.
+
+def check_exists(repo: str, chart: str, version: str, sha256: str = "") -> str:
+    """Return the digest of a version, or of an image's tag, that exists; an empty text for one in a folder.
+
+    Raises ChartError if it does not exist, or if it is in a repository and its archive does not have that `sha256`;
+    UnansweredError if that is not known.
     """
     if repo.startswith(_OCI):
         return _in_registry(repo.removeprefix(_OCI).rstrip("/"), chart, version)
@@ -80,10 +86,9 @@ def _files(repo: str, chart: str, version: str, part: str) -> dict[str, bytes]:
 
 def _archive(place: str, chart: str, version: str) -> bytes:
     """Read the archive of a chart in a registry. Raises OSError, ValueError and KeyError."""
-    base = _base(place, chart)
-    manifest = json.loads(_read_manifest(base, version))
+    manifest = json.loads(_manifest(place, chart, version)[0])
     [digest] = [layer["digest"] for layer in manifest["layers"] if layer["mediaType"] == _CONTENT]
-    archive = _read(f"{base}/blobs/{digest}", {})
+    archive = _read(f"{_base(place, chart)}/blobs/{digest}", {})
     if f"sha256:{hashlib.sha256(archive).hexdigest()}" != digest:
         raise ValueError(f"the archive does not have the digest {digest}")
     return archive
@@ -94,44 +99,25 @@ def _base(place: str, chart: str) -> str:
     return f"https://{host}/v2/{folder}/{chart}"
 
 
-def _read_manifest(base: str, version: str) -> bytes:
+def _manifest(place: str, name: str, tag: str, method: str = "GET") -> tuple[bytes, Mapping[str, str]]:
     # A tag can't have a plus sign; Helm writes an underscore in its place.
-    return _read(f"{base}/manifests/{version.replace('+', '_')}", {"Accept": _MANIFESTS})
+    return _answer(f"{_base(place, name)}/manifests/{tag.replace('+', '_')}", {"Accept": _MANIFESTS}, method)
 
 
-def digest_of(place: str, name: str, tag: str) -> str | None:
-    """Return the digest of a chart or an image in a registry; None if there is no such tag.
-
-    Raises ChartError: the registry does not answer.
-    """
-    host, url = place.partition("/")[0], f"{_base(place, name)}/manifests/{tag.replace('+', '_')}"
+def _in_registry(place: str, name: str, tag: str) -> str:
+    host = place.partition("/")[0]
     try:
-        _, headers = _answer(url, {"Accept": f"{_MANIFESTS}, {_INDEXES}"}, "HEAD")
-    except urllib.error.HTTPError as error:
-        if error.code == 404:
-            return None
-        raise ChartError(f"{host} answers {error.code} for {name}:{tag}") from None
-    except (OSError, ValueError) as error:
-        raise ChartError(f"{host} does not answer: {error}") from None
-    return headers.get(_DIGEST, "")
-
-
-def _in_registry(place: str, chart: str, version: str) -> str:
-    host, base = place.partition("/")[0], _base(place, chart)
-    try:
-        _read_manifest(base, version)
+        return _manifest(place, name, tag, "HEAD")[1].get(_DIGEST, "")
     except urllib.error.HTTPError as error:
         if error.code != 404:
-            return f"{host} answers {error.code} for {chart} {version}"
+            raise UnansweredError(f"{host} answers {error.code} for {name}:{tag}") from None
     except (OSError, ValueError) as error:
-        return f"{host} does not answer: {error}"
-    else:
-        return ""
+        raise UnansweredError(f"{host} does not answer: {error}") from None
     try:
-        tags = json.loads(_read(f"{base}/tags/list", {})).get("tags") or []
+        tags = json.loads(_read(f"{_base(place, name)}/tags/list", {})).get("tags") or []
     except (OSError, ValueError):
         tags = []
-    raise _missing(chart, version, place, tags)
+    raise _missing(name, tag, place, tags)
 
 
 def _in_repository(repo: str, chart: str, version: str, sha256: str) -> str:
@@ -144,7 +130,7 @@ def _in_repository(repo: str, chart: str, version: str, sha256: str) -> str:
         urls = re.findall(r"^    urls:\n *- [\"']?([^\"'\s]+)", row, re.MULTILINE) if sha256 else []
         archives = [_read(urllib.parse.urljoin(f"{repo}/", url), {}) for url in urls]
     except (OSError, ValueError) as error:
-        return f"{repo} does not answer: {error}"
+        raise UnansweredError(f"{repo} does not answer: {error}") from None
     found = "".join(hashlib.sha256(archive).hexdigest() for archive in archives)
     if found != sha256:
         raise ChartError(
@@ -152,7 +138,7 @@ def _in_repository(repo: str, chart: str, version: str, sha256: str) -> str:
             f"  given: an archive with the SHA-256 {found or 'of none'}\n  allowed: {sha256}\n"
             "  to do: set nebius.soperator.charts to a folder with charts that you have checked"
         )
-    return ""
+    return sha256
 
 
 def versions(index: str, chart: str) -> dict[str, str]:
@@ -167,10 +153,10 @@ def versions(index: str, chart: str) -> dict[str, str]:
 
 
 def _missing(chart: str, version: str, place: str, existing: list[str]) -> ChartError:
-    some = ", ".join(existing[:5]) if existing else "none that it lists"
+    some = ", ".join(existing[:5]) if existing else "none that it lists without a login"
     return ChartError(
         f"{chart} {version} is not in {place}. It has: {some}\n"
-        "to do: choose an nebius.soperator.version that exists, or another nebius.soperator.charts"
+        "to do: choose a nebius.soperator.version that exists, or another nebius.soperator.charts"
     )
 
 
@@ -215,10 +201,10 @@ class ChartVersionsProvider(ActionProvider):
         """Check all charts, or the new ones. Raises ChartError with all missing charts and values."""
         checked = [dict(chart) for chart in olds["charts"]] if olds else []
         with ThreadPoolExecutor(8) as pool:
-            results = list(pool.map(check_chart, (row for row in news["charts"] if dict(row) not in checked)))
-        for line in sorted({line for _, lines in results for line in lines}):
+            results = list(pool.map(check_artifact, (row for row in news["charts"] if dict(row) not in checked)))
+        for line in sorted({line for _, lines, _ in results for line in lines}):
             report(line)
-        if errors := [error for errors, _ in results for error in errors]:
+        if errors := [error for errors, *_ in results for error in errors]:
             with without_traceback(ChartError):
                 raise ChartError("\n".join(errors))
 
@@ -231,20 +217,21 @@ class ChartVersions(ActionResource, module="nebius", name="ChartVersions"):
     PROVIDER = ChartVersionsProvider
 
 
-def check_chart(row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the errors of a chart, and the lines to report."""
+def check_artifact(row: Mapping[str, Any]) -> tuple[list[str], list[str], str]:
+    """Return the errors of a chart or an image, the lines to report, and its digest."""
     place = {key: row[key] for key in ("repo", "chart", "version")}
-    errors, lines = list[str](), list[str]()
+    errors, lines, digest = list[str](), list[str](), ""
     try:
-        if unsure := check_exists(**place, sha256=row.get("sha256", "")):
-            lines.append(f"whether all charts exist is not known: {unsure}")
-        for text in _files(**place, part="values.yaml").values() if "values" in row and not unsure else ():
+        digest = check_exists(**place, sha256=row.get("sha256", ""))
+        for text in _files(**place, part="values.yaml").values() if "values" in row else ():
             for what, todo in unknown_values(row["values"], text, f"nebius.values.{row['release']}"):
                 errors += [f"{what}\n  to do: {todo}"] if todo else []
                 lines += [] if todo else [f"{what}; Helm ignores it, unless a template reads it all the same"]
+    except UnansweredError as error:
+        lines.append(f"not checked: {error}")
     except ChartError as error:
         errors.append(str(error))
-    return errors, lines
+    return errors, lines, digest
 
 
 class DefinitionsProvider(ActionProvider):

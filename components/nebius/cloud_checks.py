@@ -12,11 +12,10 @@ from cluster.config import ClusterConfig
 from cluster.platforms.nebius.cloud_checks import checks
 from cluster.platforms.nebius.cloud_request import FreeCapacity, NebiusQuestion, NebiusStack
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
-from cluster.printable import one_line
 from components.cloud_questions import NotAskedError, rows
 from components.nebius.api import client, objects
 from components.nebius.api.client import NebiusError
-from components.nebius.chart_sources import ChartError, check_chart, digest_of
+from components.nebius.chart_sources import check_artifact
 
 SECONDS = 8.0
 """Time limit of one question, retries included (ours: the whole check is to end within 10 s)."""
@@ -41,12 +40,10 @@ def _ask(question: NebiusQuestion) -> Any:  # noqa: ANN401 - each question has i
             return answer(question)
         except NebiusError as error:
             raise not_asked(error) from None
-        except ChartError as error:
-            raise NotAskedError(one_line(str(error)), "check the network and the proxy, then run again") from None
 
 
 def answer(question: NebiusQuestion) -> Any:  # noqa: ANN401 - each question has its own answer
-    """Return the answer. Raises NebiusError and ChartError."""
+    """Return the answer. Raises NebiusError."""
     return ANSWERS[question.what](*question.args)
 
 
@@ -76,8 +73,7 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
     "listed": objects.listed,
     "block": objects.capacity_block,
     "programs": lambda *command: list(programs(command, SECONDS)),
-    "chart": lambda row: check_chart(json.loads(row)),
-    "digest": digest_of,
+    "artifact": lambda row: check_artifact(json.loads(row)),
 }
 """Functions that ask, by the question's `what`."""
 

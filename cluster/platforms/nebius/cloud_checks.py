@@ -6,17 +6,17 @@ docs.nebius.com/iam/authorization/roles; GPUs of capacity block groups: docs.neb
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.findings import listing
-from cluster.platforms.nebius import cloud_offers
+from cluster.platforms.nebius.cloud_offers import fabrics, machine_types, offers
 from cluster.platforms.nebius.cloud_request import NebiusStack, question
 from cluster.platforms.nebius.names import OTHER_NAME, OWNER_LABEL, shortened
 from cluster.platforms.nebius.node_groups import filesystems, node_groups
-from cluster.platforms.nebius.releases import CloudFacts, charts_of, images, releases
+from cluster.platforms.nebius.releases import DEFAULT_REGISTRY, CloudFacts, charts_of, images, releases
 from cluster.platforms.nebius.stack_file_fields import backs_up, name_at_nebius, settings_of
 
 Rows = Sequence[Mapping[str, Any]]
@@ -144,15 +144,14 @@ def _names(stack: NebiusStack) -> Iterator[CloudCheck]:
         names = [name for name in every if name not in before.get(kind, ())]
 
         def read(rows: Rows, names: Sequence[str] = names) -> Seen:
-            taken = {row["metadata"].get("name"): row["metadata"].get("labels", {}) for row in rows}
-            others = [name for name in names if name in taken and OWNER_LABEL not in taken[name]]
-            own = [name for name in names if name in taken and OWNER_LABEL in taken[name]]
-            if others:
-                return Seen(text=f"taken: {listing(others)}", todo=OTHER_NAME)
-            if own:
-                todo = f"if this stack created it, nothing; otherwise {OTHER_NAME}"
-                return Seen(text=f"a stack of this program has {listing(own)}", todo=todo, unclear=True)
-            return Seen(text="free")
+            # `up` waits until an object that is being deleted is gone.
+            there = [row["metadata"] for row in rows if row.get("status", {}).get("state") != "DELETING"]
+            taken = {row["name"]: OWNER_LABEL in row.get("labels", {}) for row in there if row.get("name") in names}
+            others = [name for name, is_own in taken.items() if not is_own]
+            if others or not taken:
+                return Seen(text=f"taken: {listing(others)}" if others else "free", todo=OTHER_NAME if others else "")
+            todo = "nothing if an `up` of this stack stopped, which the next one with its state goes on with; else "
+            return Seen(text=f"a stack of this program has {listing([*taken])}", todo=todo + OTHER_NAME, unclear=True)
 
         if names:
             asks = f"names of {kind} in {stack.settings.project}: {', '.join(names)}"
@@ -215,71 +214,50 @@ def _programs(stack: NebiusStack) -> Iterator[CloudCheck]:
     yield CloudCheck(id="program", asks="kubectl and the credential command", requests=requests, read=read)
 
 
-def _charts(stack: NebiusStack) -> Iterator[CloudCheck]:
-    """Each chart in its registry or repository, with the keys that `nebius.values` gives."""
+def _charts_and_images(stack: NebiusStack) -> Iterator[CloudCheck]:
+    """Each chart in its registry or repository, with the keys that `nebius.values` gives, and each image of Soperator
+    that the Slurm cluster has."""
     backups = {"name": "", "endpoint": ""} if backs_up(stack.settings) else {}
     planned = releases(stack.config, CloudFacts(stack="", root_keys=(), backups=backups))
     for row in charts_of(planned, stack.settings.values):
-        repo, chart, version = row["repo"], row["chart"], row["version"]
-        in_registry = repo.startswith("oci://")
-        place = repo.removeprefix("oci://").rstrip("/")
-
-        def read(found: tuple[Sequence[str], Sequence[str]], digest: str | None = "", row: Any = row) -> Seen:  # noqa: ANN401 - JSON
-            errors, lines = found
-            if errors:
-                text, _, todo = "; ".join(errors).partition("to do:")
-                return Seen(text=" ".join(text.split()), todo=" ".join(todo.split()) or "correct nebius.soperator")
-            if lines:
-                todo = "check the network and the proxy, then run again"
-                return Seen(text="; ".join(" ".join(line.split()) for line in lines), todo=todo, unclear=True)
-            return Seen(text=f"there is one {digest or row.get('sha256', '')}".rstrip())
-
-        yield CloudCheck(
-            id="chart",
-            asks=f"chart {chart} {version} of {repo}",
-            requests=(
-                *question("chart", json.dumps(row, sort_keys=True)),
-                *(question("digest", place, chart, version) if in_registry else ()),
-            ),
-            read=read,
-        )
-
-
-def _images(stack: NebiusStack) -> Iterator[CloudCheck]:
-    """Each image of Soperator that the Slurm cluster has."""
+        yield _artifact("chart", "{chart} {version} of {repo}".format(**row), row)
     for place, name, tag in images(stack.settings):
-
-        def read(digest: str | None, place: str = place) -> Seen:
-            if digest is None:
-                todo = "choose a nebius.soperator.version that exists, or another nebius.soperator.charts"
-                return Seen(text=f"{place} has no such tag", todo=todo)
-            return Seen(text=f"there is one {digest}".rstrip())
-
-        requests = question("digest", place, name, tag)
+        row = {"repo": f"oci://{place}", "chart": name, "version": tag}
         settled = (JAIL_IMAGES,) if name == "populate_jail" else ()
-        yield CloudCheck(id="image", asks=f"image {name}:{tag}", requests=requests, read=read, assumptions=settled)
+        yield _artifact("image", f"{name}:{tag}", row, settled, mirrored=place != DEFAULT_REGISTRY)
 
 
-def _of_place(kind: Callable[..., Iterator[CloudCheck]]) -> Callable[[NebiusStack], Iterator[CloudCheck]]:
-    return lambda stack: kind(stack.place)
+def _artifact(
+    id_: str, asked: str, row: Mapping[str, Any], settled: tuple[str, ...] = (), *, mirrored: bool = False
+) -> CloudCheck:
+    """Return the check of a chart or an image. `up` reads charts without a login, and nodes may pull images with one,
+    without which a mirror may show nothing."""
+
+    def read(found: tuple[Sequence[str], Sequence[str], str]) -> Seen:
+        errors, lines, digest = found
+        if not errors and not lines:
+            return Seen(text=f"there is one {digest}".rstrip())
+        text, _, todo = " ".join("; ".join(errors or lines).split()).partition(" to do: ")
+        if not errors:
+            todo = "check the network and the proxy, then run again"
+        elif mirrored:
+            todo = "nothing if the cluster's nodes can pull it; otherwise push it there"
+        return Seen(text=text, todo=todo or "correct nebius.soperator", unclear=mirrored or not errors)
+
+    requests = question("artifact", json.dumps(row, sort_keys=True))
+    return CloudCheck(id=id_, asks=f"{id_} {asked}", requests=requests, read=read, assumptions=settled)
 
 
-CHECKS: tuple[Callable[[NebiusStack], Iterator[CloudCheck]], ...] = (
+CHECKS: tuple[Callable[[NebiusStack], Iterable[CloudCheck]], ...] = (
     _project,
     _permissions,
-    _of_place(cloud_offers.versions),
-    _of_place(cloud_offers.images),
-    _of_place(cloud_offers.machine_types),
-    _of_place(cloud_offers.quotas),
-    _of_place(cloud_offers.fabrics),
-    _of_place(cloud_offers.capacity),
+    lambda stack: offers(stack.place, machine_types, fabrics),
     _capacity_blocks,
     _existing,
     _names,
     _state_bucket,
     _programs,
-    _charts,
-    _images,
+    _charts_and_images,
 )
 """The kinds of checks, in the order of their rows."""
 

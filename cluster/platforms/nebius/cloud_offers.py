@@ -4,7 +4,7 @@ The first four are the checks of `up` before its first resource too (components/
 5101002, mk8s/v1/cluster_service.proto, quotas/v1, capacity/v1, compute/v1/platform.proto.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -163,9 +163,9 @@ def _amount(name: str, value: int) -> str:
     return f"{value / _TIB:.4g} TiB" if ".size." in name else str(value)
 
 
-def offers(place: AskedPlace) -> list[CloudCheck]:
-    """Return the checks that `up` makes too."""
-    return [check for kind in (versions, images, quotas, capacity) for check in kind(place)]
+def offers(place: AskedPlace, *more: Callable[[AskedPlace], Iterator[CloudCheck]]) -> list[CloudCheck]:
+    """Return the checks that `up` makes too, and more."""
+    return [check for kind in (versions, images, *more, quotas, capacity) for check in kind(place)]
 
 
 def machine_types(place: AskedPlace) -> Iterator[CloudCheck]:
@@ -210,19 +210,15 @@ def machine_types(place: AskedPlace) -> Iterator[CloudCheck]:
 
 def fabrics(place: AskedPlace) -> Iterator[CloudCheck]:
     """Yield a check of each InfiniBand fabric: the advice on capacity names those of a region."""
-    for platform, fabric in dict.fromkeys((node["platform"], node["fabric"]) for node in place.request["nodes"]):
-        if not fabric:
-            continue
+    nodes = (node for node in place.request["nodes"] if node["fabric"])
+    for platform, fabric in dict.fromkeys((node["platform"], node["fabric"]) for node in nodes):
 
         def read(advice: Sequence[FreeCapacity], platform: str = platform, fabric: str = fabric) -> Seen:
-            rows = [row for row in advice if (row.region, row.platform) == (place.region, platform)]
-            names = sorted({row.fabric for row in rows if row.fabric})
-            if fabric in names:
-                new = sorted({*names} - {*fabrics_of(platform, place.region)})
-                return Seen(text=f"there is one{'; not in the catalog: ' + ', '.join(new) if new else ''}")
-            if not names:
-                return Seen(text="Nebius gives no advice for it", unclear=True)
-            todo = f"set infiniband.fabric to one of {', '.join(names)}"
+            here = {row.fabric for row in advice if (row.region, row.platform) == (place.region, platform)} - {""}
+            if fabric in here:
+                new = ", ".join(sorted(here - {*fabrics_of(platform, place.region)}))
+                return Seen(text=f"there is one{new and f'; not in the catalog: {new}'}")
+            todo = f"set infiniband.fabric to one of {', '.join(sorted(here))}" if here else ""
             return Seen(text="Nebius's advice on capacity does not have it", todo=todo, unclear=True)
 
         yield CloudCheck(

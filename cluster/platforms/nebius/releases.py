@@ -288,7 +288,7 @@ def _have_names(members: list[Any]) -> bool:
 
 
 FOLDER = Path(__file__).parent / "charts"
-_DEFAULT_REGISTRY = "cr.eu-north1.nebius.cloud/soperator"
+DEFAULT_REGISTRY = "cr.eu-north1.nebius.cloud/soperator"
 """The registry of images in the values.yaml of Soperator's charts."""
 _OCI = "oci://"
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
@@ -357,7 +357,7 @@ def _unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> I
 def chart_values(config: ClusterConfig, settings: Nebius, facts: CloudFacts) -> dict[str, Any]:
     """Return the values of all placeholders in templates of releases."""
     version, registry = settings.soperator.version, _registry(settings)
-    moved = registry != _DEFAULT_REGISTRY
+    moved = registry != DEFAULT_REGISTRY
     gpus = {gpu.count for nodeset in config.nodesets.values() if (gpu := nodeset_gpu(config, nodeset))}
     tier = sizing.tier(config)
     slurm_config, custom_slurm_config = slurm.conf(config)
@@ -584,7 +584,7 @@ def _container(settings: Nebius, name: str, volume: str, *command: str) -> dict[
 def _registry(settings: Nebius) -> str:
     """Return the registry of images: that of the charts, or the default one for charts of a folder."""
     charts = settings.soperator.charts.rstrip("/")
-    return charts.removeprefix(_OCI) if charts.startswith(_OCI) else _DEFAULT_REGISTRY
+    return charts.removeprefix(_OCI) if charts.startswith(_OCI) else DEFAULT_REGISTRY
 
 
 def _claim(name: str) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -55,7 +57,7 @@ def ample() -> Place:
 
 
 DIGEST = f"sha256:{'0' * 64}"
-PROGRAMS = ("programs", "chart", "digest")
+PROGRAMS = ("programs", "artifact")
 REAL = {what: cloud_checks.ANSWERS[what] for what in PROGRAMS}
 
 
@@ -66,7 +68,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     A busy machine does not answer within the product's limit.
     """
     monkeypatch.setattr(cloud_checks, "SECONDS", 60.0)
-    for what, found in zip(PROGRAMS, ([], ([], []), DIGEST), strict=True):
+    for what, found in zip(PROGRAMS, ([], ([], [], DIGEST)), strict=True):
         monkeypatch.setitem(cloud_checks.ANSWERS, what, lambda *_args, found=found: found)
 
 
@@ -204,16 +206,37 @@ class TestRegistries:
         (chart,) = [row for row in rows if row.asked.startswith("chart helm-slurm-cluster ")]
         assert chart.seen == f"there is one {DIGEST}"
 
-    def test_a_tag_that_is_not_there(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(cloud_checks.ANSWERS, "digest", lambda _place, name, _tag: None if name == "munge" else "")
-        (row,) = ask(cluster())
-        assert (row.id, row.outcome) == ("image", CloudOutcome.WRONG)
-        assert row.seen == "cr.eu-north1.nebius.cloud/soperator has no such tag"
+    @pytest.mark.parametrize(
+        ("place", "outcome", "todo"),
+        [
+            ("cr.eu-north1.nebius.cloud/soperator", CloudOutcome.WRONG,
+             "choose a nebius.soperator.version that exists, or another nebius.soperator.charts"),
+            # Registries answer so where a login is missing, which nodes may have.
+            ("mirror.example/soperator", CloudOutcome.NOT_ASKED,
+             "nothing if the cluster's nodes can pull it; otherwise push it there"),
+        ],
+        ids=["Nebius's", "a mirror"],
+    )  # fmt: skip
+    def test_a_tag_that_is_not_there(
+        self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch, place: str, outcome: CloudOutcome, todo: str
+    ) -> None:
+        def without_munge(url: str, *_more: object) -> tuple[bytes, dict[str, str]]:
+            if "/munge/" in url:
+                raise HTTPError(url, 404, "Not Found", Message(), None)
+            return b"", {"Docker-Content-Digest": DIGEST}
+
+        monkeypatch.setattr(chart_sources, "_open", without_munge)
+        monkeypatch.setattr(chart_sources, "_in_repository", lambda *_args: "")
+        monkeypatch.setitem(cloud_checks.ANSWERS, "artifact", REAL["artifact"])
+        (row,) = ask(cluster(**section(soperator={"charts": f"oci://{place}"})))
+        assert (row.id, row.outcome, row.todo) == ("image", outcome, todo)
+        assert row.seen == f"munge 4.1.11-slurm25.11.3 is not in {place}. It has: none that it lists without a login"
 
     def test_charts_that_are_not_there(
         self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        monkeypatch.setitem(cloud_checks.ANSWERS, "chart", REAL["chart"])
+        monkeypatch.setattr(chart_sources, "_in_registry", lambda *_args: DIGEST)
+        monkeypatch.setitem(cloud_checks.ANSWERS, "artifact", REAL["artifact"])
         rows = ask(cluster(**section(soperator={"charts": str(tmp_path)})))
         assert {(row.id, row.outcome) for row in rows} == {("chart", CloudOutcome.WRONG)}
         (row,) = [row for row in rows if "helm-slurm-cluster " in row.asked]
@@ -224,8 +247,7 @@ class TestRegistries:
             raise OSError(101, "Network is unreachable")
 
         monkeypatch.setattr(chart_sources, "_open", unreachable)
-        for what in ("chart", "digest"):
-            monkeypatch.setitem(cloud_checks.ANSWERS, what, REAL[what])
+        monkeypatch.setitem(cloud_checks.ANSWERS, "artifact", REAL["artifact"])
         rows = ask(cluster())
         assert {(row.id, row.outcome) for row in rows} == {
             ("chart", CloudOutcome.NOT_ASKED), ("image", CloudOutcome.NOT_ASKED),
@@ -344,16 +366,25 @@ class TestPlace:
         assert ask(cluster(**section(subnet="create"))) == []
 
     def test_names_that_are_taken(self, api: NebiusServer) -> None:
-        api.methods.seed("Filesystem", PROJECT, "soperator-jail", {})
+        id_ = api.methods.seed("Filesystem", PROJECT, "soperator-jail", {})
         assert self.one(cluster()) == ("name", "wrong", "taken: soperator-jail")
         assert ask(cluster(**section(prefix="team-a"))) == []
         # The cluster that is up has them itself.
         assert ask(cluster(), cluster()) == []
+        # `up` waits until it is gone.
+        api.store.objects[id_]["state"] = "DELETING"
+        assert ask(cluster()) == []
 
     def test_names_that_a_stack_of_this_program_has(self, api: NebiusServer) -> None:
         id_ = api.methods.seed("GpuCluster", PROJECT, "soperator-fabric-3", {})
         api.store.objects[id_]["metadata"]["labels"] = {"hpc-owner": "0123456789abcdef"}
         assert self.one(cluster()) == ("name", "could not ask", "a stack of this program has soperator-fabric-3")
+        (row,) = ask(cluster())
+        assert row.todo.startswith(
+            "nothing if an `up` of this stack stopped, which the next one with its state goes on"
+        )
+        api.store.objects[id_]["metadata"]["labels"] = {}
+        assert self.one(cluster()) == ("name", "wrong", "taken: soperator-fabric-3")
 
     def test_the_bucket_of_the_state(self, api: NebiusServer) -> None:
         seen = "project-e00abc has none of this name; other projects were not asked"

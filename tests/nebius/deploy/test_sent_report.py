@@ -22,7 +22,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     A busy machine does not answer within the product's limit.
     """
     monkeypatch.setattr(cloud_checks, "SECONDS", 60.0)
-    found = {"programs": [TENANT], "chart": ([TENANT], [TENANT]), "digest": TENANT}
+    found = {"programs": [TENANT], "artifact": ([TENANT], [TENANT], TENANT)}
     for what, answer in found.items():
         monkeypatch.setitem(cloud_checks.ANSWERS, what, lambda *_args, answer=answer: answer)
 
