@@ -9,8 +9,15 @@ from pulumi_gcp import compute, servicenetworking
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
 from cluster.platforms.gcp import iap
-from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, fabric_of, plan, reserved
-from cluster.platforms.gcp.filesystems.registry import file_systems
+from cluster.platforms.gcp.address_plan import (
+    NAT_ADDRESSES,
+    Plan,
+    callback_ports,
+    fabric_of,
+    plan,
+    reserved,
+    service_ranges,
+)
 from cluster.platforms.gcp.names import host_project, labels, place
 from cluster.roster import monitoring_machine
 from components.gcp.barrier import Barrier
@@ -40,19 +47,9 @@ def firewalls(
     rules: list[pulumi.Resource] = [rule("internal", [ranges.system], EVERYTHING), rule("iap", [iap.SOURCES], SSH)]
     if config.network.admin_cidrs:
         rules.append(rule("admin", list(config.network.admin_cidrs), SSH, [f"{config.name}-login"]))
-    services = [cidr for cidr in (ranges.managed, ranges.filestore) if cidr]
-    ports = callback_ports(config)
-    if config.network.existing and config.network.services_cidr and ports != []:
-        services = [config.network.services_cidr]
-    if services:
-        rules.append(rule("services", services, {"tcp": ports}))
+    if services := service_ranges(config):
+        rules.append(rule("services", services, {"tcp": callback_ports(config)}))
     return rules
-
-
-def callback_ports(config: ClusterConfig) -> list[str] | None:
-    """Return the ports of the machines that servers run by Google connect to; None for all ports."""
-    needed = [file_system.callback_ports for file_system in file_systems(config)]
-    return None if None in needed else sorted({port for ports in needed for port in ports or ()})
 
 
 def allow(

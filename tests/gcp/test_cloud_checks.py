@@ -14,7 +14,6 @@ from cluster.cloud_checks import CloudCheck, CloudOutcome, CloudRow
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.cloud_checks import PROBES, AskedStack, checks
 from cluster.platforms.gcp.cloud_checks import SHARED as HOST
-from cluster.platforms.gcp.cloud_quotas import NETWORKS
 from cluster.platforms.gcp.permissions import roles
 from components.cloud_questions import rows as cloud_rows
 from components.gcp import cloud_checks
@@ -30,8 +29,6 @@ from tests.lab.google.apis import (
     GoogleApis,
     Rule,
     on,
-    quota_metric,
-    quotas,
     refusal,
     reservation,
 )
@@ -54,7 +51,7 @@ def wrong(rows: list[CloudRow]) -> list[CloudRow]:
     return [row for row in rows if row.outcome is not CloudOutcome.OK and "; limits in " not in row.seen]
 
 
-UNCLEAR = ("quota of GPUs of ", "quota of GiB of ", "terms of ")
+UNCLEAR = ("quota of GPUs of ", "quota of GB of ", "quota of GiB of ", "terms of ")
 """Questions that are for a person to compare."""
 
 
@@ -121,10 +118,17 @@ def a3() -> ClusterConfig:
     return google(nodesets={"gpu": A3})
 
 
+def replicated() -> ClusterConfig:
+    """A stack whose state disk is in two zones."""
+    disk = {"type": "pd-ssd", "replica_zone": "us-central1-b"}
+    return google(controller={"machine_type": "n2-standard-4", "state_disk": disk})
+
+
 def asking(method: str) -> ClusterConfig:
     """A stack that asks by this method."""
     configs = {
         "compute.images.getFromFamily": exascaler,
+        "compute.regionDisks.list": replicated,
         "serviceusage.services.consumerQuotaMetrics.get": a3,
     }
     return configs.get(method, everything)()
@@ -144,50 +148,6 @@ class TestPlaces:
     def ask(self, apis: GoogleApis, method: str, answer: Answer, part: str = "") -> list[CloudRow]:
         apis.rules[:0] = [on(method, answer, part), healthy_for_everything]
         return wrong(cloud_checks.check(everything(), state=STATE))
-
-    def test_a_quota_that_is_too_small(self, apis: GoogleApis) -> None:
-        # Controller and login machine beside the nodes.
-        answer = 200, {"quotas": quotas(of_project=False, N2_CPUS=10, INSTANCES=5)}
-        rows = self.ask(apis, "compute.regions.get", answer)
-        assert {row.asked for row in rows if row.outcome is CloudOutcome.WRONG} >= {"quota INSTANCES"}
-        seen = row(rows, "quota", "INSTANCES")
-        assert seen.seen.endswith(" asked, 0 used of 5")
-        assert "ask for more INSTANCES in us-central1: https://console.cloud.google.com/iam-admin/quotas" in seen.todo
-
-    def test_spot_machines_take_the_quota_of_others_where_they_have_none(self, apis: GoogleApis) -> None:
-        limits = {"PREEMPTIBLE_NVIDIA_T4_GPUS": 0, "NVIDIA_T4_GPUS": 0}
-        rows = self.ask(apis, "compute.regions.get", (200, {"quotas": quotas(of_project=False, **limits)}))
-        (seen,) = rows
-        assert (seen.asked, seen.seen) == (
-            "quota PREEMPTIBLE_NVIDIA_T4_GPUS",
-            "1 asked, 0 used of 0 (NVIDIA_T4_GPUS)",
-        )
-
-    @pytest.mark.parametrize(("least", "outcome"), [(0, CloudOutcome.NOT_ASKED), (2, CloudOutcome.WRONG)])
-    def test_a_quota_that_only_elastic_nodes_exceed_stops_nothing(
-        self, apis: GoogleApis, least: int, outcome: CloudOutcome
-    ) -> None:
-        apis.rules.insert(0, on("compute.regions.get", (200, {"quotas": quotas(of_project=False, N2_CPUS=8)})))
-        nodesets = {"cpu": {"machine_type": "n2-standard-8", "count": {"min": least, "max": 64}}}
-        (seen,) = wrong(cloud_checks.check(google(nodesets=nodesets)))
-        assert (seen.asked, seen.outcome) == ("quota N2_CPUS", outcome)
-        assert seen.seen.startswith("512 asked, 0 used of 8")
-        assert ("not all elastic nodes can come" in seen.seen) is (least == 0)
-
-    def test_addresses_are_of_the_region_and_not_those_of_the_project_which_are_global(self, apis: GoogleApis) -> None:
-        everywhere = {metric: {"metric": metric, "limit": 1, "usage": 1} for metric in NETWORKS["public addresses"]}
-        of_project = [*quotas(of_project=True), *everywhere.values()]
-        assert self.ask(apis, "compute.projects.get", (200, {"quotas": of_project})) == []
-
-    def test_a_quota_that_google_does_not_answer(self, apis: GoogleApis) -> None:
-        rows = self.ask(apis, "compute.projects.get", (200, {"quotas": []}))
-        assert {row.outcome for row in rows} == {CloudOutcome.NOT_ASKED}
-        assert "Google's answer has no such quota" in rows[0].seen
-
-    def test_what_runs_already_is_not_asked_for_again(self, apis: GoogleApis) -> None:
-        apis.rules.insert(0, healthy_for_everything)
-        rows = cloud_checks.check(everything(), everything())
-        assert "quota" not in {row.id for row in rows}
 
     @pytest.mark.parametrize(
         ("method", "answer", "check", "seen"),
@@ -311,14 +271,23 @@ class TestPlaces:
         elastic = {**A3, "count": {"min": 2, "max": 4}, "capacity": {"reservation": "held"}}
         assert wrong(cloud_checks.check(google(nodesets={"gpu": elastic}))) == []
 
+    @pytest.mark.parametrize(("most", "outcome"), [(4, CloudOutcome.NOT_ASKED), (1, CloudOutcome.WRONG)])
+    def test_elastic_nodes_that_become_static_may_have_their_machines(
+        self, apis: GoogleApis, most: int, outcome: CloudOutcome
+    ) -> None:
+        apis.rules.insert(0, on("compute.reservations.get", reservation("a3-megagpu-8g", count=4, used=4)))
+        elastic, static = (
+            google(nodesets={"gpu": {**A3, "count": count, "capacity": {"reservation": "held"}}})
+            for count in ({"min": 0, "max": most}, 4)
+        )
+        assert row(cloud_checks.check(static, elastic), "reservation").outcome is outcome
+
     def test_the_state_is_kept_without_versions_too(self, apis: GoogleApis) -> None:
         (seen,) = self.ask(apis, "storage.buckets.get", (200, {"location": "US"}))
         assert (seen.outcome, seen.seen) == (CloudOutcome.NOT_ASKED, "it keeps no old versions of the state")
 
     def test_the_other_zone_of_the_state_disk_needs_its_type_alone(self, apis: GoogleApis) -> None:
-        disk = {"type": "pd-ssd", "replica_zone": "us-central1-b"}
-        controller = {"machine_type": "n2-standard-4", "state_disk": disk}
-        rows = cloud_checks.check(google(controller=controller))
+        rows = cloud_checks.check(replicated())
         other = [row.asked for row in rows if row.asked.endswith("us-central1-b")]
         assert other == ["disk type pd-ssd in us-central1-b"]
 
@@ -403,54 +372,6 @@ class TestPlaces:
         (seen,) = self.ask(apis, "orgpolicy.projects.policies.getEffectivePolicy", answer, "trustedImageProjects")
         assert (seen.outcome, seen.seen) == (CloudOutcome.NOT_ASKED, "allows projects/ours")
         assert seen.todo.startswith("compare: allow projects/ubuntu-os-cloud")
-
-
-class TestLimits:
-    """Quotas that only Service Usage answers: their limits, without what is used."""
-
-    GET, LIST = (f"serviceusage.services.consumerQuotaMetrics.{verb}" for verb in ("get", "list"))
-
-    def test_no_family_has_room(self, apis: GoogleApis) -> None:
-        apis.rules.insert(0, on(self.GET, (200, quota_metric("NVIDIA_H100_MEGA", 8))))
-        seen = row(cloud_checks.check(a3()), "quota", "GPUs of ")
-        text = "16 asked; limits in us-central1: NVIDIA_H100_MEGA 8"
-        assert (seen.outcome, seen.seen) == (CloudOutcome.WRONG, text)
-        assert seen.todo.startswith("ask for more in us-central1: https://console.cloud.google.com/iam-admin/quotas")
-        elastic = google(nodesets={"gpu": {**A3, "count": {"min": 1, "max": 4}}})
-        assert row(cloud_checks.check(elastic), "quota", "GPUs of ").outcome is CloudOutcome.NOT_ASKED
-
-    @pytest.mark.parametrize(
-        ("answer", "limits"),
-        [
-            (quota_metric("NVIDIA_H100_MEGA", 16), "NVIDIA_H100_MEGA 16"),
-            (quota_metric("NVIDIA_H100_MEGA", -1), "NVIDIA_H100_MEGA -1"),
-            # The limit of another region is not this one's, and that without a region is for all that have no other.
-            (quota_metric("NVIDIA_H200", 16, "europe-west1"), "NVIDIA_H200 0"),
-            ({}, "none answered"),
-        ],
-    )
-    def test_a_limit_is_for_a_person_to_compare(self, apis: GoogleApis, answer: dict[str, Any], limits: str) -> None:
-        apis.rules.insert(0, on(self.GET, (200, answer)))
-        seen = row(cloud_checks.check(a3()), "quota", "GPUs of ")
-        assert seen.seen == f"16 asked; limits in us-central1: {limits}"
-        assert seen.outcome is (CloudOutcome.WRONG if limits.endswith(" 0") else CloudOutcome.NOT_ASKED)
-
-    def test_spot_machines_have_a_quota_of_their_own(self, apis: GoogleApis) -> None:
-        apis.rules.insert(0, on(self.GET, (200, quota_metric("NVIDIA_H100_MEGA", 0))))
-        config = google(nodesets={"gpu": {**A3, "capacity": "spot"}})
-        seen = row(cloud_checks.check(config), "quota", "GPUs of ")
-        assert (seen.asked, seen.outcome) == ("quota of GPUs of a3-megagpu-8g (spot)", CloudOutcome.NOT_ASKED)
-        (path,) = [asked.path for asked in apis.asked if asked.id == self.GET]
-        assert path.endswith("preemptible_gpus_per_gpu_family")
-
-    def test_capacity_of_a_file_system(self, apis: GoogleApis) -> None:
-        apis.rules.insert(0, healthy_for_everything)
-        seen = row(cloud_checks.check(everything()), "quota", "lustre")
-        text = "36,000 asked; limits in us-central1: Capacity 1,000,000"
-        assert (seen.outcome, seen.seen) == (CloudOutcome.NOT_ASKED, text)
-        assert "lustre" not in " ".join(
-            row.asked for row in cloud_checks.check(everything(), everything()) if row.id == "quota"
-        )
 
 
 class TestAnswers:
@@ -566,7 +487,9 @@ class TestRefusals:
         expected = {
             SERVICES: "serviceusage.services.get",
             BILLING: "resourcemanager.projects.get",
+            "compute.regionDisks.list": "compute.disks.list",
             "file.projects.locations.get": "lustre.locations.get",
+            "file.projects.locations.instances.list": "lustre.instances.list",
             "orgpolicy.projects.policies.getEffectivePolicy": "orgpolicy.policy.get",
             "iam.projects.serviceAccounts.list": "iam.serviceAccounts.list",
             "serviceusage.services.consumerQuotaMetrics.get": "serviceusage.quotas.get",

@@ -77,6 +77,20 @@ def plan(config: ClusterConfig) -> Plan:
     )
 
 
+def callback_ports(config: ClusterConfig) -> list[str] | None:
+    """Return the ports of the machines that servers run by Google connect to; None for all ports."""
+    needed = [file_system.callback_ports for file_system in file_systems(config)]
+    return None if None in needed else sorted({port for ports in needed for port in ports or ()})
+
+
+def service_ranges(config: ClusterConfig) -> list[str]:
+    """Return the ranges of those servers."""
+    if config.network.existing and config.network.services_cidr and callback_ports(config) != []:
+        return [config.network.services_cidr]
+    ranges = plan(config)
+    return [cidr for cidr in (ranges.managed, ranges.filestore) if cidr]
+
+
 def fabrics(config: ClusterConfig) -> list[Fabric]:
     """Return the different fabrics of nodes whose GPUs have NICs of their own, in the order of the file."""
     all_fabrics = (nodeset_type(config, section).family.fabric for section in config.nodesets.values())

@@ -72,6 +72,8 @@ class _Held:
     machine_type: str
     more: int
     """How many `up` adds."""
+    least: int
+    """How many at least: elastic nodes that become static may have theirs."""
     known: bool
     """True if the running cluster has them all: one that has ended does not stop an edit of other things."""
 
@@ -91,7 +93,8 @@ class _Held:
         row = answer["resource"] if self.block else answer["specificReservation"]
         status = (row if self.block else answer)["status"]
         free = int(row["count"]) - int(row.get("inUseCount", 0))
-        wrong = {f"its status is {status}": status != "READY", f"{self.more} machines are needed": free < self.more}
+        needed = f"{self.more} machines are needed"
+        wrong = {f"its status is {status}": status != "READY", needed: free < self.more}
         kind, end = "machines", ""
         if not self.block:
             kind = row["instanceProperties"]["machineType"].rpartition("/")[2]
@@ -105,14 +108,18 @@ class _Held:
             }
         found = [text for text, is_wrong in wrong.items() if is_wrong]
         text = "; ".join((f"{free} of {row['count']} {kind} are free{end}", *found))
-        return Seen(text=text, todo=todo if found else "", unclear=self.known and bool(found))
+        unclear = bool(found) and (self.known or (found == [needed] and free >= self.least))
+        return Seen(text=text, todo=todo if found else "", unclear=unclear)
 
 
 def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
     """Yield a check for each reservation, and for each block that the stack file names: it exists, is specific, has the
     machine type and enough free machines."""
     for end in (BLOCKS, SUB_BLOCKS):
-        before = _from_reservations(stack.before, end) if stack.before else Counter()
+        before, most = (
+            _from_reservations(stack.before, end, elastic=elastic) if stack.before else Counter()
+            for elastic in (False, True)
+        )
         for (path, machine_type), count in _from_reservations(stack.config, end).items():
             whole, _, block = path.partition(BLOCKS)
             more = count - before[path, machine_type]
@@ -124,6 +131,7 @@ def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
                     block=block,
                     machine_type=machine_type,
                     more=more,
+                    least=count - most[path, machine_type],
                     known=more <= 0 and (path, machine_type) in before,
                 ).check()
 
@@ -136,16 +144,17 @@ def _is_shared(answer: Mapping[str, Any], owner: str, user: str) -> bool:
     return owner == user or share.get("shareType") == "ORGANIZATION" or user in named or any(map(str.isdigit, named))
 
 
-def _from_reservations(config: ClusterConfig, end: str) -> Counter[tuple[str, str]]:
-    """Return the static machines that come from each reservation, by its name up to `end`, and machine type: elastic
-    ones come when it has some free."""
+def _from_reservations(config: ClusterConfig, end: str, *, elastic: bool = False) -> Counter[tuple[str, str]]:
+    """Return the static machines that come from each reservation, by its name up to `end`, and machine type, with the
+    elastic ones if `elastic`: these come when it has some free."""
     found = Counter[tuple[str, str]]()
     for section in config.nodesets.values():
         named = [way.reservation.name for way in section.ways if way.reservation]
         for name in dict.fromkeys(name.partition(end)[0] for name in named):
             first = section.ways[0].reservation
             # Static nodes have the first way.
-            count = section.static if first and first.name.partition(end)[0] == name else 0
+            nodes = section.most if elastic else section.static
+            count = nodes if first and first.name.partition(end)[0] == name else 0
             found[name, nodeset_type(config, section).name] += count
     return found
 

@@ -5,16 +5,21 @@ which: GoogleCloudPlatform/cluster-toolkit 1047080, pkg/validators/quota.go.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
+from cluster.platforms.gcp.cloud_names import firewall_rules
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.filesystems.registry import file_systems
+from cluster.platforms.gcp.names import host_project
 from cluster.platforms.gcp.request import (
+    LOCAL_SSD_GB,
     MachineRequest,
     builder_request,
     disks,
@@ -52,6 +57,11 @@ class ComputeQuota:
     instead: str = ""
     """The quota that counts where the project has none of this name: that of other machines, for spot machines
     (cloud.google.com/compute/docs/instances/create-use-spot, "Before you begin")."""
+    host: str = ""
+    """The project that counts it, if it is another than the stack's."""
+
+
+Quota = TypeVar("Quota")
 
 
 def needed(config: ClusterConfig, *, elastic: bool = True) -> Counter[ComputeQuota]:
@@ -60,6 +70,9 @@ def needed(config: ClusterConfig, *, elastic: bool = True) -> Counter[ComputeQuo
     for what, count in networks(config).items():
         for metric in NETWORKS[what]:
             amounts[ComputeQuota(metric=metric)] += count
+    # Those of all networks of a project count together (cloud.google.com/vpc/docs/quota).
+    for host in {"", host_project(config) or ""}:
+        amounts[ComputeQuota(metric="FIREWALLS", host=host)] = len(firewall_rules(config, host))
     for sizes in (disks(config), elastic_disks(config) if elastic else {}):
         for kind, size in sizes.items():
             if kind in DISKS:
@@ -102,45 +115,53 @@ def _quota(metric: str, of_spot: str, *, spot: bool) -> ComputeQuota:
     return ComputeQuota(metric=of_spot, instead=metric) if spot else ComputeQuota(metric=metric)
 
 
+def _more(stack: AskedStack, of: Callable[..., Counter[Quota]]) -> Iterator[tuple[Quota, int, int]]:
+    """Yield each quota that `up` may use more of than the running cluster, how much more, and how much at least: its
+    elastic nodes may exist, and those that become static with them."""
+    most, static = of(stack.config), of(stack.config, elastic=False)
+    was, was_static = (of(stack.before), of(stack.before, elastic=False)) if stack.before else (Counter(), Counter())
+    least = static - was
+    yield from ((quota, amount, least[quota]) for quota, amount in ((most - was) | (static - was_static)).items())
+
+
+def _page(project: str) -> str:
+    return f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
+
+
 def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
     """Yield a check for each quota that `up` uses more of than the running cluster."""
-    amounts, now = needed(stack.config), needed(stack.config, elastic=False)
-    if stack.before:
-        amounts.subtract(needed(stack.before))
-        now.subtract(needed(stack.before, elastic=False))
-    asks = (
-        compute(stack.project, f"regions/{stack.region}", "compute.regions.get"),
-        compute(stack.project, "", "compute.projects.get"),
-    )
-    page = f"https://console.cloud.google.com/iam-admin/quotas?project={stack.project}"
-    for quota, amount in sorted((+amounts).items(), key=lambda row: row[0].metric):
+    region = compute(stack.project, f"regions/{stack.region}", "compute.regions.get")
+    for quota, amount, least in sorted(_more(stack, needed), key=lambda row: (row[0].metric, row[0].host)):
+        project = quota.host or stack.project
+        yield CloudCheck(
+            id="quota",
+            asks=f"quota {quota.metric}" + (" of the network's project" if quota.host else ""),
+            requests=(region, compute(project, "", "compute.projects.get")),
+            read=partial(_read, quota, amount, least, f"{stack.region}: {_page(project)}"),
+        )
+    for (what, path), amount, least in _more(stack, _of_services):
+        yield _limits(stack, what, path, amount, least)
 
-        def read(
-            region: Answer, project: Answer, quota: ComputeQuota = quota, amount: int = amount, least: int = now[quota]
-        ) -> Seen:
-            # Both list addresses: the project's are global ones, which a stack has none of.
-            rows = {row["metric"]: row for answer in (project, region) if answer for row in answer["quotas"]}
-            row = rows.get(quota.metric)
-            if quota.instead and not (row and row["limit"]):
-                row = rows.get(quota.instead)
-            if row is None:
-                return Seen(text=f"{amount:,} asked; Google's answer has no such quota", todo=page, unclear=True)
-            text = f"{amount:,} asked, {row['usage']:,.0f} used of {row['limit']:,.0f}"
-            text += f" ({row['metric']})" if row["metric"] != quota.metric else ""
-            if row["usage"] + amount <= row["limit"]:
-                return Seen(text=text)
-            todo = f"ask for more {row['metric']} in {stack.region}: {page}"
-            if least <= 0 or row["usage"] + least <= row["limit"]:
-                return Seen(text=f"{text}: not all elastic nodes can come", todo=todo, unclear=True)
-            return Seen(text=text, todo=todo)
 
-        yield CloudCheck(id="quota", asks=f"quota {quota.metric}", requests=asks, read=read)
-    amounts_of_services, static = _of_services(stack.config), _of_services(stack.config, elastic=False)
-    if stack.before:
-        amounts_of_services.subtract(_of_services(stack.before))
-        static.subtract(_of_services(stack.before, elastic=False))
-    for (what, path), amount in (+amounts_of_services).items():
-        yield _limits(stack, what, path, amount, static[what, path], page)
+def _read(  # noqa: PLR0917 - what is bound, then the answers
+    quota: ComputeQuota, amount: int, least: int, where: str, region: Answer, project: Answer
+) -> Seen:
+    # Both list addresses: the project's are global ones, which a stack has none of.
+    rows = {row["metric"]: row for answer in (project, region) if answer for row in answer["quotas"]}
+    row = rows.get(quota.metric)
+    if quota.instead and not (row and row["limit"]):
+        row = rows.get(quota.instead)
+    if row is None:
+        todo = f"compare it in {where}"
+        return Seen(text=f"{amount:,} asked; Google's answer has no such quota", todo=todo, unclear=True)
+    text = f"{amount:,} asked, {row['usage']:,.0f} used of {row['limit']:,.0f}"
+    text += f" ({row['metric']})" if row["metric"] != quota.metric else ""
+    if row["usage"] + amount <= row["limit"]:
+        return Seen(text=text)
+    todo = f"ask for more {row['metric']} in {where}"
+    if least <= 0 or row["usage"] + least <= row["limit"]:
+        return Seen(text=f"{text}: not all nodes that are or were elastic can come", todo=todo, unclear=True)
+    return Seen(text=text, todo=todo)
 
 
 FAMILIES = "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.com%2Fgpus_per_gpu_family"
@@ -149,16 +170,28 @@ SPOT_FAMILIES = "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.
 """That of spot machines and flex start, which take the other where the project has none of this name (an answer of
 Service Usage: jldupont/pygcloud 25ff7e3, tests/gcp.services/samples.py)."""
 
+LOCAL_SSDS = (
+    "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.com%2Flocal_ssd_total_storage_per_vm_family"
+)
+"""The quota of GB of local SSD by family of machines (docs.cloud.google.com/docs/quotas/view-manage, 2026-11).
+LOCAL_SSD_TOTAL_GB among Compute Engine's answers has no limit any more (9.22337e+18 in
+GoogleCloudPlatform/pubsec-declarative-toolkit issue 590, 2023-11-03)."""
+
 
 def _of_services(config: ClusterConfig, *, elastic: bool = True) -> Counter[tuple[str, str]]:
-    """Return what counts against quotas that only Service Usage answers, with the path of the quotas: GPUs by machine
-    type, GiB of file systems."""
+    """Return what counts against quotas that only Service Usage answers, with the path of the quotas: GPUs and local
+    SSDs by machine type, GiB of file systems. Nothing documents the quota of spot machines' local SSDs."""
     amounts = Counter[tuple[str, str]]()
     for request in (*machine_requests(config), *(elastic_requests(config) if elastic else ())):
         if request.gpu and request.gpu.type not in ACCELERATORS and not _is_reserved(request):
             name = f"GPUs of {request.machine_type.name}"
             row = (f"{name} (spot)", SPOT_FAMILIES) if _is_spot(request) else (name, FAMILIES)
             amounts[row] += request.count * request.gpu.count
+        ssds = request.machine_type.family.local_ssds
+        if ssds and not _is_reserved(request) and not _is_spot(request):
+            amounts[f"GB of local SSD of {request.machine_type.name}", LOCAL_SSDS] += (
+                request.count * ssds * LOCAL_SSD_GB
+            )
     for file_system in file_systems(config):
         if file_system.location:
             service = f"{file_system.service}.googleapis.com"
@@ -167,9 +200,7 @@ def _of_services(config: ClusterConfig, *, elastic: bool = True) -> Counter[tupl
     return amounts
 
 
-def _limits(  # noqa: PLR0917 - the numbers, then the page
-    stack: AskedStack, what: str, path: str, amount: int, least: int, page: str
-) -> CloudCheck:
+def _limits(stack: AskedStack, what: str, path: str, amount: int, least: int) -> CloudCheck:
     """Return the check of a quota whose limits have dimensions. How much is used has a price (Cloud Monitoring), and
     which limit counts is for a person to compare, unless none is large enough for `least`, the static nodes."""
     here = {"region": stack.region, "zone": stack.zone}
@@ -185,10 +216,12 @@ def _limits(  # noqa: PLR0917 - the numbers, then the page
             for bucket in limit["quotaBuckets"] if "{region}" in limit["unit"] or "{zone}" in limit["unit"] else ():
                 dimensions = bucket.get("dimensions", {})
                 if all(dimensions.get(key, value) == value for key, value in here.items()):
-                    found[dimensions.get("gpu_family", name)] = int(bucket.get("effectiveLimit", 0))
+                    family = dimensions.get("gpu_family", dimensions.get("vm_family", name))
+                    found[family] = int(bucket.get("effectiveLimit", 0))
         text = f"{amount:,} asked; limits in {stack.region}: "
         text += ", ".join(f"{name} {limit:,}" for name, limit in sorted(found.items())) or "none answered"
         short = path == FAMILIES and found and all(0 <= limit < least for limit in found.values())
+        page = _page(stack.project)
         todo = f"ask for more in {stack.region}: {page}" if short else f"compare, with what is used: {page}"
         return Seen(text=text, todo=todo, unclear=not short)
 

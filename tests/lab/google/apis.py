@@ -146,7 +146,7 @@ def _machine_type(name: str) -> Answer | None:
     return 200, {"name": name, "guestCpus": cpus, "memoryMb": memory, "accelerators": cards}
 
 
-GLOBAL = {"GPUS_ALL_REGIONS", "NETWORKS", "ROUTERS", "SUBNETWORKS"}
+GLOBAL = {"FIREWALLS", "GPUS_ALL_REGIONS", "NETWORKS", "ROUTERS", "SUBNETWORKS"}
 """Quotas of a project; others are of a region (GoogleCloudPlatform/cluster-toolkit 1047080, pkg/validators)."""
 
 
@@ -167,15 +167,15 @@ def reservation(machine_type: str, *, count: int = 1000, used: int = 0, **change
     return 200, {"status": "READY", "specificReservationRequired": True, "specificReservation": sku, **changes}
 
 
-def quota_metric(family: str, limit: int, region: str = "us-central1") -> dict[str, Any]:
-    """A quota of a service by region, and by family of GPUs where there is one."""
+def quota_metric(family: str, limit: int, region: str = "us-central1", dimension: str = "gpu_family") -> dict[str, Any]:
+    """A quota of a service by region, and by family of GPUs or machines where there is one."""
     places = [{}, {"region": region}]
-    of_family = [{**place, "gpu_family": family} for place in places]
+    of_family = [{**place, dimension: family} for place in places]
     buckets = [
         {"dimensions": dimensions, "effectiveLimit": str(limit if dimensions.get("region") else 0)}
         for dimensions in (of_family if family else places)
     ]
-    unit = "1/{project}/{region}" + ("/{gpu_family}" if family else "")
+    unit = "1/{project}/{region}" + (f"/{{{dimension}}}" if family else "")
     rates = {"unit": "1/min/{project}", "quotaBuckets": [{"effectiveLimit": "600"}]}
     return {"displayName": "Capacity", "consumerQuotaLimits": [rates, {"unit": unit, "quotaBuckets": buckets}]}
 
@@ -187,8 +187,10 @@ ROUTE = {"name": "default-route-1", "destRange": "0.0.0.0/0", "nextHopGateway": 
 ANSWERS: dict[str, Answer] = {
     "cloudbilling.projects.getBillingInfo": (200, {"billingEnabled": True}),
     "compute.acceleratorTypes.get": (200, {}),
+    "compute.addresses.list": (200, {}),
     "compute.diskTypes.get": (200, {}),
     "compute.disks.list": (200, {}),
+    "compute.firewalls.list": (200, {}),
     "compute.globalAddresses.list": (200, {}),
     "compute.images.get": (200, IMAGE),
     "compute.images.getFromFamily": (200, IMAGE),
@@ -196,6 +198,7 @@ ANSWERS: dict[str, Answer] = {
     "compute.networks.get": (200, NETWORK),
     "compute.networks.list": (200, {}),
     "compute.projects.get": (200, {"quotas": quotas(of_project=True)}),
+    "compute.regionDisks.list": (200, {}),
     "compute.regions.get": (200, {"quotas": quotas(of_project=False)}),
     "compute.reservationBlocks.get": (200, {"resource": {"status": "READY", "count": 18, "inUseCount": 0}}),
     "compute.routers.list": (200, {"items": [{"name": "out", "nats": [{"name": "nat"}]}]}),
@@ -203,6 +206,7 @@ ANSWERS: dict[str, Answer] = {
     "compute.reservations.get": reservation("a3-megagpu-8g"),
     "compute.subnetworks.get": (200, {"ipCidrRange": "10.0.0.0/20"}),
     "file.projects.locations.get": (200, {"locationId": "us-central1-a"}),
+    "file.projects.locations.instances.list": (200, {}),
     "iam.projects.serviceAccounts.list": (200, {}),
     "secretmanager.projects.secrets.list": (200, {}),
     "serviceusage.services.consumerQuotaMetrics.get": (200, quota_metric("NVIDIA_H100_MEGA", 4096)),
@@ -221,6 +225,8 @@ def healthy(asked: Asked) -> Answer | None:
         return 200, {"permissions": asked.body["permissions"]}
     if asked.id == "compute.machineTypes.get":
         return _machine_type(asked.path.rpartition("/")[2])
+    if asked.path.endswith("local_ssd_total_storage_per_vm_family"):
+        return 200, quota_metric("A3", 24_000, dimension="vm_family")
     return ANSWERS.get(asked.id)
 
 

@@ -21,8 +21,10 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "cloudresourcemanager.v3": ("cloudresourcemanager.projects.testIamPermissions",),
     "compute.v1": (
         "compute.acceleratorTypes.get",
+        "compute.addresses.list",
         "compute.diskTypes.get",
         "compute.disks.list",
+        "compute.firewalls.list",
         "compute.globalAddresses.list",
         "compute.images.get",
         "compute.images.getFromFamily",
@@ -32,6 +34,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
         "compute.networks.get",
         "compute.networks.list",
         "compute.projects.get",
+        "compute.regionDisks.list",
         "compute.regions.get",
         "compute.reservationBlocks.get",
         "compute.reservations.get",
@@ -39,7 +42,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
         "compute.routes.list",
         "compute.subnetworks.get",
     ),
-    "file.v1": ("file.projects.locations.get",),
+    "file.v1": ("file.projects.locations.get", "file.projects.locations.instances.list"),
     "iam.v1": ("iam.projects.serviceAccounts.list",),
     "orgpolicy.v2": ("orgpolicy.projects.policies.getEffectivePolicy",),
     "secretmanager.v1": ("secretmanager.projects.secrets.list",),
@@ -139,6 +142,8 @@ def extracts() -> dict[str, Document]:
     documents = {name: Document(content) for name, content in merged.items()}
     # Locations are one interface of all services, google.cloud.location.Locations, at the same path in Managed Lustre's
     # API (googleapis/googleapis 6c345ac, google/cloud/lustre/v1/lustre_v1.yaml), of which the package has no document.
+    # Its instances are listed at Filestore's path, with the same parameters, name and labels (lustre.proto,
+    # instance.proto there).
     return {**documents, "lustre": documents["file"]}
 
 
