@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.findings import listing
 from cluster.platforms.nebius.cloud_offers import fabrics, machine_types, offers
-from cluster.platforms.nebius.cloud_request import NebiusStack, question
+from cluster.platforms.nebius.cloud_request import UNKNOWN_USAGE, NebiusStack, question
 from cluster.platforms.nebius.names import OTHER_NAME, OWNER_LABEL, shortened
 from cluster.platforms.nebius.node_groups import filesystems, node_groups
 from cluster.platforms.nebius.releases import DEFAULT_REGISTRY, CloudFacts, charts_of, images, releases
@@ -125,6 +125,8 @@ def _capacity_blocks(stack: NebiusStack) -> Iterator[CloudCheck]:
             status = row["status"]
             kind = status["resource_affinity"]["compute_v1"]
             seen = {"region": status["region"], "platform": kind["platform"], "state": status["state"]}
+            if status.get("usage_state") == UNKNOWN_USAGE:
+                return Seen(text="its usage is not known at present", todo="run it again", unclear=True)
             limit = int(status.get("current_limit", 0))
             free = limit - int(status.get("usage", 0))
             differ = [f"its {key} is {seen[key]}, not {value}" for key, value in place.items() if seen[key] != value]

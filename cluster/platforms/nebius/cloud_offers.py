@@ -87,7 +87,7 @@ def _quota(  # noqa: PLR0917 - the request's numbers, then the answers
 ) -> Seen:
     found = [row for row in rows if row.name == name and row.region in ("", place.region)]
     if not found:
-        return Seen(text=f"{_amount(name, most)} more needed; Nebius lists no limit of it", unclear=True)
+        return Seen(text=f"{_amount(name, most)} more needed; Nebius lists no limit or no usage of it", unclear=True)
     row = min(found, key=lambda row: row.free)
     text = f"{_amount(name, most)} more needed, {_amount(name, row.free)} free of {_amount(name, row.limit)}"
     if ".size." in name and row.unit != "byte":

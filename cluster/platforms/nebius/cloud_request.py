@@ -23,6 +23,10 @@ def question(what: str, *args: str) -> tuple[NebiusQuestion]:
     return (NebiusQuestion(what, args),)
 
 
+UNKNOWN_USAGE = "USAGE_STATE_UNKNOWN"
+"""State of the usage of a quota or a capacity block group whose region is out of reach."""
+
+
 @dataclass(frozen=True)
 class Quota:
     """A quota of a tenant or a project (quotas.v1, QuotaAllowance)."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.platforms.nebius.cloud_request import FreeCapacity, Quota
+from cluster.platforms.nebius.cloud_request import UNKNOWN_USAGE, FreeCapacity, Quota
 from cluster.platforms.nebius.names import OWNER_LABEL
 from components.nebius.api import client
 from components.nebius.api.client import NOT_FOUND, NebiusError, nebius_error, status_error
@@ -174,13 +174,15 @@ def exists(kind: str, id_: str) -> bool:
 
 
 def quotas(parent_id: str) -> list[Quota]:
-    """Return the quotas of a tenant or a project that have a limit."""
+    """Return the quotas of a tenant or a project that have a limit and a known usage."""
     from nebius.api.nebius.quotas.v1 import ListQuotaAllowancesRequest, QuotaAllowanceServiceClient
 
     service = QuotaAllowanceServiceClient(client.sdk())
     rows = _pages(f"list quotas of {parent_id}", service.list, ListQuotaAllowancesRequest, parent_id)
-    # A quota without a limit has none at this level, which is not a limit of 0.
-    return [_quota(row) for row in rows if row.check_presence("spec") and row.spec.check_presence("limit")]
+    # A quota without a limit has none at this level, which is not a limit of 0. A region may be out of reach, and its
+    # usage with it (quotas.v1, UsageState).
+    limited = (row for row in rows if row.check_presence("spec") and row.spec.check_presence("limit"))
+    return [_quota(row) for row in limited if row.status.usage_state.name != UNKNOWN_USAGE]
 
 
 def _quota(row: Message) -> Quota:

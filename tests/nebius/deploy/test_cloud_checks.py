@@ -133,7 +133,26 @@ class TestOffers:
     def test_a_quota_that_is_not_listed_is_not_ok(self, api: NebiusServer) -> None:
         api.place.quotas = {name: row for name, row in api.place.quotas.items() if "gpucluster" not in name}
         (row,) = ask(cluster())
-        assert (row.outcome, row.seen) == (CloudOutcome.NOT_ASKED, "1 more needed; Nebius lists no limit of it")
+        assert (row.outcome, row.seen) == (
+            CloudOutcome.NOT_ASKED,
+            "1 more needed; Nebius lists no limit or no usage of it",
+        )
+
+    def test_a_usage_that_is_not_known_is_not_0(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        plain = Place.answer
+
+        def unknown(place: Place, method: str, given: Any) -> Any:
+            answer = plain(place, method, given) or {}
+            for row in answer["items"] if method == "QuotaAllowanceService/List" else ():
+                row["status"]["usage_state"] = "USAGE_STATE_UNKNOWN"
+            return answer or None
+
+        monkeypatch.setattr(Place, "answer", unknown)
+        api.place.blocks = {BLOCK: {"usage_state": "USAGE_STATE_UNKNOWN"}}
+        rows = ask(cluster(**gpus(capacity={"reservation": BLOCK})))
+        assert {(row.id, row.outcome) for row in rows} == {
+            ("quota", CloudOutcome.NOT_ASKED), ("capacity-block", CloudOutcome.NOT_ASKED),
+        }  # fmt: skip
 
     def test_capacity_changes_and_so_is_never_wrong(self, api: NebiusServer) -> None:
         api.place.advice = (advice("fabric-3", reserved=0, on_demand=1), *api.place.advice[1:])
