@@ -4,7 +4,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cluster.cloud_checks import CloudRow
@@ -31,25 +32,19 @@ def check(config: ClusterConfig, before: ClusterConfig | None = None, state: str
     """
     with client.limited(SECONDS):
         client.sdk()
-    return rows(checks(NebiusStack(config=config, before=before, state=state)), _ask, SECONDS, "Nebius")
+    stack = NebiusStack(config=config, before=before, state=state)
+    return rows(checks(stack), partial(ask, seconds=SECONDS), SECONDS, "Nebius")
 
 
-def _ask(question: NebiusQuestion) -> Any:  # noqa: ANN401 - each question has its own answer
-    with client.limited(SECONDS):
-        try:
-            return answer(question)
-        except NebiusError as error:
-            raise not_asked(error) from None
-
-
-def answer(question: NebiusQuestion) -> Any:  # noqa: ANN401 - each question has its own answer
-    """Return the answer. Raises NebiusError."""
-    return ANSWERS[question.what](*question.args)
-
-
-def not_asked(error: NebiusError) -> NotAskedError:
-    """Return the error of a question that Nebius does not answer."""
-    return NotAskedError("; ".join(error.reasons) or str(error), error.todo or "run it again")
+def ask(question: NebiusQuestion, seconds: float, fatal: Collection[str] = ()) -> Any:  # noqa: ANN401 - of each its own
+    """Return the answer. Raises NotAskedError, and NebiusError with a code of `fatal`."""
+    try:
+        with client.limited(seconds):
+            return ANSWERS[question.what](*question.args)
+    except NebiusError as error:
+        if error.code in fatal:
+            raise
+        raise NotAskedError("; ".join(error.reasons) or str(error), error.todo or "run it again") from None
 
 
 def _blocks(tenant: str) -> list[FreeCapacity]:

@@ -5,16 +5,17 @@ later. They are those of `./hpc check cloud` (cluster/platforms/nebius/cloud_off
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from cluster.cloud_checks import CloudOutcome
 from cluster.platforms.nebius.cloud_offers import offers
-from cluster.platforms.nebius.cloud_request import AskedPlace, NebiusQuestion
+from cluster.platforms.nebius.cloud_request import AskedPlace
 from components.cloud_questions import rows
 from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.api import client
 from components.nebius.api.client import NebiusError, nebius_error
-from components.nebius.cloud_checks import answer, not_asked, programs
+from components.nebius.cloud_checks import ask, programs
 
 FATAL = frozenset({"UNAUTHENTICATED", ""})
 """Codes of errors that every further call would return as well. After other errors a check is left out."""
@@ -55,7 +56,7 @@ def _check(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         before=before,
     )
     found = {outcome: list[str]() for outcome in CloudOutcome}
-    for row in rows(offers(place), _ask, SECONDS, "Nebius"):
+    for row in rows(offers(place), partial(ask, seconds=SECONDS, fatal=FATAL), SECONDS, "Nebius"):
         if row.todo:
             found[row.outcome].append(f"{row.asked}: {row.seen}; to do: {row.todo}")
     reasons = [*(() if before else programs(props["command"])), *found[CloudOutcome.WRONG]]
@@ -64,12 +65,3 @@ def _check(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         raise nebius_error("start", reasons, todo)
     for line in found[CloudOutcome.NOT_ASKED]:
         report(line)
-
-
-def _ask(question: NebiusQuestion) -> Any:  # noqa: ANN401 - each question has its own answer
-    try:
-        return answer(question)
-    except NebiusError as error:
-        if error.code in FATAL:
-            raise
-        raise not_asked(error) from None
