@@ -11,11 +11,7 @@ from pulumi_gcp import projects, serviceaccount
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.image import bake_script, bakes, installs
 from cluster.platforms.gcp.names import account_id, place
-from cluster.platforms.gcp.permissions import (
-    reconcile_condition,
-    reconcile_permissions,
-    repair_permissions,
-)
+from cluster.platforms.gcp.permissions import reconcile_condition, reconcile_permissions, repair_permissions
 from cluster.roster import MachineSpec, machines
 from cluster.slurm.power_saving import elastic_nodesets, repaired_nodesets
 from components.gcp.boot import Secrets, SetupBucket, StoredObject, archive
@@ -99,15 +95,11 @@ class Identity(pulumi.ComponentResource):
         config = self._config
         return self._grant_custom_role(
             "reconcile",
-            "controller",
             acts_as="node",
             title=f"Elastic nodes of the cluster {config.name}",
             description="What the controller needs to create, repair and delete the machines of elastic nodes",
             permissions=reconcile_permissions(config),
-            conditions={
-                nodeset: (f"the nodeset {nodeset}", reconcile_condition(config, nodeset))
-                for nodeset in elastic_nodesets(config)
-            },
+            nodesets={nodeset: nodeset for nodeset in elastic_nodesets(config)},
         )
 
     def _repair_grants(self) -> list[pulumi.Resource]:
@@ -115,30 +107,25 @@ class Identity(pulumi.ComponentResource):
         config = self._config
         return self._grant_custom_role(
             "repair",
-            "controller",
             title=f"Static nodes of the cluster {config.name}",
             description="What the controller needs to reboot the machines of static nodes, and to report their hosts",
             permissions=repair_permissions(config),
-            conditions={
-                f"{nodeset}-static": (f"the nodeset {nodeset}", reconcile_condition(config, nodeset))
-                for nodeset in repaired_nodesets(config)
-            },
+            nodesets={f"{nodeset}-static": nodeset for nodeset in repaired_nodesets(config)},
         )
 
     def _grant_custom_role(
         self,
         part: str,
-        machine_role: str,
         *,
         acts_as: str = "",
         title: str,
         description: str,
         permissions: Sequence[str],
-        conditions: Mapping[str, tuple[str, str]],
+        nodesets: Mapping[str, str],
     ) -> list[pulumi.Resource]:
-        """Grant a custom role to the machines of `machine_role`, once for each condition. With `acts_as` they may also
-        create machines of that role. Returns the grants."""
-        name, config, account = f"{self._name}-{part}", self._config, self._accounts[machine_role]
+        """Grant a custom role to the controller, under a condition for each nodeset, by its key. With `acts_as` it may
+        also create machines of that role. Returns the grants."""
+        name, config, account = f"{self._name}-{part}", self._config, self._accounts["controller"]
         role = projects.IAMCustomRole(
             f"{name}-role",
             role_id=role_id(f"{name}-role-id", config, part, parent=self),
@@ -155,12 +142,12 @@ class Identity(pulumi.ComponentResource):
                 member=account.member,
                 condition=projects.IAMMemberConditionArgs(
                     title=f"{config.name}-{key}",
-                    description=f"Instances and disks of {subject} of {config.name}",
-                    expression=expression,
+                    description=f"Instances and disks of the nodeset {nodeset} of {config.name}",
+                    expression=reconcile_condition(config, nodeset),
                 ),
                 opts=self._child,
             )
-            for key, (subject, expression) in conditions.items()
+            for key, nodeset in nodesets.items()
         ]
         if not acts_as:
             return grants
