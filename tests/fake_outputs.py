@@ -45,6 +45,7 @@ FAKES: dict[str, Fake] = {
     "gcp:compute/instanceTemplate:InstanceTemplate": lambda i: {**i, "selfLink": f"templates/{i['machineType']}"},
     "gcp:compute/resourcePolicy:ResourcePolicy": lambda i: {**i, "selfLink": "policies/placement"},
     "gcp:secretmanager/secretVersion:SecretVersion": lambda i: {**i, "name": f"{i['secret']}/versions/1"},
+    "gcp:storage/bucket:Bucket": lambda i: {**i, "projectNumber": 123456789012},
     "gcp:storage/bucketObject:BucketObject": lambda i: {**i, "outputName": i["name"]},
     "gcp:compute/regionDisk:RegionDisk": lambda i: {**i, "selfLink": f"disks/{i['name']}"},
     "gcp:compute/disk:Disk": lambda i: {**i, "selfLink": f"disks/{i['name']}"},

@@ -16,7 +16,6 @@ from components.clouds import CHECKS
 
 _ON_MACHINES = {
     "accounting",
-    "budget",
     "deletion_protection",
     "former_users",
     "groups",

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, Strict
+from pydantic import AfterValidator, Field, Strict
 
 from cluster.config.impact_annotations import NoEffect
 from cluster.config.section import Section
-from cluster.config.types import Words
+from cluster.config.types import Words, text_schema
+from cluster.config.validators import matching
 
 Currency = Literal[
     "USD", "AUD", "BRL", "CAD", "CHF", "CZK", "DKK", "EUR", "GBP", "HKD", "IDR", "ILS", "INR", "JPY", "KRW", "MXN",
@@ -16,6 +17,13 @@ Currency = Literal[
 """Codes of ISO 4217."""
 Amount = Annotated[float, Strict(), Field(gt=0, lt=10**9)]
 Percent = Annotated[float, Strict(), Field(gt=0, lt=100)]
+_ACCOUNT = "[0-9A-F]{6}(-[0-9A-F]{6}){2}"
+_billing_account = matching(
+    _ACCOUNT,
+    "the id of a billing account: three times 6 of 0-9 and A-F, e.g. 012345-567890-ABCDEF",
+    "copy that of the project's account: docs/guides/limits.md has the command",
+)
+BillingAccount = Annotated[str, AfterValidator(_billing_account), text_schema(pattern=f"^{_ACCOUNT}$")]
 SHOWN = NoEffect("only the price that is shown changes")
 BUDGET = NoEffect("the controller's service reads it; jobs that run go on")
 
@@ -41,6 +49,11 @@ class Budget(Section):
     """On gcp: with `elastic` no machine of an elastic node is created once the budget of the month is used, what is
     always on until its end included. Running jobs and static nodes stay; other jobs wait, with the reason as their
     comment. Default: nothing is stopped."""
+    billing_account: Annotated[
+        BillingAccount | None, NoEffect("a budget of Cloud Billing mails, and stops nothing")
+    ] = Field(default=None, examples=["012345-567890-ABCDEF"])
+    """On gcp: the billing account that pays for the project, in this currency. The stack has a budget of this amount
+    there, of which Cloud Billing mails. Default: none."""
 
 
 class Pricing(Section):

@@ -48,6 +48,7 @@ class SetupBucket(pulumi.ComponentResource):
 
     objects: Mapping[str, StoredObject]
     """The stored files, by their name in `files`."""
+    project_number: pulumi.Output[int]
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class SetupBucket(pulumi.ComponentResource):
             labels=labels(config, "storage"),
             opts=child,
         )
+        self.project_number = bucket.project_number
         self.objects = {
             file: _store(f"{name}-{file.partition('.')[0]}", bucket, file, *content, opts=child)
             for file, content in files.items()

@@ -170,6 +170,6 @@ def _document(answer: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the HTTP libr
 
 
 def _asked_for(request: CloudRequest) -> str:
-    """Return the project or the bucket of a request."""
-    named = re.findall(r"(?:projects|b)/([^/:]+)", request.path)
+    """Return the project, the billing account or the bucket of a request."""
+    named = re.findall(r"(?:projects|billingAccounts|b)/([^/:]+)", request.path)
     return named[0] if named else dict(request.query)["project"]

@@ -27,6 +27,7 @@ from components.gcp import timeouts
 from components.gcp.access import Access
 from components.gcp.bake_design import image_link
 from components.gcp.baked_image import BakedImage, BakeLeftovers
+from components.gcp.billing import create_budget
 from components.gcp.boot import STATE_DISK, BootArgs, metadata
 from components.gcp.customize import Customizer
 from components.gcp.filesystems import GoogleStorage
@@ -200,6 +201,7 @@ class GcpPlatform(pulumi.ComponentResource):
         enabled = Services(f"{name}-services", config, opts=child).ready
         self._network = GoogleNetwork(f"{name}-network", config, enabled, opts=child)
         self._identity = Identity(f"{name}-identity", config, keys, enabled, opts=child)
+        create_budget(f"{name}-budget", config, self._identity.project_number, opts=child)
         accounts = {role: self._identity.email(role) for role in roles(config) if role not in NO_MEMBERS}
         baked = self._image(f"{name}-image")
         image = baked.self_link

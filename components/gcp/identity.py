@@ -37,6 +37,7 @@ class Identity(pulumi.ComponentResource):
 
     objects: dict[str, StoredObject]
     """Objects for machines in the set-up bucket, by name: setup.json, and install.sh where nothing is baked."""
+    project_number: pulumi.Output[int]
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Identity(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         self._secrets = Secrets(f"{name}-secrets", config, keys, members, after, opts=child)
         self._bucket = SetupBucket(f"{name}-setup", config, _files(config), members, after, opts=child)
-        self.objects = dict(self._bucket.objects)
+        self.objects, self.project_number = dict(self._bucket.objects), self._bucket.project_number
         self.register_outputs({"emails": {role: account.email for role, account in self._accounts.items()}})
 
     def email(self, role: str) -> pulumi.Output[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 Limits = tuple[int | None, int | None, int | None]
 
 PROVIDER: Mapping[str, tuple[str, Limits]] = {
+    "gcp:billing/budget:Budget": ("billing/resource_billing_budget", (20, 20, 20)),
     "gcp:compute/address:Address": ("compute/resource_compute_address", (20, 20, 20)),
     "gcp:compute/disk:Disk": ("compute/resource_compute_disk", (20, 20, 20)),
     "gcp:compute/firewall:Firewall": ("compute/resource_compute_firewall", (20, 20, 20)),

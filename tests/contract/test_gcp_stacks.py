@@ -31,6 +31,7 @@ from tests import clouds
 from tests.cluster import stacks
 from tests.contract.recorded import MACHINES, StackRun, modes, record, texts
 from tests.harness import FAKE_SECRETS, Recording, Registered, deploy
+from tests.lab.google import apis
 
 COMPUTE = "roles/compute.admin"
 _COMPUTE = ServiceNeed(services=("compute",), roles=(COMPUTE,))
@@ -39,6 +40,8 @@ _SECRETS = ServiceNeed(services=("secretmanager",), roles=("roles/secretmanager.
 _STORAGE = ServiceNeed(services=("storage",), roles=("roles/storage.admin",))
 
 NEEDS = {
+    # A role on the billing account, or on the project that only Owner and Editor have.
+    "gcp:billing/": ServiceNeed(services=("billingbudgets",), roles=()),
     "gcp:projects/service:": ServiceNeed(services=(), roles=("roles/serviceusage.serviceUsageAdmin",)),
     "gcp:projects/iAMMember:": ServiceNeed(
         services=("cloudresourcemanager", "iam"), roles=("roles/resourcemanager.projectIamAdmin",)
@@ -306,8 +309,9 @@ class TestRoles:
             {"storage": {"filestore": {"tier": "BASIC_SSD", "size_gb": 2560}}},
             {"storage": {"lustre": clouds.EXASCALER, "filestore": {}}},
             {"nodesets": {"cpu": {"count": {"min": 0, "max": 4}, "capacity": ["spot", "on_demand"]}}},
+            {"budget": {"month": 20000.0, "billing_account": apis.ACCOUNT}},
         ],
-        ids=["existing", "existing-managed", "basic", "both", "elastic"],
+        ids=["existing", "existing-managed", "basic", "both", "elastic", "budget"],
     )
     def test_the_roles_of_other_stacks_are_complete(self, changes):
         assert roles(clouds.google(**changes)) == wanted(deploy(clouds.settings(**changes)), clouds.google(**changes))

@@ -87,6 +87,7 @@ IDENTITY = SimpleNamespace(
     ready=lambda _: [],
     versions=lambda _: {},
     host_key=lambda _: SimpleNamespace(public_key_openssh="ssh-ed25519 key"),
+    project_number=None,
     objects={SETUP: SimpleNamespace(url="gs://b/setup.json", sha256="0" * 64)},
 )
 """Stands for accounts, secrets and grants, none of which is in the table: they are half of a platform's resources."""

@@ -22,6 +22,7 @@ from tests.clouds import A3, EXASCALER, MANAGED, google
 from tests.cluster import stacks
 from tests.docs.test_assumptions import rows as assumptions
 from tests.lab.google.apis import (
+    ACCOUNT,
     IMAGE,
     ROUTE,
     Answer,
@@ -94,7 +95,7 @@ def test_a_project_with_everything_has_no_red_row(apis: GoogleApis, name: str) -
 
 
 def everything() -> ClusterConfig:
-    """A stack that asks each question: T4, reservations, a network of another project, Managed Lustre."""
+    """A stack that asks each question: T4, reservations, a network of another project, Managed Lustre, a budget."""
     nodesets = {
         "t4": {"machine_type": "n1-standard-1", "count": 1, "gpus": {"type": "t4", "count": 1}, "capacity": "spot"},
         "cpu": {"machine_type": "n2-standard-8", "count": 3, "capacity": {"reservation": "held"}},
@@ -105,7 +106,8 @@ def everything() -> ClusterConfig:
     }
     ranges = {"cidr": "10.0.0.0/20", "gpu_cidr": "10.64.0.0/17", "services_cidr": "10.128.0.0/20"}
     network = {"existing": SHARED, **ranges}
-    return google(nodesets=nodesets, network=network, storage={"lustre": MANAGED})
+    budget = {"month": 1e6, "billing_account": ACCOUNT}
+    return google(nodesets=nodesets, network=network, storage={"lustre": MANAGED}, budget=budget)
 
 
 def exascaler() -> ClusterConfig:
@@ -488,6 +490,7 @@ class TestRefusals:
             SERVICES: "serviceusage.services.get",
             BILLING: "resourcemanager.projects.get",
             "compute.regionDisks.list": "compute.disks.list",
+            "cloudbilling.billingAccounts.get": "billing.accounts.get",
             "file.projects.locations.get": "lustre.locations.get",
             "file.projects.locations.instances.list": "lustre.instances.list",
             "orgpolicy.projects.policies.getEffectivePolicy": "orgpolicy.policy.get",
@@ -498,7 +501,11 @@ class TestRefusals:
         }
         assert {row.seen for row in hidden} == {f"you lack the permission {expected.get(method, method)}"}
         assert {row.assumptions for row in hidden} == {()}
-        role, where = ("storage.bucketViewer", "our-state") if method == "storage.buckets.get" else ("viewer", r"\S+")
+        roles_of = {
+            "cloudbilling.billingAccounts.get": ("billing.viewer", ACCOUNT),
+            "storage.buckets.get": ("storage.bucketViewer", "our-state"),
+        }
+        role, where = roles_of.get(method, ("viewer", r"\S+"))
         assert all(re.search(rf", such as roles/{role}, on {where}$", row.todo) for row in hidden)
 
     @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from cluster.load import parse
 from components.clouds import CHECKS, NAMELESS
 from components.gcp import cloud_checks
 from tests.clouds import MANAGED
-from tests.lab.google.apis import IMAGE, Answer, GoogleApis, Rule, healthy, refusal, reservation
+from tests.lab.google.apis import ACCOUNT, IMAGE, Answer, GoogleApis, Rule, healthy, refusal, reservation
 
 _KINDS = (
     "project",
@@ -64,6 +64,7 @@ def stack(names: dict[str, str] = NAMES) -> dict[str, Any]:
             "partitions": {names["partition"]: {"nodesets": ["t4", nodeset], "default": True}},
             "users": [{"name": names["user"], "uid": 2001, "account": names["account"]}],
             "accounting": {"accounts": [{"name": names["account"]}]},
+            "budget": {"month": 1e6, "billing_account": ACCOUNT},
         },
     }
 
@@ -102,7 +103,8 @@ def test_no_name_is_in_it_whatever_google_answers(world: str, monkeypatch: pytes
     assert {row.id for row in rows} >= NAMELESS["gcp"]["asked"] | NAMELESS["gcp"]["seen"]
     texts = " ".join(f"{row.asked} {row.seen} {row.todo}" for row in rows)
     assert NAMES["project"] in texts
-    assert [name for name in NAMES.values() if name in sent(rows)] == []
+    assert ACCOUNT in texts
+    assert [name for name in (*NAMES.values(), ACCOUNT) if name in sent(rows)] == []
 
 
 ROWS = st.builds(

@@ -131,6 +131,14 @@ def test_check_cloud_asks_as_the_documents_describe(artifact: Path, outside: Rec
     assert "must have the `resourcemanager.projects.get` permission" in billing["description"]
     enabled = text("cloudbilling.v1", "ProjectBillingInfo", "billingEnabled")
     assert "associated with an open billing account, to which usage on the project is charged" in enabled
+    assert "currency in which the billing account is billed" in text(
+        "cloudbilling.v1", "BillingAccount", "currencyCode"
+    )
+    budgets = read(artifact.with_name("billingbudgets.v1.json")).schemas
+    described = {name: " ".join(json.dumps(schema).split()) for name, schema in budgets.items()}
+    amount, filtered = (described[f"GoogleCloudBillingBudgetsV1{name}"] for name in ("BudgetAmount", "Filter"))
+    assert "it must match the currency of the billing account" in amount
+    assert "A single label and value pair" in filtered
     required = text("compute.v1", "Reservation", "specificReservationRequired")
     assert "only VMs that target the reservation by name can consume from this reservation" in required
     assert "auto-deleted by Compute Engine" in text("compute.v1", "Reservation", "deleteAtTime")
@@ -141,7 +149,7 @@ def test_check_cloud_asks_as_the_documents_describe(artifact: Path, outside: Rec
     rule = "GoogleCloudOrgpolicyV2PolicySpecPolicyRule"
     assert "all values are denied" in text("orgpolicy.v2", rule, "denyAll")
     assert "If `true`, then the policy is enforced" in text("orgpolicy.v2", rule, "enforce")
-    outside.did("read what these documents say of services, billing, reservations, images and policies")
+    outside.did("read what these documents say of services, billing, budgets, reservations, images and policies")
     outside.holds("google-check-cloud-texts")
 
 

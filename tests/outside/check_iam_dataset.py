@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from cluster.platforms.gcp.cloud_billing import IN_ACCOUNT, IN_PROJECT
 from cluster.platforms.gcp.cloud_checks import PROBES, SHARED, AskedStack, checks
-from cluster.platforms.gcp.permissions import FLEX, PLACED, RECONCILE, roles
+from cluster.platforms.gcp.permissions import BUDGETS, FLEX, PLACED, RECONCILE, roles
 from components.gcp.identity import PROJECT_ROLES
 from tests.cluster import stacks
 from tests.gcp.test_cloud_checks import STATE, everything
@@ -83,6 +84,8 @@ def test_roles_have_the_permissions_by_which_check_cloud_recognizes_them(artifac
             outside.differs("iam-role-permission", f"{role} has no {permission}")
         for permission in sorted(set(named) - of_projects):
             outside.differs("iam-not-of-projects", f"roles/owner has no {permission}")
+    if IN_ACCOUNT not in _permissions(artifact, BUDGETS) or IN_PROJECT not in of_projects:
+        outside.differs("iam-role-permission", f"{BUDGETS} has no {IN_ACCOUNT}, or roles/owner no {IN_PROJECT}")
     extra = [name for name in _permissions(artifact, "roles/compute.admin") if name.startswith("servicenetworking")]
     assert extra == []
     outside.did(f"compared {len(SAID)} roles")
@@ -105,7 +108,7 @@ NO_SUCH = {"orgpolicy.policies.get": "orgpolicy.policy.get"}
 
 
 def test_questions_before_up_take_the_permissions_that_their_rows_name(artifact: Path, outside: Recorder) -> None:
-    """Nothing documents the methods of Managed Lustre, cloudbilling and testIamPermissions in this way."""
+    """Nothing documents the methods of Managed Lustre, getBillingInfo and testIamPermissions in this way."""
     documented = json.loads((artifact / "gcp" / "map.json").read_text(encoding="utf-8"))["api"]
     configs = [everything(), *(config for config in map(stacks.config, stacks.STACKS) if config.platform == "gcp")]
     requests = {

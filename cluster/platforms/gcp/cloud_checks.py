@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.findings import listing
 from cluster.platforms.gcp import cloud_places
+from cluster.platforms.gcp.cloud_billing import billing_info, budget
 from cluster.platforms.gcp.cloud_names import names
 from cluster.platforms.gcp.cloud_network import network
 from cluster.platforms.gcp.cloud_quotas import quotas
-from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
+from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute, own_permissions
 from cluster.platforms.gcp.names import host_project
 from cluster.platforms.gcp.permissions import (
     FIRST_SERVICE,
@@ -61,10 +62,6 @@ def _no_project(project: str) -> Seen:
 def _billing(stack: AskedStack) -> Iterator[CloudCheck]:
     """The billing account, without which Compute Engine creates nothing."""
     project = stack.project
-    # cloudbilling.v1, projects.getBillingInfo: the permission is in its description.
-    request = CloudRequest(
-        service="cloudbilling", path=f"v1/projects/{project}/billingInfo", permission="resourcemanager.projects.get"
-    )
 
     def read(answer: Answer) -> Seen:
         if answer is None:
@@ -75,7 +72,7 @@ def _billing(stack: AskedStack) -> Iterator[CloudCheck]:
         command = f"gcloud billing projects link {project} --billing-account ACCOUNT"
         return Seen(text="no open billing account pays for the project", todo=command)
 
-    yield CloudCheck(id="billing", asks=f"billing account of {project}", requests=(request,), read=read)
+    yield CloudCheck(id="billing", asks=f"billing account of {project}", requests=(billing_info(project),), read=read)
 
 
 PROBES: Mapping[str, tuple[str, ...]] = {
@@ -127,7 +124,7 @@ def _permissions(stack: AskedStack) -> Iterator[CloudCheck]:
     # Google answers with an error for a permission that a project does not have, as to a custom role with it.
     created = reconcile_permissions(config) if elastic_nodesets(config) else ()
     if custom := sorted({*created, *(repair_permissions(config) if repaired_nodesets(config) else ())}):
-        request = _test_permissions(project, tuple(custom))
+        request = own_permissions(project, tuple(custom))
         text = f"Google has its {len(custom)} permissions, which `up` grants"
         yield CloudCheck(
             id="permissions",
@@ -135,11 +132,6 @@ def _permissions(stack: AskedStack) -> Iterator[CloudCheck]:
             requests=(request,),
             read=lambda answer: _no_project(project) if answer is None else Seen(text=text),
         )
-
-
-def _test_permissions(project: str, permissions: tuple[str, ...]) -> CloudRequest:
-    path = f"v3/projects/{project}:testIamPermissions"
-    return CloudRequest(service="cloudresourcemanager", path=path, tests=permissions)
 
 
 def _permission_check(project: str, permissions: tuple[str, ...], role: str, image: str = "") -> CloudCheck:
@@ -160,7 +152,7 @@ def _permission_check(project: str, permissions: tuple[str, ...], role: str, ima
         # A role on the subnetwork alone gives this one, which Google does not say of the project.
         return Seen(text=f"you lack {listing(missing)}", todo=todo, unclear=missing == [SHARED[-1]])
 
-    request = of_image if image else _test_permissions(project, permissions)
+    request = of_image if image else own_permissions(project, permissions)
     return CloudCheck(id="permissions", asks=f"{role} in {project}", requests=(request,), read=read)
 
 
@@ -202,6 +194,7 @@ def _machine_types(stack: AskedStack) -> Iterator[CloudCheck]:
 CHECKS: tuple[Callable[[AskedStack], Iterator[CloudCheck]], ...] = (
     _services,
     _billing,
+    budget,
     _permissions,
     names,
     quotas,

@@ -71,3 +71,9 @@ def compute(project: str, path: str, permission: str, query: Query = ()) -> Clou
     """Return a request to Compute Engine, with the path below the project."""
     where = f"compute/v1/projects/{project}/{path}".rstrip("/")
     return CloudRequest(service="compute", path=where, query=query, permission=permission)
+
+
+def own_permissions(project: str, permissions: tuple[str, ...]) -> CloudRequest:
+    """Return the question which of these permissions on a project the caller has."""
+    path = f"v3/projects/{project}:testIamPermissions"
+    return CloudRequest(service="cloudresourcemanager", path=path, tests=permissions)

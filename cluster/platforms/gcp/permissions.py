@@ -21,6 +21,9 @@ from cluster.slurm.power_saving import elastic_nodesets, repaired_nodesets
 TUNNEL = "roles/iap.tunnelResourceAccessor"
 NETWORKS = "roles/compute.networkAdmin"
 CUSTOM_ROLES = "roles/iam.roleAdmin"
+BUDGETS = "roles/billing.costsManager"
+"""Role on a billing account: its budgets. Who has billing.resourcebudgets.write on a project, such as Owner, creates
+those of this one project without it (cloud.google.com/billing/docs/how-to/budget-api-access-control)."""
 ROLES = (
     "roles/compute.admin",
     "roles/iam.serviceAccountAdmin",
@@ -58,6 +61,8 @@ def services(config: ClusterConfig) -> tuple[str, ...]:
     used = {*SERVICES, *(name for need in _needs(config) for name in need.services)}
     if peered(config):
         used.add("servicenetworking")
+    if config.budget and config.budget.billing_account:
+        used.add("billingbudgets")
     return tuple(f"{name}.googleapis.com" for name in sorted(used))
 
 

@@ -71,7 +71,7 @@ class GoogleCloudPlatform(Platform):
     limit = MachineLimit(machines=GOOGLE_INSTANCES, of="a network of Google Cloud")
     fields: ClassVar[Mapping[type[Section], frozenset[str]]] = {
         ClusterConfig: frozenset({"containers", "customize", "monitoring", "pricing", "budget"}),
-        Budget: frozenset({"stop"}),
+        Budget: frozenset({"stop", "billing_account"}),
         Network: frozenset({"gpu_cidr", "second_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Web: frozenset({"cidrs"}),
         Storage: frozenset({"lustre", "filestore", "nfs", "buckets"}),

@@ -12,7 +12,7 @@ from cluster.platforms.gcp.disks import boot_disk, state_disk, state_zones
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered, servers
 from cluster.platforms.gcp.image import bakes
 from cluster.platforms.gcp.names import host_project, place
-from cluster.platforms.gcp.permissions import policies, roles
+from cluster.platforms.gcp.permissions import BUDGETS, policies, roles
 from cluster.printable import counted
 from cluster.roster import MachineSpec, elastic_machine, elastic_machines, machines
 
@@ -232,6 +232,11 @@ def describe_request(config: ClusterConfig) -> list[str]:
     lines += [line for file_system in file_systems(config) for line in file_system.summary()]
     lines += [
         f"whoever runs it needs: {', '.join(roles(config))}",
+        *(
+            [f"for its budget, who is not Owner of the project also needs {BUDGETS} on {config.budget.billing_account}"]
+            if config.budget and config.budget.billing_account
+            else []
+        ),
         "organisation policies that would refuse it (docs/reference/google-cloud.md), where in force: "
         + ", ".join(policies(config)),
     ]

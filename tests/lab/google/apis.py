@@ -184,8 +184,14 @@ IMAGE = {"status": "READY", "creationTimestamp": "2026-09-06T00:00:00.000-07:00"
 NETWORK = {"mtu": 8896, "peerings": [{"name": "servicenetworking-googleapis-com", "state": "ACTIVE"}]}
 GATEWAY = "https://www.googleapis.com/compute/v1/projects/p/global/gateways/default-internet-gateway"
 ROUTE = {"name": "default-route-1", "destRange": "0.0.0.0/0", "nextHopGateway": GATEWAY}
+ACCOUNT = "012345-567890-ABCDEF"
+"""Google's own example of a billing account (cloudbilling.v1, ProjectBillingInfo.billingAccountName)."""
 ANSWERS: dict[str, Answer] = {
-    "cloudbilling.projects.getBillingInfo": (200, {"billingEnabled": True}),
+    "cloudbilling.billingAccounts.get": (200, {"name": f"billingAccounts/{ACCOUNT}", "currencyCode": "USD"}),
+    "cloudbilling.projects.getBillingInfo": (
+        200,
+        {"billingEnabled": True, "billingAccountName": f"billingAccounts/{ACCOUNT}"},
+    ),
     "compute.acceleratorTypes.get": (200, {}),
     "compute.addresses.list": (200, {}),
     "compute.diskTypes.get": (200, {}),

@@ -17,7 +17,11 @@ from typing import Any
 Json = dict[str, Any]
 FILE = Path(__file__).with_name("discovery.json")
 METHODS: Mapping[str, tuple[str, ...]] = {
-    "cloudbilling.v1": ("cloudbilling.projects.getBillingInfo",),
+    "cloudbilling.v1": (
+        "cloudbilling.billingAccounts.get",
+        "cloudbilling.billingAccounts.testIamPermissions",
+        "cloudbilling.projects.getBillingInfo",
+    ),
     "cloudresourcemanager.v3": ("cloudresourcemanager.projects.testIamPermissions",),
     "compute.v1": (
         "compute.acceleratorTypes.get",
