@@ -1,12 +1,21 @@
 """Asks the questions of a cloud's checks side by side, each with a deadline: none hides another."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
 from cluster.cloud_checks import CloudCheck, CloudRow, Seen
 from cluster.printable import one_line
+
+SECONDS = 8.0
+"""Time limit of one question, retries included (ours: the whole check is to end within 10 s)."""
+PAUSES = (0.3, 0.6, 1.2)
+"""Seconds before the second and each later attempt."""
+PASSING = frozenset({408, 429, 500, 502, 503, 504})
+"""Answers that are worth a retry (cloud.google.com/storage/docs/retry-strategy)."""
+NETWORK = "check the network and the proxy, then run again"
 
 
 @dataclass(eq=False)  # not frozen: Python sets the traceback of an exception
@@ -15,6 +24,15 @@ class NotAskedError(Exception):
 
     why: str
     todo: str
+
+
+def attempts(seconds: float) -> Iterator[tuple[float, bool]]:
+    """Yield the seconds that are left for each attempt, and whether it is the last; pause before the next one."""
+    end = time.monotonic() + seconds
+    for pause in (*PAUSES, None):
+        last = pause is None or time.monotonic() + pause >= end
+        yield max(0.1, end - time.monotonic()), last
+        time.sleep(pause or 0)
 
 
 def rows(checks: Sequence[CloudCheck], ask: Callable[[Any], Any], seconds: float, cloud: str) -> list[CloudRow]:
@@ -32,7 +50,7 @@ def rows(checks: Sequence[CloudCheck], ask: Callable[[Any], Any], seconds: float
 def _row(check: CloudCheck, futures: Sequence["Future[Any]"], seconds: float, cloud: str) -> CloudRow:
     try:
         if not all(future.done() for future in futures):
-            raise NotAskedError(f"no answer within {seconds:g} s", "check the network and the proxy, then run again")
+            raise NotAskedError(f"no answer within {seconds:g} s", NETWORK)
         seen = check.read(*(future.result() for future in futures))
     except NotAskedError as error:
         seen = Seen(text=error.why, todo=error.todo, unclear=True)

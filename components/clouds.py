@@ -89,7 +89,7 @@ CHECKS: Mapping[str, Callable[[ClusterConfig, ClusterConfig | None, str], list[C
 """Functions that ask a platform's cloud what a stack needs of it, given the configuration of the stack file, that of
 the running cluster, and the URL of the state."""
 
-_GOOGLE_ROWS = frozenset({"accelerator", "disk-type", "file-system", "machine-type", "policy", "quota"})
+_GOOGLE_ROWS = frozenset({"accelerator", "disk-type", "file-system", "machine-type", "packages", "policy", "quota"})
 _NEBIUS_ROWS = frozenset({"capacity", "fabric", "kubernetes-version", "machine-type", "node-image"})
 NAMELESS: Mapping[str, Mapping[str, frozenset[str]]] = {
     "gcp": {"asked": _GOOGLE_ROWS, "seen": _GOOGLE_ROWS | {"state"}},

@@ -55,6 +55,8 @@ class Recipe:
     """Public image that it is made from, or that machines run where nothing is baked: a name, never a family."""
     kernel: str = ""
     """The one kernel it has, as `uname -r` says it; empty: the public image's own."""
+    kernel_source: str = ""
+    """The kernel's source package and version, as in the name of its .dsc file; empty as above."""
     kernel_day: str
     """YYYY-MM-DD: a day on which it was the newest of its series. Later fixes are missing."""
     snapshot: str
@@ -147,13 +149,23 @@ _GVE = Source(
 )
 
 
-def _jammy(lustre: str, *, kernel: str, source: str, client: Source | None = None, gve: Source | None = None) -> Recipe:
+# Source: Packages of jammy-updates (Ubuntu's archive) of 2026-11-20 09:03 UTC, and of 2026-11-27 01:14 UTC.
+_KERNELS = {
+    "5.15.0-1122-gcp": "linux-gcp_5.15.0-1122.132",
+    "6.8.0-1074-gcp": "linux-gcp-6.8_6.8.0-1074.82~22.04.1",
+}
+
+
+def _jammy(
+    lustre: str, *, kernel: str, source: str = "", client: Source | None = None, gve: Source | None = None
+) -> Recipe:
     return Recipe(
         version=NEWEST,
         base="ubuntu-2204",
         lustre=lustre,
         image="projects/ubuntu-os-cloud/global/images/ubuntu-2204-jammy-v20260906",
         kernel=kernel,
+        kernel_source=_KERNELS[kernel],
         kernel_day="2026-11-20",
         snapshot=SNAPSHOT,
         gve=gve,
@@ -170,19 +182,17 @@ def _jammy(lustre: str, *, kernel: str, source: str, client: Source | None = Non
         pyxis=_PYXIS,
         apptainer=_APPTAINER,
         gcsfuse="3.11.2",
-        source=source,
+        source=f"jammy-updates of 2026-11-20 09:03 UTC (Ubuntu's archive) has {_KERNELS[kernel]} as its newest{source}",
     )
 
 
 # Source: DDNStorage/exascaler-cloud-terraform and lustre/ChangeLog.
 _EXASCALER = (
-    "EXAScaler 6.3's clients on Ubuntu 22.04 want a kernel from 5.15 to 6.2 (exascaler-cloud-terraform, tag "
+    "; EXAScaler 6.3's clients on Ubuntu 22.04 want a kernel from 5.15 to 6.2 (exascaler-cloud-terraform, tag "
     "scripts/2.2.2, gcp/README); Lustre 2.15.8 was tested with 5.15 of Ubuntu 22.04 (its lustre/ChangeLog)"
 )
-# Source: Packages of jammy-updates.
-_JAMMY_UPDATES = "jammy-updates of 2026-11-20 09:03 UTC (Ubuntu's archive) has {} as its newest"
 _OF_MANAGED = (
-    "modules for a kernel that Google's repository has none for: its package for DKMS (docs.cloud.google.com, "
+    "; modules for a kernel that Google's repository has none for: its package for DKMS (docs.cloud.google.com, "
     "managed-lustre/docs/dkms; cluster-toolkit, pull request 6168)"
 )
 _ROWS = (
@@ -191,14 +201,10 @@ _ROWS = (
         kernel="5.15.0-1122-gcp",
         client=_LUSTRE,
         gve=_GVE,
-        source=f"{_EXASCALER}; {_JAMMY_UPDATES.format('linux-image-5.15.0-1122-gcp 5.15.0-1122.132')}",
+        source=_EXASCALER,
     ),
-    _jammy(
-        "managed",
-        kernel="6.8.0-1074-gcp",
-        source=f"{_JAMMY_UPDATES.format('linux-image-gcp 6.8.0-1074.82~22.04.1')}; {_OF_MANAGED}",
-    ),
-    _jammy("none", kernel="6.8.0-1074-gcp", source=_JAMMY_UPDATES.format("linux-image-gcp 6.8.0-1074.82~22.04.1")),
+    _jammy("managed", kernel="6.8.0-1074-gcp", source=_OF_MANAGED),
+    _jammy("none", kernel="6.8.0-1074-gcp"),
     # NVIDIA's support for 535, the distribution's default, ended in June 2026.
     Recipe(
         version=NEWEST,

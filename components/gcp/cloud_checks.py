@@ -1,11 +1,11 @@
-"""Sends the questions of cluster/platforms/gcp/cloud_checks.py to Google Cloud, side by side, and reads the answers.
+"""Sends the questions of cluster/platforms/gcp/cloud_checks.py side by side, and reads the answers.
 
-Only GET and testIamPermissions are sent, which neither create nor change anything and are free.
+Only GET and testIamPermissions are sent, which neither create nor change anything and are free. Hosts of others than
+Google get no credential.
 """
 
 import os
 import re
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,20 +18,15 @@ from google.auth.transport.requests import Request as Transport
 from cluster.cloud_checks import CloudRow
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.cloud_checks import AskedStack, checks
-from cluster.platforms.gcp.cloud_request import Answer, CloudRequest
+from cluster.platforms.gcp.cloud_request import Answer, CloudRequest, PublicFile
 from cluster.printable import one_line
-from components.cloud_questions import NotAskedError, rows
+from components.cloud_questions import NETWORK, PASSING, SECONDS, NotAskedError, attempts, rows
 from components.gcp.bake_design import LATER, LOG_IN, cloud_error
 from components.gcp.credentials import credentials
+from components.public_files import exists
 
 GOOGLE = "https://{}.googleapis.com"
 """Address of a service (rootUrl of the discovery documents)."""
-SECONDS = 8.0
-"""Time limit of one question, retries included (ours: the whole check is to end within 10 s)."""
-PAUSES = (0.3, 0.6, 1.2)
-"""Seconds before the second and each later attempt."""
-_LATER = frozenset({408, 429, 500, 502, 503, 504})
-"""Answers that are worth a retry (cloud.google.com/storage/docs/retry-strategy)."""
 
 # Reasons of google.rpc.ErrorInfo (googleapis/googleapis 2f8d204, google/api/error_reason.proto).
 _REASONS: Mapping[str, tuple[str, str]] = {
@@ -68,7 +63,11 @@ def check(config: ClusterConfig, before: ClusterConfig | None = None, state: str
     """
     stack = AskedStack(config=config, before=before, state=state)
     session = _Session(stack.project)
-    return rows(checks(stack), session.ask, SECONDS, "Google")
+
+    def ask(request: CloudRequest | PublicFile) -> Answer | bool:
+        return exists(request.url, SECONDS) if isinstance(request, PublicFile) else session.ask(request)
+
+    return rows(checks(stack), ask, SECONDS, "Google")
 
 
 class _Session:
@@ -89,12 +88,9 @@ class _Session:
     def ask(self, request: CloudRequest) -> Answer:
         """Return the answer. Raises NotAskedError."""
         url = f"{GOOGLE.format(request.service)}/{request.path}"
-        end = time.monotonic() + SECONDS
-        for pause in (*PAUSES, None):
-            last = pause is None or time.monotonic() + pause >= end
+        for left, last in attempts(SECONDS):
             try:
                 with AuthorizedSession(self._identity) as session:
-                    left = max(0.1, end - time.monotonic())
                     query = list(request.query)
                     answer = session.request(request.method, url, params=query, json=request.body, timeout=left)
             except RefreshError:
@@ -102,7 +98,7 @@ class _Session:
             except (GoogleAuthError, OSError) as error:  # OSError is the base class of the HTTP library's own errors
                 if last:
                     why = f"{request.service}.googleapis.com does not answer ({type(error).__name__})"
-                    raise NotAskedError(why, "check the network and the proxy, then run again") from None
+                    raise NotAskedError(why, NETWORK) from None
             else:
                 if answer.ok:
                     return _document(answer)
@@ -110,7 +106,6 @@ class _Session:
                     return None
                 if last or not _is_passing(answer):
                     raise self._refusal(request, answer)
-            time.sleep(pause or 0)
         raise AssertionError("the last attempt returns or raises")
 
     def _refusal(self, request: CloudRequest, answer: Any) -> NotAskedError:  # noqa: ANN401 - the HTTP library's own
@@ -144,7 +139,7 @@ def _with_quota_project(identity: Credentials, project: str) -> Credentials:
 def _is_passing(answer: Any) -> bool:  # noqa: ANN401 - the HTTP library's own
     """Return whether a later attempt may get another answer."""
     reasons = {str(row.get("reason", "")) for row in _error(answer).get("errors", ())}
-    return answer.status_code in _LATER or bool(reasons & LATER)
+    return answer.status_code in PASSING or bool(reasons & LATER)
 
 
 def _error(answer: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the HTTP library's own

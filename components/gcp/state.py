@@ -14,6 +14,7 @@ from google.auth.transport.requests import AuthorizedSession
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import GoogleCloud
+from components.cloud_questions import PASSING
 from components.gcp.bake_design import LOG_IN, GoogleCloudError
 from components.gcp.credentials import credentials
 from components.state_bucket import Backend, BucketRecord, BucketStep, Done, Environment, StateBucketError, Version
@@ -25,8 +26,6 @@ _SECONDS = 60
 """Time limit of one answer."""
 _PAUSES = (1.0, 2.0, 4.0)
 """Seconds before the second and each later attempt."""
-_LATER = frozenset({408, 429, 500, 502, 503, 504})
-"""Answers that are worth a retry (cloud.google.com/storage/docs/retry-strategy)."""
 
 _ADVICE = {
     ("has not been used in project", "accessnotconfigured", "service_disabled"): (
@@ -90,7 +89,7 @@ class StorageApi:
                     return {}
                 if answer.ok:
                     return answer.json()
-                if answer.status_code not in _LATER or pause is None:
+                if answer.status_code not in PASSING or pause is None:
                     raise self._refusal(doing, answer)
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")

@@ -7,7 +7,6 @@ import re
 import tarfile
 import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from cluster.platforms.nebius.releases import unknown_values
 from components.dynamic import ActionProvider, ActionResource, report, without_traceback
 from components.nebius.kubectl import Kubectl, KubectlError
+from components.public_files import fetch
 
 _MANIFESTS = ", ".join(
     f"application/vnd.{kind}"
@@ -26,13 +26,9 @@ _MANIFESTS = ", ".join(
 )  # fmt: skip
 _DIGEST = "Docker-Content-Digest"
 """Header with the digest of a manifest (opencontainers/distribution-spec 1.1, pulling manifests)."""
-_SECONDS = 8.0
-"""Timeout of an answer; `up` goes on without one."""
 _CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 """Media type of the layer of a chart's manifest that is its archive."""
 _OCI = "oci://"
-_LIMIT = 64 << 20
-"""Bytes of a repository's index that are read; the largest known one has 20 MB."""
 
 
 class ChartError(RuntimeError):
@@ -168,27 +164,16 @@ def _read(url: str, headers: Mapping[str, str]) -> bytes:
 def _answer(url: str, headers: Mapping[str, str], method: str = "GET") -> tuple[bytes, Mapping[str, str]]:
     """Return the content of an answer and its headers, with the anonymous token that the registry requires."""
     try:
-        return _open(url, headers, method)
+        return fetch(url, headers, method)
     except urllib.error.HTTPError as error:
         challenge = error.headers.get("WWW-Authenticate", "") if error.code == 401 else ""
         fields = dict(re.findall(r'(realm|service|scope)="([^"]*)"', challenge))
         if "realm" not in fields:
             raise
     query = "&".join(f"{name}={fields[name]}" for name in ("service", "scope") if name in fields)
-    answer: dict[str, Any] = json.loads(_open(f"{fields['realm']}?{query}", {})[0])
+    answer: dict[str, Any] = json.loads(fetch(f"{fields['realm']}?{query}", {})[0])
     token = answer.get("token") or answer.get("access_token") or ""
-    return _open(url, headers, method, token)
-
-
-def _open(
-    url: str, headers: Mapping[str, str], method: str = "GET", token: str = ""
-) -> tuple[bytes, Mapping[str, str]]:
-    request = urllib.request.Request(url, headers=dict(headers), method=method)  # noqa: S310 - of the stack file
-    if token:
-        # Registries redirect to a store of blobs, which refuses requests with another token than its own.
-        request.add_unredirected_header("Authorization", f"Bearer {token}")
-    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
-        return answer.read(_LIMIT), answer.headers
+    return fetch(url, headers, method, token)
 
 
 class ChartVersionsProvider(ActionProvider):

@@ -13,13 +13,11 @@ from cluster.config import ClusterConfig
 from cluster.platforms.nebius.cloud_checks import checks
 from cluster.platforms.nebius.cloud_request import FreeCapacity, NebiusQuestion, NebiusStack
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
-from components.cloud_questions import NotAskedError, rows
+from components.cloud_questions import SECONDS, NotAskedError, rows
 from components.nebius.api import client, objects
 from components.nebius.api.client import NebiusError
 from components.nebius.chart_sources import check_artifact
 
-SECONDS = 8.0
-"""Time limit of one question, retries included (ours: the whole check is to end within 10 s)."""
 CREDENTIAL_SECONDS = 120.0
 """Timeout of the credential command, which may open a browser."""
 

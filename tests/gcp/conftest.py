@@ -6,12 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from components import cloud_questions
 from components.gcp import access, bake, cloud_checks, compute_engine, instances
 from tests.gcp.servers import Cloud, SshServer, fake_gcloud, free_port, sshd
 from tests.lab.google.apis import GoogleApis, healthy
 from tests.lab.google.compute import FakeCompute
+from tests.lab.public_files import served_at
 from tests.waiting import wait_for
 
+SENT = {"accept-encoding", "connection", "host", "range", "user-agent"}
+"""Headers of a request for a file of another host."""
 JUMP, TARGET, NODE = "127.85.0.2", "127.85.0.3", "127.85.0.4"
 
 
@@ -73,7 +77,10 @@ def apis(monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleApis]:
     anything."""
     with GoogleApis(healthy) as served:
         monkeypatch.setattr(cloud_checks, "GOOGLE", served.endpoint)
-        monkeypatch.setattr(cloud_checks, "PAUSES", (0.01, 0.01, 0.01))
+        monkeypatch.setattr(cloud_questions, "PAUSES", (0.01, 0.01, 0.01))
+        served_at(served.endpoint, monkeypatch)
         yield served
     assert served.misfits == []
     assert {asked.method for asked in served.asked if not asked.id.endswith(".testIamPermissions")} <= {"GET"}
+    # No credential goes to another host.
+    assert {name.lower() for asked in served.files for name in asked.headers} <= SENT

@@ -15,6 +15,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp.cloud_checks import PROBES, AskedStack, checks
 from cluster.platforms.gcp.cloud_checks import SHARED as HOST
 from cluster.platforms.gcp.permissions import roles
+from components import cloud_questions
 from components.cloud_questions import rows as cloud_rows
 from components.gcp import cloud_checks
 from components.gcp.bake_design import GoogleCloudError
@@ -34,6 +35,7 @@ from tests.lab.google.apis import (
     reservation,
 )
 from tests.lab.google.discovery import METHODS
+from tests.lab.public_files import served_at
 
 TYPES = "compute.machineTypes.get"
 BILLING = "cloudbilling.projects.getBillingInfo"
@@ -568,8 +570,10 @@ class TestRefusals:
     def test_nothing_listens(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.socket() as bound:
             bound.bind(("127.0.0.1", 0))
-            monkeypatch.setattr(cloud_checks, "GOOGLE", f"http://127.0.0.1:{bound.getsockname()[1]}/{{}}")
-            monkeypatch.setattr(cloud_checks, "PAUSES", ())
+            closed = f"http://127.0.0.1:{bound.getsockname()[1]}/{{}}"
+            monkeypatch.setattr(cloud_checks, "GOOGLE", closed)
+            served_at(closed, monkeypatch)
+            monkeypatch.setattr(cloud_questions, "PAUSES", ())
             rows = cloud_checks.check(google())
         assert {row.outcome for row in rows} == {CloudOutcome.NOT_ASKED}
         assert rows[0].seen == "serviceusage.googleapis.com does not answer (ConnectionError)"
@@ -615,7 +619,8 @@ def test_a_project_that_refuses_everything_for_a_while_has_a_row_for_each_questi
     apis.rules.insert(0, lambda _: refusal(status, "later"))
     rows = [row for row in cloud_checks.check(everything(), state=STATE) if row.outcome is not CloudOutcome.OK]
     assert len(rows) == len(checks(AskedStack(config=everything(), state=STATE)))
-    assert {row.seen for row in rows} == {f"Google answers {status}: later"}
+    asked = {"Google", "snapshot.ubuntu.com", "developer.download.nvidia.com", "github.com"}
+    assert {row.seen.partition(":")[0] for row in rows} == {f"{host} answers {status}" for host in asked}
 
 
 def test_requests_go_through_a_proxy(apis: GoogleApis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -638,7 +643,7 @@ def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv(name, f"http://127.0.0.1:{bound.getsockname()[1]}")
         monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "token")
         monkeypatch.setattr(cloud_checks, "GOOGLE", "https://{}.invalid")
-        monkeypatch.setattr(cloud_checks, "PAUSES", ())
+        monkeypatch.setattr(cloud_questions, "PAUSES", ())
         rows = cloud_checks.check(google())
     assert {row.outcome for row in rows} == {CloudOutcome.NOT_ASKED}
     assert {row.todo for row in rows} == {"check the network and the proxy, then run again"}

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from cluster.cloud_checks import CloudOutcome, CloudReport, CloudRow
 from cluster.load import parse
+from components import cloud_questions
 from components.clouds import CHECKS, NAMELESS
 from components.gcp import cloud_checks
 from tests.clouds import MANAGED
 from tests.lab.google.apis import ACCOUNT, IMAGE, Answer, GoogleApis, Rule, healthy, refusal, reservation
+from tests.lab.public_files import served_at
 
 _KINDS = (
     "project",
@@ -37,8 +39,9 @@ NAMES = {kind: f"our-{kind}-7q" for kind in _KINDS} | {kind: f"our{kind[:6]}7q" 
 STATE = f"gs://{NAMES['bucket']}/{NAMES['cluster']}"
 
 
-def stack(names: dict[str, str] = NAMES) -> dict[str, Any]:
-    """A stack file that asks each question, and has these names wherever a name can be."""
+def stack(names: dict[str, str] = NAMES, **image: Any) -> dict[str, Any]:
+    """A stack file that has these names wherever a name can be. One with an image of its own and one without ask each
+    question."""
     shared = f"projects/{names['host']}"
     held = f"projects/{names['holder']}/reservations/{names['reservation']}"
     nodeset = names["nodeset"]
@@ -55,7 +58,7 @@ def stack(names: dict[str, str] = NAMES) -> dict[str, Any]:
                     "subnetwork": f"{shared}/regions/us-central1/subnetworks/{names['subnetwork']}",
                 },
             },
-            "image": {"bake": False, "name": f"projects/{names['holder']}/global/images/{names['image']}"},
+            "image": image or {"bake": False, "name": f"projects/{names['holder']}/global/images/{names['image']}"},
             "storage": {"lustre": MANAGED, "buckets": [{"name": names["datasets"], "mount": "/data"}]},
             "nodesets": {
                 "t4": {"machine_type": "n1-standard-1", "count": 1, "gpus": {"type": "t4", "count": 1}},
@@ -98,8 +101,11 @@ WORLDS = dict(worlds())
 def test_no_name_is_in_it_whatever_google_answers(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with GoogleApis(WORLDS[world]) as apis:
         monkeypatch.setattr(cloud_checks, "GOOGLE", apis.endpoint)
-        monkeypatch.setattr(cloud_checks, "PAUSES", ())
-        rows = cloud_checks.check(parse(stack()), state=STATE)
+        monkeypatch.setattr(cloud_questions, "PAUSES", ())
+        served_at(apis.endpoint, monkeypatch)
+        step = {"name": NAMES["cluster"], "url": f"https://{NAMES['bucket']}/x", "sha256": "0" * 64}
+        baked = cloud_checks.check(parse(stack(packages=[NAMES["user"]], provision=[step])))
+        rows = [*cloud_checks.check(parse(stack()), state=STATE), *baked]
     assert {row.id for row in rows} >= NAMELESS["gcp"]["asked"] | NAMELESS["gcp"]["seen"]
     texts = " ".join(f"{row.asked} {row.seen} {row.todo}" for row in rows)
     assert NAMES["project"] in texts

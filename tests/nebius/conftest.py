@@ -2,6 +2,7 @@
 
 import pytest
 
+from components import cloud_questions
 from engine.state import crypter
 
 
@@ -9,6 +10,12 @@ from engine.state import crypter
 def _fast_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A million rounds of key derivation are for attackers, not for tests."""
     monkeypatch.setattr(crypter, "ROUNDS", 10)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that refuses does so at once."""
+    monkeypatch.setattr(cloud_questions, "PAUSES", ())
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ from cluster.platforms.gcp import cloud_places
 from cluster.platforms.gcp.cloud_billing import billing_info, budget
 from cluster.platforms.gcp.cloud_names import names
 from cluster.platforms.gcp.cloud_network import network
+from cluster.platforms.gcp.cloud_packages import packages
 from cluster.platforms.gcp.cloud_quotas import quotas
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute, own_permissions
 from cluster.platforms.gcp.names import host_project
@@ -203,6 +204,7 @@ CHECKS: tuple[Callable[[AskedStack], Iterator[CloudCheck]], ...] = (
     cloud_places.disk_types,
     cloud_places.reservations,
     cloud_places.images,
+    packages,
     network,
     cloud_places.file_system_locations,
     cloud_places.organization_policies,

@@ -67,6 +67,13 @@ class CloudRequest:
         return {"permissions": list(self.tests)} if self.tests else None
 
 
+@dataclass(frozen=True)
+class PublicFile:
+    """The question whether a file exists that others publish. It is asked without a credential."""
+
+    url: str
+
+
 def compute(project: str, path: str, permission: str, query: Query = ()) -> CloudRequest:
     """Return a request to Compute Engine, with the path below the project."""
     where = f"compute/v1/projects/{project}/{path}".rstrip("/")

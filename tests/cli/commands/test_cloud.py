@@ -12,11 +12,13 @@ from cli.stack import state_dir
 from cluster.platforms.gcp import platform
 from cluster.platforms.gcp.cloud_checks import SIZES
 from cluster.platforms.gcp.cloud_places import ZONES
+from components import cloud_questions
 from components.deploy import config_text
 from components.gcp import cloud_checks
 from tests.cli.conftest import Hpc, Tool, write_state
 from tests.cluster import stacks
-from tests.lab.google.apis import GoogleApis, healthy, on, quotas, refusal
+from tests.lab.google.apis import GoogleApis, healthy, on, quotas, refusal, reservation
+from tests.lab.public_files import served_at
 
 BILLING = "cloudbilling.projects.getBillingInfo"
 
@@ -27,7 +29,7 @@ def apis(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleApis]:
     (root / "Pulumi.classic.yaml").write_text(stacks.EVERY["classic"].read_text())
     with GoogleApis(healthy) as served:
         monkeypatch.setattr(cloud_checks, "GOOGLE", served.endpoint)
-        monkeypatch.setattr(cloud_checks, "PAUSES", ())
+        monkeypatch.setattr(cloud_questions, "PAUSES", ())
         yield served
 
 
@@ -110,6 +112,18 @@ class TestUp:
     def test_a_question_without_an_answer_does_not(self, hpc: Hpc, apis: GoogleApis, steps: Path) -> None:
         apis.rules.insert(0, on(BILLING, refusal(403, "denied")))
         assert "before the first step: " in hpc("up", "classic", "--yes").err
+        assert steps.exists()
+
+    def test_an_archive_that_is_out_of_reach_does_not(
+        self, hpc: Hpc, apis: GoogleApis, steps: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "Pulumi.a3ultra.yaml").write_text(stacks.EVERY["a3ultra"].read_text())
+        apis.rules.insert(0, on("compute.reservations.get", reservation("a3-ultragpu-8g")))
+        served_at("http://127.0.0.1:1/{}", monkeypatch)
+        assert ", 0 wrong, " in hpc("up", "a3ultra", "--yes").err
+        kept = last("a3ultra")
+        assert kept is not None
+        assert {row.outcome.value for row in kept.rows if row.id == "packages"} == {"could not ask"}
         assert steps.exists()
 
     def test_no_check_leaves_it_out(self, hpc: Hpc, apis: GoogleApis, steps: Path) -> None:

@@ -1,7 +1,8 @@
 """A stand-in of Google's APIs for questions before `up`: each request and each answer is held against the discovery
 documents, and requests are answered side by side.
 
-A service is reached below its own name: http://127.0.0.1:PORT/serviceusage/v1/projects/...
+A service is reached below its own name: http://127.0.0.1:PORT/serviceusage/v1/projects/...; so are hosts of files that
+others publish (tests/lab/public_files.py).
 """
 
 import json
@@ -17,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from typing_extensions import Self
 
 from tests.lab.google.discovery import extracts
+from tests.lab.public_files import is_published
 
 Answer = tuple[int, Any]
 Rule = Callable[["Asked"], "Answer | None"]
@@ -51,6 +53,8 @@ class GoogleApis:
         self.rules = list(rules)
         self.seconds = seconds
         self.asked: list[Asked] = []
+        self.files: list[Asked] = []
+        """Requests for files of other hosts, whose `id` is the host."""
         self.misfits: list[str] = []
         """What does not fit the discovery documents, in requests and in answers."""
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -77,6 +81,12 @@ class GoogleApis:
         # A quoted slash is part of a name.
         service, _, rest = unquote(parts.path.replace("%2F", "%252F")).removeprefix("/").partition("/")
         document, path, query = extracts().get(service), f"/{rest}", parse_qs(parts.query)
+        if "." in service:
+            file = Asked(method, service, path, query, body, headers, service)
+            self.files.append(file)
+            time.sleep(self.seconds)
+            answers = (rule(file) for rule in self.rules)
+            return next((answer for answer in answers if answer is not None), (404, {}))
         found = document.method(method, path) if document else None
         if document is None or found is None:
             self.misfits.append(f"{service} has no {method} {path}")
@@ -225,6 +235,8 @@ ANSWERS: dict[str, Answer] = {
 
 def healthy(asked: Asked) -> Answer | None:
     """A project in which everything can be created."""
+    if "." in asked.service:
+        return (206, b"!") if is_published(asked.service, asked.path) else (404, b"")
     if asked.id == "serviceusage.services.batchGet":
         return 200, {"services": [{"name": name, "state": "ENABLED"} for name in asked.query["names"]]}
     if asked.id.endswith(".testIamPermissions"):

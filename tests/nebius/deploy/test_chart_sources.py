@@ -107,8 +107,8 @@ class TestVersions:
                     return
                 self.wfile.write(text if isinstance(text, bytes) else text.encode())
 
-        real = chart_sources._open
-        monkeypatch.setattr(chart_sources, "_open", lambda url, *more: real(url.replace("https://", "http://"), *more))
+        real = chart_sources.fetch
+        monkeypatch.setattr(chart_sources, "fetch", lambda url, *more: real(url.replace("https://", "http://"), *more))
         with programs.served(Handler) as port:
             yield f"127.0.0.1:{port}"
 

@@ -244,7 +244,7 @@ class TestRegistries:
                 raise HTTPError(url, 404, "Not Found", Message(), None)
             return b"", {"Docker-Content-Digest": DIGEST}
 
-        monkeypatch.setattr(chart_sources, "_open", without_munge)
+        monkeypatch.setattr(chart_sources, "fetch", without_munge)
         monkeypatch.setattr(chart_sources, "_in_repository", lambda *_args: "")
         monkeypatch.setitem(cloud_checks.ANSWERS, "artifact", REAL["artifact"])
         (row,) = ask(cluster(**section(soperator={"charts": f"oci://{place}"})))
@@ -265,7 +265,7 @@ class TestRegistries:
         def unreachable(*_args: object) -> None:
             raise OSError(101, "Network is unreachable")
 
-        monkeypatch.setattr(chart_sources, "_open", unreachable)
+        monkeypatch.setattr(chart_sources, "fetch", unreachable)
         monkeypatch.setitem(cloud_checks.ANSWERS, "artifact", REAL["artifact"])
         rows = ask(cluster())
         assert {(row.id, row.outcome) for row in rows} == {
