@@ -24,7 +24,9 @@ from tests.cluster import stacks
 from tests.docs.test_assumptions import rows as assumptions
 from tests.lab.google.apis import (
     ACCOUNT,
+    CONTROLLER,
     IMAGE,
+    POLICY,
     ROUTE,
     Answer,
     Asked,
@@ -50,8 +52,9 @@ def row(rows: list[CloudRow], check: str, part: str = "") -> CloudRow:
 
 
 def wrong(rows: list[CloudRow]) -> list[CloudRow]:
-    """The rows that are not green, without those of quotas whose limits are for a person to compare."""
-    return [row for row in rows if row.outcome is not CloudOutcome.OK and "; limits in " not in row.seen]
+    """The rows that are not green, without those that never are: limits of quotas, and accounts before they exist."""
+    others = [row for row in rows if not row.asked.startswith("service accounts of ")]
+    return [row for row in others if row.outcome is not CloudOutcome.OK and "; limits in " not in row.seen]
 
 
 UNCLEAR = ("quota of GPUs of ", "quota of GB of ", "quota of GiB of ", "terms of ")
@@ -59,6 +62,7 @@ UNCLEAR = ("quota of GPUs of ", "quota of GB of ", "quota of GiB of ", "terms of
 
 
 STATE = "gs://our-state"
+WRONG, USE = CloudOutcome.WRONG, "you lack compute.images.useReadOnly"
 IN_FORCE = 200, {"spec": {"rules": [{"enforce": True}]}}
 GOOGLE_STACKS = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
 SHARED = {
@@ -128,11 +132,20 @@ def replicated() -> ClusterConfig:
     return google(controller={"machine_type": "n2-standard-4", "state_disk": disk})
 
 
+def elsewhere() -> ClusterConfig:
+    """A stack whose controller creates machines in a subnetwork of another project, from an image of a third."""
+    nodesets = {"cpu": {"count": {"min": 0, "max": 4}}}
+    image = {"name": "projects/image-project/global/images/baked"}
+    return google(nodesets=nodesets, image=image, network={"existing": SHARED, "cidr": "10.0.0.0/20"})
+
+
 def asking(method: str) -> ClusterConfig:
     """A stack that asks by this method."""
     configs = {
         "compute.images.getFromFamily": exascaler,
+        "compute.images.getIamPolicy": elsewhere,
         "compute.regionDisks.list": replicated,
+        "compute.subnetworks.getIamPolicy": elsewhere,
         "serviceusage.services.consumerQuotaMetrics.get": a3,
     }
     return configs.get(method, everything)()
@@ -437,7 +450,7 @@ class TestAnswers:
         (seen,) = wrong(cloud_checks.check(config))
         assert (seen.asked, seen.seen) == (
             "roles/compute.imageUser in image-project",
-            "you lack compute.images.useReadOnly",
+            USE,
         )
         command = "gcloud compute images add-iam-policy-binding baked --project image-project --member user:YOU"
         assert seen.todo == f"{command} --role roles/compute.imageUser"
@@ -452,6 +465,47 @@ class TestAnswers:
         (seen,) = wrong(cloud_checks.check(config))
         assert seen.asked == "custom role of the controller in my-project"
         assert seen.seen.endswith("Permission compute.instances.x is not valid for this resource.")
+
+    @pytest.mark.parametrize("is_up", [False, True])
+    def test_the_controller_needs_grants_in_other_projects(self, apis: GoogleApis, is_up: bool) -> None:
+        before = elsewhere() if is_up else None
+        found = [row for row in cloud_checks.check(elsewhere(), before) if " of cloud-ctl@" in row.asked]
+        assert [(row.outcome, row.seen) for row in found] == [(CloudOutcome.OK, "granted")] * 2
+        others = [
+            {**POLICY["bindings"][1], "condition": {"expression": "true"}},
+            {**POLICY["bindings"][1], "role": "roles/compute.viewer"},
+        ]
+        apis.rules.insert(0, on("compute.subnetworks.getIamPolicy", (200, {})))
+        apis.rules.insert(0, on("compute.images.getIamPolicy", (200, {"bindings": others})))
+        found = wrong(cloud_checks.check(elsewhere(), before))
+        assert [row.asked for row in found] == [
+            "roles/compute.networkUser of cloud-ctl@my-project.iam.gserviceaccount.com on nodes of host-project",
+            "roles/compute.imageUser of cloud-ctl@my-project.iam.gserviceaccount.com on baked of image-project",
+        ]
+        assert {row.outcome for row in found} == {CloudOutcome.NOT_ASKED}
+        subnetwork = "networks subnets add-iam-policy-binding nodes --region us-central1 --project host-project"
+        assert [row.todo.removeprefix("after `up`: ") for row in found] == [
+            f"gcloud compute {command} --role roles/compute.{role} --member {CONTROLLER}"
+            for role, command in {
+                "networkUser": subnetwork,
+                "imageUser": "images add-iam-policy-binding baked --project image-project",
+            }.items()
+        ]
+        assert all(row.todo.startswith("after `up`: ") is not is_up for row in found)
+
+    def test_accounts_that_do_not_exist_are_not_tested(self, apis: GoogleApis) -> None:
+        elastic = google(nodesets={"cpu": {"count": {"min": 0, "max": 4}}})
+        seen = row(cloud_checks.check(elastic), "permissions", "service accounts of ")
+        assert seen.outcome is CloudOutcome.NOT_ASKED
+        assert seen.asked == "service accounts of controller and builder in my-project"
+        asked = [row.asked for row in cloud_checks.check(elastic, elastic)]
+        assert not any(question.startswith("service accounts of ") for question in asked)
+
+    def test_the_image_of_servers_is_asked_for_too(self, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on("compute.images.testIamPermissions", (200, {})))
+        lustre = {**EXASCALER, "image": "projects/image-project/global/images/servers"}
+        (seen,) = [row for row in cloud_checks.check(google(storage={"lustre": lustre})) if row.outcome is WRONG]
+        assert (seen.asked, seen.seen) == ("roles/compute.imageUser in image-project", USE)
 
     def test_a_role_on_the_subnetwork_of_a_shared_vpc_is_not_seen(self, apis: GoogleApis) -> None:
         kept = 200, {"permissions": list(HOST[:-1])}
@@ -617,8 +671,9 @@ def test_a_project_that_refuses_everything_for_a_while_has_a_row_for_each_questi
     apis: GoogleApis, status: int
 ) -> None:
     apis.rules.insert(0, lambda _: refusal(status, "later"))
-    rows = [row for row in cloud_checks.check(everything(), state=STATE) if row.outcome is not CloudOutcome.OK]
-    assert len(rows) == len(checks(AskedStack(config=everything(), state=STATE)))
+    rows = wrong(cloud_checks.check(everything(), state=STATE))
+    # That of accounts which do not exist asks nothing.
+    assert len(rows) == len(checks(AskedStack(config=everything(), state=STATE))) - 1
     asked = {"Google", "snapshot.ubuntu.com", "developer.download.nvidia.com", "github.com"}
     assert {row.seen.partition(":")[0] for row in rows} == {f"{host} answers {status}" for host in asked}
 
@@ -646,7 +701,7 @@ def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cloud_questions, "PAUSES", ())
         rows = cloud_checks.check(google())
     assert {row.outcome for row in rows} == {CloudOutcome.NOT_ASKED}
-    assert {row.todo for row in rows} == {"check the network and the proxy, then run again"}
+    assert {row.todo for row in wrong(rows)} == {"check the network and the proxy, then run again"}
 
 
 def large() -> ClusterConfig:

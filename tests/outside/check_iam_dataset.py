@@ -11,7 +11,7 @@ from cluster.platforms.gcp.cloud_checks import PROBES, SHARED, AskedStack, check
 from cluster.platforms.gcp.permissions import BUDGETS, FLEX, PLACED, RECONCILE, roles
 from components.gcp.identity import PROJECT_ROLES
 from tests.cluster import stacks
-from tests.gcp.test_cloud_checks import STATE, everything
+from tests.gcp.test_cloud_checks import STATE, elsewhere, everything, replicated
 from tests.lab.google.discovery import extracts
 from tests.outside.mutation import ROOT
 from tests.outside.recorder import Recorder
@@ -110,7 +110,12 @@ NO_SUCH = {"orgpolicy.policies.get": "orgpolicy.policy.get"}
 def test_questions_before_up_take_the_permissions_that_their_rows_name(artifact: Path, outside: Recorder) -> None:
     """Nothing documents the methods of Managed Lustre, getBillingInfo and testIamPermissions in this way."""
     documented = json.loads((artifact / "gcp" / "map.json").read_text(encoding="utf-8"))["api"]
-    configs = [everything(), *(config for config in map(stacks.config, stacks.STACKS) if config.platform == "gcp")]
+    configs = [
+        everything(),
+        elsewhere(),
+        replicated(),
+        *(config for config in map(stacks.config, stacks.STACKS) if config.platform == "gcp"),
+    ]
     requests = {
         request
         for config in configs

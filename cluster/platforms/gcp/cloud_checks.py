@@ -6,6 +6,7 @@ tests/gcp/discovery.json has in part.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.findings import listing
@@ -16,7 +17,8 @@ from cluster.platforms.gcp.cloud_network import network
 from cluster.platforms.gcp.cloud_packages import packages
 from cluster.platforms.gcp.cloud_quotas import quotas
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute, own_permissions
-from cluster.platforms.gcp.names import host_project
+from cluster.platforms.gcp.image import bakes
+from cluster.platforms.gcp.names import account_id, host_project
 from cluster.platforms.gcp.permissions import (
     FIRST_SERVICE,
     reconcile_permissions,
@@ -119,9 +121,12 @@ def _permissions(stack: AskedStack) -> Iterator[CloudCheck]:
     if host := host_project(config):
         # compute.networkUser has subnetworks.use alone; firewall rules need securityAdmin.
         yield _permission_check(host, SHARED, "roles/compute.networkUser and roles/compute.securityAdmin")
-    owner, _, image = (config.image.name or "").removeprefix("projects/").partition("/global/images/")
-    if image and owner != project:
-        yield _permission_check(owner, ("compute.images.useReadOnly",), "roles/compute.imageUser", image)
+    # Machines of another project's reservation take no permission there (iann0036/iam-dataset 2073fa5, gcp/map.json,
+    # compute.instances.insert): it has to be shared, which its own row has.
+    for name in (config.image.name or "", cloud_places.servers_image(config)):
+        owner, image = _image_elsewhere(stack, name)
+        if image:
+            yield _permission_check(owner, ("compute.images.useReadOnly",), "roles/compute.imageUser", image)
     # Google answers with an error for a permission that a project does not have, as to a custom role with it.
     created = reconcile_permissions(config) if elastic_nodesets(config) else ()
     if custom := sorted({*created, *(repair_permissions(config) if repaired_nodesets(config) else ())}):
@@ -133,6 +138,58 @@ def _permissions(stack: AskedStack) -> Iterator[CloudCheck]:
             requests=(request,),
             read=lambda answer: _no_project(project) if answer is None else Seen(text=text),
         )
+    made = [role for role, is_made in {"controller": bool(custom), "builder": bakes(config)}.items() if is_made]
+    if made and stack.before is None:
+        text = "`up` creates them and grants their roles, and Google tests permissions of its caller alone"
+        seen = Seen(text=text, unclear=True)
+        asks = f"service accounts of {' and '.join(made)} in {project}"
+        yield CloudCheck(id="permissions", asks=asks, requests=(), read=lambda: seen)
+    if elastic_nodesets(config):
+        yield from _grants_elsewhere(stack)
+
+
+def _image_elsewhere(stack: AskedStack, name: str) -> tuple[str, str]:
+    """Return project and name of an image of another project; empty texts for others. A family has no policy."""
+    owner, _, image = name.removeprefix("projects/").partition("/global/images/")
+    is_one = image and owner != stack.project and not image.startswith("family/")
+    return (owner, image) if is_one else ("", "")
+
+
+def _grants_elsewhere(stack: AskedStack) -> Iterator[CloudCheck]:
+    """Yield checks of the controller's account, which creates machines of elastic nodes, in other projects: policies of
+    the subnetwork and of the image name it."""
+    existing, host = stack.config.network.existing, host_project(stack.config)
+    account = f"{account_id(stack.config, 'controller')}@{stack.project}.iam.gserviceaccount.com"
+    owner, image = _image_elsewhere(stack, stack.config.image.name or "")
+    needs = []
+    if existing and host:
+        name, region = existing.subnetwork.rpartition("/")[2], stack.region
+        path = f"regions/{region}/subnetworks/{name}"
+        needs.append(("networkUser", host, path, f"networks subnets add-iam-policy-binding {name} --region {region}"))
+    if image:
+        needs.append(("imageUser", owner, f"global/images/{image}", f"images add-iam-policy-binding {image}"))
+    for role, project, path, command in needs:
+        folder, name = path.split("/")[-2:]
+        options = f"--project {project} --role roles/compute.{role} --member serviceAccount:{account}"
+        text, todo = "not granted on it; a role on its project does as well", f"gcloud compute {command} {options}"
+        if stack.before is None:
+            text, todo = "the account does not exist before `up`", f"after `up`: {todo}"
+        query = (("optionsRequestedPolicyVersion", "3"),)
+        yield CloudCheck(
+            id="permissions",
+            asks=f"roles/compute.{role} of {account} on {name} of {project}",
+            requests=(compute(project, f"{path}/getIamPolicy", f"compute.{folder}.getIamPolicy", query),),
+            read=partial(_read_policy, role, account, Seen(text=text, todo=todo, unclear=True)),
+        )
+
+
+def _read_policy(role: str, account: str, lacking: Seen, answer: Answer) -> Seen:
+    granted = (
+        f"serviceAccount:{account}" in row.get("members", ()) and "condition" not in row
+        for row in (answer or {}).get("bindings", ())
+        if row["role"] == f"roles/compute.{role}"
+    )
+    return Seen(text="granted") if any(granted) else lacking
 
 
 def _permission_check(project: str, permissions: tuple[str, ...], role: str, image: str = "") -> CloudCheck:
@@ -144,7 +201,7 @@ def _permission_check(project: str, permissions: tuple[str, ...], role: str, ima
 
     def read(answer: Answer) -> Seen:
         if answer is None:
-            return Seen(text=f"there is no image {image}", todo="correct image.name") if image else _no_project(project)
+            return Seen(text=f"there is no image {image}", todo="correct its name") if image else _no_project(project)
         # An answer without any permission has no key.
         missing = sorted(set(permissions) - set(answer.get("permissions", ())))
         if not missing:

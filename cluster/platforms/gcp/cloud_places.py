@@ -170,9 +170,9 @@ def images(stack: AskedStack) -> Iterator[CloudCheck]:
         and (config.image == before.image if bakes(config) else set(machines(config)) <= set(machines(before)))
     )
     yield _image(stack, "image.name", name, known=known)
-    image = _servers_image(config)
+    image = servers_image(config)
     # Servers that exist do not boot from it again.
-    if image and not (before and _servers_image(before) == image):
+    if image and not (before and servers_image(before) == image):
         yield _image(stack, "storage.lustre.image", image)
         # Cloud Commerce's API (cloudcommerceprocurement.v1, revision 20251012) is for providers alone.
         page = f"https://console.cloud.google.com/marketplace/browse?q=EXAScaler&project={stack.project}"
@@ -181,7 +181,8 @@ def images(stack: AskedStack) -> Iterator[CloudCheck]:
         yield CloudCheck(id="marketplace", asks=asks, requests=(), read=lambda: seen)
 
 
-def _servers_image(config: ClusterConfig) -> str:
+def servers_image(config: ClusterConfig) -> str:
+    """Return the image of EXAScaler's servers; empty without any."""
     lustre = config.storage.lustre
     return lustre.image if lustre and servers(config) else ""
 

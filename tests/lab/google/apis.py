@@ -192,6 +192,11 @@ def quota_metric(family: str, limit: int, region: str = "us-central1", dimension
 
 IMAGE = {"status": "READY", "creationTimestamp": "2026-09-06T00:00:00.000-07:00"}
 NETWORK = {"mtu": 8896, "peerings": [{"name": "servicenetworking-googleapis-com", "state": "ACTIVE"}]}
+CONTROLLER = "serviceAccount:cloud-ctl@my-project.iam.gserviceaccount.com"
+POLICY = {
+    "version": 3,
+    "bindings": [{"role": f"roles/compute.{role}", "members": [CONTROLLER]} for role in ("networkUser", "imageUser")],
+}
 GATEWAY = "https://www.googleapis.com/compute/v1/projects/p/global/gateways/default-internet-gateway"
 ROUTE = {"name": "default-route-1", "destRange": "0.0.0.0/0", "nextHopGateway": GATEWAY}
 ACCOUNT = "012345-567890-ABCDEF"
@@ -210,6 +215,7 @@ ANSWERS: dict[str, Answer] = {
     "compute.globalAddresses.list": (200, {}),
     "compute.images.get": (200, IMAGE),
     "compute.images.getFromFamily": (200, IMAGE),
+    "compute.images.getIamPolicy": (200, POLICY),
     "compute.instances.list": (200, {}),
     "compute.networks.get": (200, NETWORK),
     "compute.networks.list": (200, {}),
@@ -220,6 +226,7 @@ ANSWERS: dict[str, Answer] = {
     "compute.routers.list": (200, {"items": [{"name": "out", "nats": [{"name": "nat"}]}]}),
     "compute.routes.list": (200, {"items": [ROUTE]}),
     "compute.reservations.get": reservation("a3-megagpu-8g"),
+    "compute.subnetworks.getIamPolicy": (200, POLICY),
     "compute.subnetworks.get": (200, {"ipCidrRange": "10.0.0.0/20"}),
     "file.projects.locations.get": (200, {"locationId": "us-central1-a"}),
     "file.projects.locations.instances.list": (200, {}),
