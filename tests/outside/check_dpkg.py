@@ -25,6 +25,8 @@ from cluster.catalog.base_system import JOB_PROGRAMS
 from cluster.catalog.images import IMAGES
 from cluster.catalog.recipes import NEWEST, RECIPES, Recipe
 from cluster.config import ClusterConfig
+from cluster.platforms.gcp import cloud_packages
+from cluster.platforms.gcp.cloud_request import AskedStack
 from cluster.platforms.gcp.image import FOLDER, parameters, steps
 from components.local.host.images import SUITES, _missing_packages, recipe
 from components.local.host.process import TOOLS
@@ -214,6 +216,22 @@ def test_a_kernel_alone_is_left(key: tuple[str, str, str], suites: dict[str, Sui
     stay = sorted(name for name in ours if KERNEL.match(name))
     outside.did(f"{'-'.join(key)}: {len(removed)} of {len(kernels)} packages of kernels go, {stay} stay")
     outside.holds("image-kernel-packages")
+
+
+@pytest.mark.parametrize("key", [key for key, row in RECIPES.items() if row.kernel], ids="-".join)
+def test_files_of_a_kernel(key: tuple[str, str, str], suites: dict[str, Suite], outside: Recorder) -> None:
+    suite, config = suites[UBUNTU[key[1]]], cluster(RECIPES[key])
+    (kernel,) = [line[1:] for line in suite.said("12-kernel", parameters(config)) if line[0] == "packages"]
+    shown = suite.apt("apt-cache", "show", *kernel).stdout
+    files = {f"/{path}" for path in re.findall(r"^Filename: (.+)$", shown, re.MULTILINE)}
+    urls = [request.url for check in cloud_packages.packages(AskedStack(config=config)) for request in check.requests]
+    asked = {url[url.index("/pool/") :] for url in urls if "/pool/" in url}
+    if len(files) != len(kernel) or files != asked:
+        outside.differs(
+            f"{key[0]}-kernel-files", f"{suite.folder.name} has {sorted(files)}, asked for: {sorted(asked)}"
+        )
+    outside.did(f"{'-'.join(key)}: {len(files)} files of the kernel by their paths")
+    outside.holds("image-kernel-files")
 
 
 def test_versions_and_names_are_read_from_dpkg(suites: dict[str, Suite], outside: Recorder) -> None:

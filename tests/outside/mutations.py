@@ -120,6 +120,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "image-kernel-packages": Mutation(
         "scripts/image/system/12-kernel.sh", "'linux-headers-*' 'linux-gcp*'", "'linux-gcp*'"
     ),
+    "image-kernel-files": Mutation("cluster/platforms/gcp/cloud_packages.py", '"linux-signed-"', '"linux-"'),
     "image-dpkg-query": Mutation(
         "scripts/image/slurm/31-slurm-packages.sh", "${Package}\\n' 'slurm*'", "${Package}\\n' 'slurm'"
     ),
