@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
 from cluster.cloud_checks import CloudCheck, CloudRow, Seen
@@ -38,13 +39,21 @@ def attempts(seconds: float) -> Iterator[tuple[float, bool]]:
 def rows(checks: Sequence[CloudCheck], ask: Callable[[Any], Any], seconds: float, cloud: str) -> list[CloudRow]:
     """Return the row of each check. `ask` sends a request and returns its answer, or raises NotAskedError; `cloud` is
     the name of who answers."""
-    requests = list(dict.fromkeys(request for check in checks for request in check.requests))
-    # One thread for each request: they wait for the network, and their number does not grow with that of the nodes.
-    pool = ThreadPoolExecutor(max_workers=max(1, len(requests)))
-    futures = {request: pool.submit(ask, request) for request in requests}
+    futures = {request: Future[Any]() for check in checks for request in check.requests}
+    # One thread for each request: they wait for the network, and their number does not grow with that of the nodes. At
+    # its end the process waits for threads of a pool, which a host that drops packets holds for minutes, and not for
+    # these.
+    for request, future in futures.items():
+        Thread(target=_answer, args=(ask, request, future), daemon=True).start()
     wait(futures.values(), timeout=seconds)
-    pool.shutdown(wait=False, cancel_futures=True)
     return [_row(check, [futures[request] for request in check.requests], seconds, cloud) for check in checks]
+
+
+def _answer(ask: Callable[[Any], Any], request: Any, future: "Future[Any]") -> None:  # noqa: ANN401 - any cloud's
+    try:
+        future.set_result(ask(request))
+    except BaseException as error:  # noqa: BLE001 - raised where the row is read
+        future.set_exception(error)
 
 
 def _row(check: CloudCheck, futures: Sequence["Future[Any]"], seconds: float, cloud: str) -> CloudRow:

@@ -5,6 +5,7 @@ import http.server
 import os
 import re
 import socket
+import sys
 import threading
 import urllib.request
 from pathlib import Path
@@ -175,6 +176,17 @@ class TestNoAnswer:
         assert not ended.is_set()
         ended.set()
         assert seen in {"no answer within 2 s", f"{GITHUB} does not answer (TimeoutError)"}
+
+    def test_a_process_does_not_wait_for_it_at_its_end(self) -> None:
+        text = """
+import time
+from cluster.cloud_checks import CloudCheck
+from components.cloud_questions import rows
+check = CloudCheck(id="x", asks="x", requests=("x",), read=print)
+print(rows([check], lambda _: time.sleep(600), 0.1, "x")[0].seen)
+"""
+        done = programs.run([sys.executable, "-c", text], cwd=Path(__file__).parents[2], timeout=60)
+        assert (done.stdout, done.returncode) == ("no answer within 0.1 s\n", 0)
 
     def test_no_route(self, apis: GoogleApis, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.socket() as bound:
