@@ -46,19 +46,15 @@ def network(stack: AskedStack) -> Iterator[CloudCheck]:
         return Seen(text=text, todo=f"write network.cidr: {theirs}" if wrong else "")
 
     def read_routes(routes: Answer, routers: Answer) -> Seen:
-        found = {row["name"]: row for row in (routes or {}).get("items", ())}
-        theirs = {name: ipaddress.ip_network(row["destRange"]) for name, row in found.items()}
+        found = (routes or {}).get("items", ())
         own = [ipaddress.ip_network(cidr) for cidr in (*plan(config).gpu, plan(config).second) if cidr]
-        used = {
-            f"{there} ({name})"
-            for name, there in theirs.items()
-            if there.prefixlen and any(there.overlaps(here) for here in own)
-        }
+        theirs = [(row["name"], ipaddress.ip_network(row["destRange"])) for row in found]
+        used = [f"{cidr} ({name})" for name, cidr in theirs if cidr.prefixlen and any(map(cidr.overlaps, own))]
         if used:
             todo = "if nodes need what is there, write network.gpu_cidr and network.second_cidr outside of it"
             text = f"ranges of the nodes' other networks overlap {listing(sorted(used))}"
             return Seen(text=text, todo=todo, unclear=True)
-        out = [row for row in found.values() if row["destRange"] == "0.0.0.0/0"]
+        out = [row for row in found if row["destRange"] == "0.0.0.0/0"]
         has_nat = any(router.get("nats") for router in (routers or {}).get("items", ()))
         if any(not row.get("nextHopGateway") or has_nat for row in out):
             return Seen(text=f"{len(found)} routes, with a way out")

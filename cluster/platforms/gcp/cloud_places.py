@@ -6,7 +6,6 @@ Source of fields: Compute's discovery document, revision 20261106, and that of t
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -60,80 +59,58 @@ def _of_zone(stack: AskedStack, zone: str, folder: str, name: str) -> CloudCheck
 BLOCKS, SUB_BLOCKS = "/reservationBlocks/", "/reservationSubBlocks/"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Held:
-    """Static machines that come from a reservation, or from one of its blocks."""
+def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
+    """Yield a check for each reservation, and for each block that the stack file names: it exists, is specific, has the
+    machine type and enough free machines."""
+    for end in (BLOCKS, SUB_BLOCKS):
+        counts, (before, most) = _from_reservations(stack.config, end)[0], _from_reservations(stack.before, end)
+        for (path, machine_type), count in counts.items():
+            if end == BLOCKS or BLOCKS in path:
+                key = path, machine_type
+                # Elastic nodes that become static may have their machines.
+                more, least = count - before[key], count - most[key]
+                # One that has ended does not stop an edit of other things.
+                known = more <= 0 and key in before
+                yield _reservation(stack, path, machine_type, more=more, least=least, known=known)
 
-    stack: AskedStack
-    owner: str
-    """Its project."""
-    name: str
-    block: str
-    machine_type: str
-    more: int
-    """How many `up` adds."""
-    least: int
-    """How many at least: elastic nodes that become static may have theirs."""
-    known: bool
-    """True if the running cluster has them all: one that has ended does not stop an edit of other things."""
 
-    def check(self) -> CloudCheck:
-        path = f"zones/{self.stack.zone}/reservations/{self.name}" + (f"{BLOCKS}{self.block}" if self.block else "")
-        permission = f"compute.{'reservationBlocks' if self.block else 'reservations'}.get"
-        asks = f"block {self.block} of {self.name}" if self.block else f"reservation {self.name} in {self.owner}"
-        request = compute(self.owner, path, permission)
-        return CloudCheck(id="reservation", asks=asks, requests=(request,), read=self._read)
+def _reservation(stack: AskedStack, path: str, machine_type: str, *, more: int, least: int, known: bool) -> CloudCheck:
+    """Return the check of a reservation, or of its block that `path` names, from which `up` takes that many more
+    machines. `known`: whether the running cluster has them all."""
+    whole, _, block = path.partition(BLOCKS)
+    owner, name = whole.split("/")[1] if "/" in whole else stack.project, whole.rpartition("/")[2]
 
-    def _read(self, answer: Answer) -> Seen:
-        verb = "blocks list" if self.block else "describe"
-        command = f"gcloud compute reservations {verb} {self.name} --project {self.owner} --zone {self.stack.zone}"
+    def read(answer: Answer) -> Seen:
+        verb = "blocks list" if block else "describe"
+        command = f"gcloud compute reservations {verb} {name} --project {owner} --zone {stack.zone}"
         todo = f"compare it with the stack file: {command}"
         if answer is None:
-            return Seen(text=f"there is none of this name in {self.stack.zone}", todo=todo, unclear=self.known)
-        row = answer["resource"] if self.block else answer["specificReservation"]
-        status = (row if self.block else answer)["status"]
+            return Seen(text=f"there is none of this name in {stack.zone}", todo=todo, unclear=known)
+        row = answer["resource"] if block else answer["specificReservation"]
+        status = (row if block else answer)["status"]
         free = int(row["count"]) - int(row.get("inUseCount", 0))
-        needed = f"{self.more} machines are needed"
-        wrong = {f"its status is {status}": status != "READY", needed: free < self.more}
+        needed = f"{more} machines are needed"
+        wrong = {f"its status is {status}": status != "READY", needed: free < more}
         kind, end = "machines", ""
-        if not self.block:
+        if not block:
             kind = row["instanceProperties"]["machineType"].rpartition("/")[2]
             end = f", deleted at {answer['deleteAtTime']}" if answer.get("deleteAtTime") else ""
             wrong |= {
                 # A machine that names any other is refused (cluster-toolkit v1.95.0,
                 # schedmd-slurm-gcp-v6-nodeset/main.tf: specific_reservation_required).
                 "it is not specific": not answer.get("specificReservationRequired"),
-                f"it is of {kind}, not {self.machine_type}": kind != self.machine_type,
-                f"it is not shared with {self.stack.project}": not _is_shared(answer, self.owner, self.stack.project),
+                f"it is of {kind}, not {machine_type}": kind != machine_type,
+                f"it is not shared with {stack.project}": not _is_shared(answer, owner, stack.project),
             }
         found = [text for text, is_wrong in wrong.items() if is_wrong]
         text = "; ".join((f"{free} of {row['count']} {kind} are free{end}", *found))
-        unclear = bool(found) and (self.known or (found == [needed] and free >= self.least))
+        unclear = bool(found) and (known or (found == [needed] and free >= least))
         return Seen(text=text, todo=todo if found else "", unclear=unclear)
 
-
-def reservations(stack: AskedStack) -> Iterator[CloudCheck]:
-    """Yield a check for each reservation, and for each block that the stack file names: it exists, is specific, has the
-    machine type and enough free machines."""
-    for end in (BLOCKS, SUB_BLOCKS):
-        before, most = (
-            _from_reservations(stack.before, end, elastic=elastic) if stack.before else Counter()
-            for elastic in (False, True)
-        )
-        for (path, machine_type), count in _from_reservations(stack.config, end).items():
-            whole, _, block = path.partition(BLOCKS)
-            more = count - before[path, machine_type]
-            if block or end == BLOCKS:
-                yield _Held(
-                    stack=stack,
-                    owner=whole.split("/")[1] if "/" in whole else stack.project,
-                    name=whole.rpartition("/")[2],
-                    block=block,
-                    machine_type=machine_type,
-                    more=more,
-                    least=count - most[path, machine_type],
-                    known=more <= 0 and (path, machine_type) in before,
-                ).check()
+    where = f"zones/{stack.zone}/reservations/{name}" + (f"{BLOCKS}{block}" if block else "")
+    request = compute(owner, where, f"compute.{'reservationBlocks' if block else 'reservations'}.get")
+    asks = f"block {block} of {name}" if block else f"reservation {name} in {owner}"
+    return CloudCheck(id="reservation", asks=asks, requests=(request,), read=read)
 
 
 def _is_shared(answer: Mapping[str, Any], owner: str, user: str) -> bool:
@@ -144,19 +121,20 @@ def _is_shared(answer: Mapping[str, Any], owner: str, user: str) -> bool:
     return owner == user or share.get("shareType") == "ORGANIZATION" or user in named or any(map(str.isdigit, named))
 
 
-def _from_reservations(config: ClusterConfig, end: str, *, elastic: bool = False) -> Counter[tuple[str, str]]:
-    """Return the static machines that come from each reservation, by its name up to `end`, and machine type, with the
-    elastic ones if `elastic`: these come when it has some free."""
-    found = Counter[tuple[str, str]]()
+def _from_reservations(config: ClusterConfig | None, end: str) -> tuple[Counter[tuple[str, str]], ...]:
+    """Return the static machines that come from each reservation, by its name up to `end`, and machine type; and those
+    with the elastic ones, which come when it has some free."""
+    static, most = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    if config is None:
+        return static, most
     for section in config.nodesets.values():
-        named = [way.reservation.name for way in section.ways if way.reservation]
-        for name in dict.fromkeys(name.partition(end)[0] for name in named):
-            first = section.ways[0].reservation
-            # Static nodes have the first way.
-            nodes = section.most if elastic else section.static
-            count = nodes if first and first.name.partition(end)[0] == name else 0
-            found[name, nodeset_type(config, section).name] += count
-    return found
+        # Static nodes have the first way.
+        names = [way.reservation.name.partition(end)[0] if way.reservation else "" for way in section.ways]
+        for name in dict.fromkeys(filter(None, names)):
+            key, is_first = (name, nodeset_type(config, section).name), name == names[0]
+            static[key] += section.static * is_first
+            most[key] += section.most * is_first
+    return static, most
 
 
 def images(stack: AskedStack) -> Iterator[CloudCheck]:
