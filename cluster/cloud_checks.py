@@ -93,15 +93,6 @@ class CloudReport:
         """The number of rows with each outcome: `12 ok, 1 wrong, 2 could not ask`."""
         return ", ".join(f"{len(self.of(outcome))} {outcome.value}" for outcome in CloudOutcome)
 
-    def settled(self) -> list[str]:
-        """Return a line for each assumption that rows settle: whether it holds, and the rows that are wrong."""
-        found: dict[str, list[str]] = {}
-        for row in self.rows:
-            for text in row.assumptions:
-                against = found.setdefault(text, [])
-                against += [f"{row.asked}: {row.seen}"] if row.outcome is CloudOutcome.WRONG else []
-        return [f"wrong: {text} ({'; '.join(rows)})" if rows else f"ok: {text}" for text, rows in found.items()]
-
     def document(self) -> dict[str, Any]:
         """Return the report as JSON has it."""
         rows = [{**asdict(row), "outcome": row.outcome.value} for row in self.rows]

@@ -39,14 +39,19 @@ def attempts(seconds: float) -> Iterator[tuple[float, bool]]:
 def rows(checks: Sequence[CloudCheck], ask: Callable[[Any], Any], seconds: float, cloud: str) -> list[CloudRow]:
     """Return the row of each check. `ask` sends a request and returns its answer, or raises NotAskedError; `cloud` is
     the name of who answers."""
-    futures = {request: Future[Any]() for check in checks for request in check.requests}
-    # One thread for each request: they wait for the network, and their number does not grow with that of the nodes. At
-    # its end the process waits for threads of a pool, which a host that drops packets holds for minutes, and not for
-    # these.
-    for request, future in futures.items():
-        Thread(target=_answer, args=(ask, request, future), daemon=True).start()
+    requests = dict.fromkeys(request for check in checks for request in check.requests)
+    # One thread for each request: they wait for the network, and their number does not grow with that of the nodes.
+    futures = {request: start(ask, request) for request in requests}
     wait(futures.values(), timeout=seconds)
     return [_row(check, [futures[request] for request in check.requests], seconds, cloud) for check in checks]
+
+
+def start(ask: Callable[[Any], Any], request: Any) -> "Future[Any]":  # noqa: ANN401 - any cloud's
+    """Ask in a thread of its own. At its end the process waits for threads of a pool, which a host that drops packets
+    holds for minutes, and not for this one."""
+    future = Future[Any]()
+    Thread(target=_answer, args=(ask, request, future), daemon=True).start()
+    return future
 
 
 def _answer(ask: Callable[[Any], Any], request: Any, future: "Future[Any]") -> None:  # noqa: ANN401 - any cloud's

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from cluster.catalog.prices import PriceRow
 from cluster.cloud_checks import CloudCheckError, CloudRow
 from cluster.config import ClusterConfig
 from components.state_bucket import Backend, BucketRecord, Environment
@@ -78,6 +79,16 @@ def _ask_nebius(config: ClusterConfig, before: ClusterConfig | None, state: str)
         raise CloudCheckError(str(error)) from None
 
 
+def _google_prices(config: ClusterConfig) -> tuple[list[CloudRow], list[PriceRow]]:
+    from components.gcp import price_list
+    from components.gcp.bake_design import GoogleCloudError
+
+    try:
+        return price_list.read(config)
+    except GoogleCloudError as error:
+        raise CloudCheckError(str(error)) from None
+
+
 ENVIRONMENTS: Mapping[str, Callable[[ClusterConfig], CloudEnvironment]] = {"gcp": _gcp, "nebius": _nebius}
 """Environment variables by platform. A platform without a cloud has none."""
 STATE_BUCKETS: Mapping[str, Callable[[], StateBuckets]] = {"gcs": _cloud_storage, "nebius": _object_storage}
@@ -88,8 +99,12 @@ CHECKS: Mapping[str, Callable[[ClusterConfig, ClusterConfig | None, str], list[C
 }
 """Functions that ask a platform's cloud what a stack needs of it, given the configuration of the stack file, that of
 the running cluster, and the URL of the state."""
+PRICES: Mapping[str, Callable[[ClusterConfig], tuple[list[CloudRow], list[PriceRow]]]] = {"gcp": _google_prices}
+"""Functions that read the price list of a platform's cloud, which takes longer: rows of its items, and their prices."""
 
-_GOOGLE_ROWS = frozenset({"accelerator", "disk-type", "file-system", "machine-type", "packages", "policy", "quota"})
+_GOOGLE_ROWS = frozenset(
+    {"accelerator", "disk-type", "file-system", "machine-type", "packages", "policy", "price", "quota"}
+)
 _NEBIUS_ROWS = frozenset({"capacity", "fabric", "kubernetes-version", "machine-type", "node-image"})
 NAMELESS: Mapping[str, Mapping[str, frozenset[str]]] = {
     "gcp": {"asked": _GOOGLE_ROWS, "seen": _GOOGLE_ROWS | {"state"}},

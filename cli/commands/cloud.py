@@ -1,7 +1,7 @@
 """`./hpc check cloud`: asks a stack's cloud, before it creates anything, for what the stack needs."""
 
 import json as jsonlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,10 @@ from typer import Exit
 from cli import console, options
 from cli.commands.installation import program_version
 from cli.errors import CliError
-from cli.operation.cloud_check import ask, running_config
+from cli.operation.cloud_check import ask_with_prices
 from cli.stack import project
 from cli.stack.stack_config import parse
-from cluster.cloud_checks import CloudOutcome, CloudReport
+from cluster.cloud_checks import CloudOutcome, CloudRow
 from components.clouds import CHECKS, NAMELESS
 
 _STYLES = {CloudOutcome.OK: "green", CloudOutcome.WRONG: "bold red", CloudOutcome.NOT_ASKED: "yellow"}
@@ -30,9 +30,10 @@ def cloud(
 
     It uses your own login and requests that only read: project, your permissions, quotas, machine types, capacity,
     images, network, names, state. Of a cluster that is up, what the next `up` adds is compared with quotas and
-    reservations. The answers are kept in the state dir with their date. Exit code 0 when nothing is wrong, 1 when
-    something is; a question that the cloud does not answer for you is not wrong. --send writes a file without the names
-    of your projects, users and resources.
+    reservations. On gcp it also reads Google's price list, for up to 45 seconds: later previews and `./hpc cost` use
+    what is certain of it. The answers are kept in the state dir with their date. Exit code 0 when nothing is wrong, 1
+    when something is; a question that the cloud does not answer for you is not wrong. --send writes a file without the
+    names of your projects, users and resources.
 
     JSON: {stack, date, ok, checks [{id, asked, seen, outcome, todo, assumptions}]}; outcome is ok, wrong or could not
     ask.
@@ -43,11 +44,11 @@ def cloud(
         raise CliError(f"stack {stack} is on platform {config.platform}: check cloud is for stacks on {places}.")
     if send and send.exists():
         raise CliError(f"{send}: is there already, and is not overwritten. Give another name, or move it away.")
-    report = ask(stack, config, running_config(stack))
+    report = ask_with_prices(stack, config, (lambda _: None) if json else _print)
     if json:
         console.json({"stack": stack, **report.document()})
     else:
-        _print(report)
+        console.line(f"\n{report.summary}", style="bold")
     if send:
         _write(
             send,
@@ -65,11 +66,9 @@ def _write(file: Path, document: Mapping[str, Any]) -> None:
     console.note(f"Wrote what was seen, without your names: {file}. Read it before you send it.")
 
 
-def _print(report: CloudReport) -> None:
+def _print(rows: Sequence[CloudRow]) -> None:
     width = max(len(outcome.value) for outcome in CloudOutcome)
-    for row in report.rows:
+    for row in rows:
         console.line(f"{row.outcome.value:<{width}}  {row.asked}: {row.seen}", style=_STYLES[row.outcome])
         if row.todo:
             console.line(f"{'':<{width}}  to do: {row.todo}")
-    console.line()
-    console.line(report.summary, style="bold")

@@ -8,6 +8,7 @@ from typer import Option
 
 from cli import console, options
 from cli.errors import CliError
+from cli.operation.cloud_check import kept_prices
 from cli.stack import impact_of_edit, project, pulumi_program, stackfile
 from cli.stack.stack_config import parse
 from cluster.config import ClusterConfig
@@ -30,13 +31,14 @@ def cost(
 ) -> None:
     """Show the price of a stack by its file: each part with its rate, date and source, always on and at most.
 
-    List prices are rows of the catalog by region. `pricing` in the stack file has your own rates, discounts and
-    currency. A part without a known price says so, and is in no sum. `--against deployed` compares with the
-    configuration that the cluster runs with.
+    List prices are rows of the catalog by region, and what `./hpc check cloud` has read since then. `pricing` in the
+    stack file has your own rates, discounts and currency. A part without a known price says so, and is in no sum.
+    `--against deployed` compares with the configuration that the cluster runs with.
     """
     file = project.require_file(stack, config_file)
-    after = estimate(parse(file))
-    before = estimate(_other(stack, against)) if against else None
+    kept = kept_prices()
+    after = estimate(parse(file), kept)
+    before = estimate(_other(stack, against), kept) if against else None
     today = datetime.now(timezone.utc).date()
     if json:
         document = {"stack": stack, **after.document(), "old": [row.part.item for row in after.old(today)]}

@@ -62,7 +62,7 @@ def version() -> None:
 
 SHIPPED = ("classic", "a3mega-managed", "a3mega", "a3ultra", "a4", "nebius")
 """The stacks of this repository on clouds."""
-_SCHEMA = "docs/schema/cluster.schema.json"
+_SCHEMA, _COSTS = "docs/schema/cluster.schema.json", "docs/reference/costs.md"
 _BRACKETS = re.compile(r"^(?:\{(.*)\}|\[\[(.*)\]\])(?:\.\.\.)?$")
 _HEAD = """\
 # Commands
@@ -89,7 +89,8 @@ def schema(
         print(text, end="")
         return
     pages = {f"docs/reference/stack-file/{name}": page for name, page in reference().items()}
-    pages["docs/reference/costs.md"] = _costs_page()
+    if (costs := project.ROOT / _COSTS).exists():  # its prose is in the page alone
+        pages[_COSTS] = _costs_page(costs.read_text(encoding="utf-8"))
     for name, content in {_SCHEMA: text, "docs/reference/commands.md": _commands_page(), **pages}.items():
         file = project.ROOT / name
         if file.exists() and file.read_text(encoding="utf-8") == content:
@@ -104,12 +105,12 @@ def schema(
             )
 
 
-def _costs_page() -> str:
+def _costs_page(text: str) -> str:
     from cli.stack.stack_config import parse  # the models of the stack file are slow to import
     from cluster.cost.page import page
 
     files = [stackfile.read(project.ROOT, stack) for stack in SHIPPED]
-    return page({file.stack: parse(file) for file in files if file.settings is not None})
+    return page({file.stack: parse(file) for file in files if file.settings is not None}, text)
 
 
 def _commands_page() -> str:

@@ -1,7 +1,10 @@
 """Asks a stack's cloud what the stack needs of it, and keeps the answers in the state dir."""
 
 import hashlib
-from datetime import datetime, timezone
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +12,16 @@ from cli import console
 from cli.errors import CliError
 from cli.operation import drain_recovery
 from cli.stack import impact_of_edit, pulumi_program, state_dir
-from cluster.cloud_checks import CloudCheckError, CloudOutcome, CloudReport, read_report
+from cluster.catalog.prices import PriceRow
+from cluster.cloud_checks import CloudCheckError, CloudOutcome, CloudReport, CloudRow, read_report
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
-from components.clouds import CHECKS
+from components.cloud_questions import start
+from components.clouds import CHECKS, PRICES
 
 _ON_MACHINES = {
-    "accounting",
-    "deletion_protection",
-    "former_users",
-    "groups",
-    "partitions",
-    "pricing",
-    "slurm",
-    "users",
-}
+    "accounting", "deletion_protection", "former_users", "groups", "partitions", "pricing", "slurm", "users",
+}  # fmt: skip
 """Sections of a stack file whose edits create nothing."""
 _AMOUNTS = {"capacity-block", "quota", "reservation"}
 """Checks of amounts: after an `up` that failed, part of what the stack asks for exists and counts as used."""
@@ -34,15 +32,39 @@ def ask(stack: str, config: ClusterConfig, before: ClusterConfig | None) -> Clou
 
     Raises CloudCheckError: nothing could be asked.
     """
-    rows = CHECKS[config.platform](config, before, state_dir.backend(stack))
+    return _keep(stack, config, CHECKS[config.platform](config, before, state_dir.backend(stack)))
+
+
+def ask_with_prices(stack: str, config: ClusterConfig, show: Callable[[Sequence[CloudRow]], None]) -> CloudReport:
+    """Ask the cloud, and read its price list beside that, which takes longer: `show` gets the rows as they come.
+
+    Raises CloudCheckError: nothing could be asked.
+    """
+    before = impact_of_edit.running_config(stack, pulumi_program.installed_pulumi())
+    pending = start(PRICES.get(config.platform, lambda _: ([], [])), config)
+    report = ask(stack, config, before)
+    show(report.rows)
+    rows, found = pending.result()
+    show(rows)
+    if found:
+        kept = {(row.platform, row.item, row.way, *row.regions): row for row in (*kept_prices(), *found)}
+        state_dir.write_file(_prices(), json.dumps([asdict(row) for row in kept.values()], default=str, indent=1))
+    return _keep(stack, config, [*report.rows, *rows])
+
+
+def kept_prices() -> Sequence[PriceRow]:
+    """Return the prices of clouds' lists that earlier runs have read, of any stack of this state dir."""
+    try:
+        kept: list[dict[str, Any]] = json.loads(_prices().read_text(encoding="utf-8"))
+        return [PriceRow(**row | {"dated": date.fromisoformat(row["dated"])}) for row in kept]
+    except (OSError, KeyError, TypeError, ValueError):
+        return ()
+
+
+def _keep(stack: str, config: ClusterConfig, rows: Sequence[CloudRow]) -> CloudReport:
     report = CloudReport(date=_now(), request=_request(config), rows=rows)
     state_dir.write_file(_file(stack), report.text())
     return report
-
-
-def running_config(stack: str) -> ClusterConfig | None:
-    """Return the configuration that a cluster runs with; None if it is not known, as for a new stack."""
-    return impact_of_edit.running_config(stack, pulumi_program.installed_pulumi())
 
 
 def last(stack: str) -> CloudReport | None:
@@ -53,20 +75,14 @@ def last(stack: str) -> CloudReport | None:
         return None
 
 
-def last_document(stack: str) -> dict[str, Any] | None:
-    """Return the answers of the last run as JSON has them."""
-    report = last(stack)
-    return report.document() if report else None
-
-
 def seen(stack: str, config: ClusterConfig) -> list[str]:
-    """Return lines for the end of a preview: the answers of the last run, and the assumptions that they settle."""
+    """Return the end of a preview: a line for the answers of the last run, if there was one, and each that is wrong."""
     report = last(stack)
     if report is None:
         return []
     edited = "" if report.request == _request(config) else ", of the stack file before an edit"
     head = f"Seen in your project on {report.date[:10]}{edited}: {report.summary} (./hpc check cloud {stack})"
-    return [head, *(f"  {line}" for line in report.settled())]
+    return [head, *(f"  wrong: {row.asked}: {row.seen}" for row in report.of(CloudOutcome.WRONG))]
 
 
 def before_up(stack: str, config: ClusterConfig, before: ClusterConfig | None, *, quiet: bool) -> None:
@@ -121,3 +137,7 @@ def _now() -> str:
 
 def _file(stack: str) -> Path:
     return state_dir.directory() / "cloud-checks" / f"{stack}.json"
+
+
+def _prices() -> Path:
+    return state_dir.directory() / "list-prices.json"

@@ -83,7 +83,8 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     platform = registry.get(config.platform) if config and kind == "preview" else None
     summary = list(platform.describe_request(config)) if platform and config else []
     if config and summary and chosen.json:
-        more = {"asks": summary, "price": estimate(config).document(), "seen": cloud_check.last_document(stack)}
+        known, price = cloud_check.last(stack), estimate(config, cloud_check.kept_prices()).document()
+        more = {"asks": summary, "price": price, "seen": known.document() if known else None}
         chosen = replace(chosen, more={**chosen.more, **more})
     pulumi = choose_engine(chosen.engine, file, kind)
     if kind in ("destroy", "refresh") and _has_no_state(kind, file, pulumi, json=chosen.json):
@@ -122,7 +123,8 @@ def _show_request(
     """Show the end of a preview: what the stack asks its platform for, and what that costs."""
     console.line(f"What the stack asks {platform.title} for, whole", style="bold")
     console.lines(f"  {line}" for line in summary)
-    found, before = estimate(config), estimate(impacts.before) if impacts else None
+    kept = cloud_check.kept_prices()
+    found, before = estimate(config, kept), estimate(impacts.before, kept) if impacts else None
     if found.rows:
         console.line("What it costs", style="bold")
         console.lines(f"  {line}" for line in text.preview(found, before, datetime.now(timezone.utc).date()))

@@ -10,7 +10,7 @@ public addresses of Nebius.
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -27,25 +27,20 @@ OLD_DAYS = 180
 EVERYWHERE = "all"
 """The column of a price that does not depend on the region."""
 
+GOOGLE_LIST = "Google's list, as your project saw it"
+"""The source of prices that `./hpc check cloud` has read."""
 SOURCES: Mapping[str, str] = {
-    "calculator": "Cyclenerd/google-cloud-pricing-cost-calculator, pricing.yml at dac31281f2a4, from Google's Billing "
-    "Catalog API; of a3-megagpu-8g without its local SSDs, and with the vCPUs and memory of A3 High; families from "
-    "c2-standard-4, e2-standard-32, n1-standard-16 and n2-standard-96",
-    "skypilot": "skypilot-org/skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a, as read then; "
-    "a3-megagpu-8g is its rows of the machine and of H100-MEGA together, where these are not of flex start, with the "
-    "vCPUs and memory of A3 High; a4-highgpu-8g is its rows of B200, which are slices of the machine",
-    "slice-sku": "SKU `A4 Nvidia B200 (1 gpu slice) running in Americas` of cloud.google.com/skus, 16.11 for each of "
-    "the eight, as a public program's records of that date quote it",
-    "skypilot-nebius": "skypilot-org/skypilot-catalog, catalogs/v8/nebius/vms.csv at 0082b0435f39, as read then",
+    "calculator": "Cyclenerd/google-cloud-pricing-cost-calculator, pricing.yml at dac31281f2a4; A3 Mega as A3 High",
+    "skypilot": "skypilot-org/skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a, but for flex start; A3 Mega "
+    "is its machine, as A3 High, and H100-MEGA together, A4 its B200, which are slices of the machine",
+    "slice-sku": "SKU `A4 Nvidia B200 (1 gpu slice) running in Americas`, 16.11, as a public program quotes it",
+    "skypilot-nebius": "skypilot-org/skypilot-catalog, catalogs/v8/nebius/vms.csv at 0082b0435f39",
     "billing-catalog": "tanod/cloud-gpu-list-prices on Hugging Face, from Google's Billing Catalog API",
-    "pricing-export": "SKUs `Managed Lustre Capacity N-Perf Iowa` of Google's pricing export, as a public benchmark of "
-    "storage tiers quotes them",
-    "nat-page": "cloud.google.com/nat/pricing, as read on that date",
-    "nebius-compute": "docs.nebius.com/compute/resources/pricing, as public programs quote it: 0.012 for a vCPU, "
-    "0.0032 for a GiB of memory, 0.071 for a GiB of network SSD and month",
-    "nebius-prices": "nebius.com/prices, column effective October 1, 2026, as read on that date; it gives no region",
-    "nebius-console": "Nebius's console, list prices in force since that date or earlier, as a public program stores "
-    "them: 0.000109589 for a GiB of file system and hour",
+    "pricing-export": "SKUs `Managed Lustre Capacity N-Perf Iowa` of Google's export, as a public program quotes it",
+    "nat-page": "cloud.google.com/nat/pricing",
+    "nebius-compute": "docs.nebius.com/compute/resources/pricing, as quoted: 0.012 for a vCPU, 0.0032 for a GiB",
+    "nebius-prices": "nebius.com/prices, column effective October 1, 2026, which gives no region",
+    "nebius-console": "Nebius's console, in force since then or earlier, as a public program stores it",
 }
 
 
@@ -96,30 +91,34 @@ def rows() -> tuple[PriceRow, ...]:
         )
 
 
-def price(platform: str, region: str, item: str, way: str = "on_demand") -> Price | None:
+def price(
+    platform: str, region: str, item: str, way: str = "on_demand", *, kept: Sequence[PriceRow] = ()
+) -> Price | None:
     """Return the list price of an item in a region; None if no source has it.
 
     The item is a machine type, or another item of the file. A machine's price is that of one machine an hour, with the
-    GPUs that are part of its type, and without local SSDs and disks.
+    GPUs that are part of its type, and without local SSDs and disks. Rows that are `kept` count above those of the
+    file, unless these are newer.
     """
-    if item not in MACHINE_TYPES:
-        return _row_price(platform, region, item, way)
-    kind, family = MACHINE_TYPES[item], re.split(r"/|-(?=\d+$)", item)[0]
-    if whole := _row_price(platform, region, item, way):
-        return whole
-    part = _row_price(platform, region, family, way)
-    if part is None:
-        return None
-    count = {"vCPU hour": kind.cpus, "GPU hour": kind.gpu.count if kind.gpu else 0}[part.unit]
-    return Price(usd=part.usd * count, unit="machine hour", dated=part.dated, source=part.source)
+    key = (platform, row_item(platform, item), way)
+    own = [row for row in kept if (row.platform, row.item, row.way) == key]
+    listed = [
+        Price(usd=usd, unit=row.unit, dated=row.dated, source=row.source)
+        for row in (*own, *_by_item().get(key, ()))
+        if (usd := row.regions.get(region, row.regions.get(EVERYWHERE))) is not None
+    ]
+    found = max(listed, key=lambda row: row.dated, default=None)
+    if found is None or item not in MACHINE_TYPES or found.unit == "machine hour":
+        return found
+    kind = MACHINE_TYPES[item]
+    count = {"vCPU hour": kind.cpus, "GPU hour": kind.gpu.count if kind.gpu else 0}[found.unit]
+    return Price(usd=found.usd * count, unit="machine hour", dated=found.dated, source=found.source)
 
 
-def _row_price(platform: str, region: str, item: str, way: str) -> Price | None:
-    for row in _by_item().get((platform, item, way), ()):
-        usd = row.regions.get(region, row.regions.get(EVERYWHERE))
-        if usd is not None:
-            return Price(usd=usd, unit=row.unit, dated=row.dated, source=row.source)
-    return None
+def row_item(platform: str, item: str) -> str:
+    """Return the item whose rows have the price of an item: of a machine type without rows, its family."""
+    has_rows = any((platform, item, way) in _by_item() for way in ("on_demand", "spot"))
+    return item if has_rows or item not in MACHINE_TYPES else re.split(r"/|-(?=\d+$)", item)[0]
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster import platform_interface
 from cluster.catalog import MACHINE_TYPES, prices
-from cluster.catalog.prices import HOURS, OLD_DAYS
+from cluster.catalog.prices import HOURS, OLD_DAYS, PriceRow
 from cluster.config.cluster import ClusterConfig
 from cluster.config.pricing import Pricing
 from cluster.cost_parts import WAYS, Part
@@ -26,7 +26,7 @@ class Rate:
     dated: date | None
     """Date of the list price; None for a rate of the stack file."""
     source: str
-    """A key of cluster.catalog.prices.SOURCES, or OWN."""
+    """A key of cluster.catalog.prices.SOURCES, GOOGLE_LIST, or OWN."""
 
     @property
     def hourly(self) -> float:
@@ -135,8 +135,9 @@ def _document(row: Row) -> dict[str, Any]:
     }
 
 
-def estimate(config: ClusterConfig) -> Estimate:
-    """Return the price of a cluster; without rows on a platform that costs nothing."""
+def estimate(config: ClusterConfig, kept: Sequence[PriceRow] = ()) -> Estimate:
+    """Return the price of a cluster; without rows on a platform that costs nothing. `kept` has prices that a cloud's
+    list had: they are only for what people read, since other hosts do not have them."""
     platform, pricing = platform_interface.get(config.platform), config.pricing or Pricing()
     region = platform.region(config)
     counts: dict[Part, float] = {}
@@ -144,17 +145,17 @@ def estimate(config: ClusterConfig) -> Estimate:
         kind = replace(part, count=0)
         counts[kind] = counts.get(kind, 0) + part.count
     rows = [
-        Row(part=replace(part, count=count), rate=_rate(part, platform.name, region, pricing))
+        Row(part=replace(part, count=count), rate=_rate(part, platform.name, region, pricing, kept))
         for part, count in counts.items()
         if count
     ]
     return Estimate(region=region, currency=pricing.currency, rows=tuple(rows))
 
 
-def _rate(part: Part, platform: str, region: str, pricing: Pricing) -> Rate | None:
+def _rate(part: Part, platform: str, region: str, pricing: Pricing, kept: Sequence[PriceRow]) -> Rate | None:
     """Return the rate of a part: that of the stack file, else the list price of its dearest way; None if the list price
     of a way is unknown."""
-    listed = [prices.price(platform, region, part.item, WAYS.get(way, way)) for way in part.ways]
+    listed = [prices.price(platform, region, part.item, WAYS.get(way, way), kept=kept) for way in part.ways]
     known = [price for price in listed if price]
     if part.item in pricing.rates:
         unit = known[0].unit if known else _unit(part)

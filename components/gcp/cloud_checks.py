@@ -62,7 +62,7 @@ def check(config: ClusterConfig, before: ClusterConfig | None = None, state: str
     Raises GoogleCloudError where there are no credentials, or where they have expired.
     """
     stack = AskedStack(config=config, before=before, state=state)
-    session = _Session(stack.project)
+    session = Session(stack.project)
 
     def ask(request: CloudRequest | PublicFile) -> Answer | bool:
         return exists(request.url, SECONDS) if isinstance(request, PublicFile) else session.ask(request)
@@ -70,7 +70,7 @@ def check(config: ClusterConfig, before: ClusterConfig | None = None, state: str
     return rows(checks(stack), ask, SECONDS, "Google")
 
 
-class _Session:
+class Session:
     """Requests with the caller's credential, which is renewed once before the first."""
 
     def __init__(self, project: str) -> None:
@@ -85,10 +85,10 @@ class _Session:
             text = one_line(" ".join(str(error).split()))
             raise cloud_error(f"could not log in to Google Cloud: {text}", LOG_IN) from None
 
-    def ask(self, request: CloudRequest) -> Answer:
-        """Return the answer. Raises NotAskedError."""
+    def ask(self, request: CloudRequest, seconds: float = SECONDS) -> Answer:
+        """Return the answer. Raises NotAskedError: there is none within that time."""
         url = f"{GOOGLE.format(request.service)}/{request.path}"
-        for left, last in attempts(SECONDS):
+        for left, last in attempts(seconds):
             try:
                 with AuthorizedSession(self._identity) as session:
                     query = list(request.query)

@@ -12,7 +12,7 @@ from cluster.cloud_checks import CloudOutcome, CloudReport, CloudRow
 from cluster.load import parse
 from components import cloud_questions
 from components.clouds import CHECKS, NAMELESS
-from components.gcp import cloud_checks
+from components.gcp import cloud_checks, price_list
 from tests.clouds import MANAGED
 from tests.lab.google.apis import ACCOUNT, IMAGE, Answer, GoogleApis, Rule, healthy, refusal, reservation
 from tests.lab.public_files import served_at
@@ -105,7 +105,7 @@ def test_no_name_is_in_it_whatever_google_answers(world: str, monkeypatch: pytes
         served_at(apis.endpoint, monkeypatch)
         step = {"name": NAMES["cluster"], "url": f"https://{NAMES['bucket']}/x", "sha256": "0" * 64}
         baked = cloud_checks.check(parse(stack(packages=[NAMES["user"]], provision=[step])))
-        rows = [*cloud_checks.check(parse(stack()), state=STATE), *baked]
+        rows = [*cloud_checks.check(parse(stack()), state=STATE), *baked, *price_list.read(parse(stack()))[0]]
     assert {row.id for row in rows} >= NAMELESS["gcp"]["asked"] | NAMELESS["gcp"]["seen"]
     texts = " ".join(f"{row.asked} {row.seen} {row.todo}" for row in rows)
     assert NAMES["project"] in texts

@@ -21,9 +21,9 @@ from components.gcp.credentials import SCOPES
 from components.local.compute_engine.http import Call, GoogleHttp
 from tests.lab.google.discovery import FILE, METHODS, Document, Json, extract_all, methods_of, read
 from tests.lab.google.metadata import METADATA, FakeGoogle
+from tests.lab.google.skus import PAGE
 from tests.outside.mutation import ROOT
 from tests.outside.recorder import Recorder
-from tests.outside.test_price_list import PAGE
 
 OTHERS = ("secretmanager.v1.json", "storage.v1.json")
 ROWS = {

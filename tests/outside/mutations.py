@@ -49,7 +49,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "google-check-cloud-texts": Mutation(
         "cluster/platforms/gcp/cloud_checks.py", "SERVICES_AT_ONCE = 30", "SERVICES_AT_ONCE = 300"
     ),
-    "google-price-list-form": Mutation("tests/outside/test_price_list.py", '"serviceRegions"', '"serviceZones"'),
+    "google-price-list-form": Mutation("tests/lab/google/skus.py", '"serviceRegions"', '"serviceZones"'),
     "google-request-ids": Mutation(_DISCOVERY, '"a valid UUID"', '"any text"'),
     "google-bulk-all-or-none": Mutation(_DISCOVERY, "no instances will be created", "some instances will be created"),
     "google-maintenance-on-request": Mutation(_DISCOVERY, '{"PENDING", "ONGOING"}', '{"PENDING", "WAITING"}'),

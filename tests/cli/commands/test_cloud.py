@@ -1,26 +1,31 @@
 """`./hpc check cloud`: rows as text and as JSON, their exit code, and the record in the state dir."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from cli.commands import cloud
 from cli.operation import drain_recovery
-from cli.operation.cloud_check import last
+from cli.operation.cloud_check import kept_prices, last
 from cli.stack import state_dir
+from cluster.cloud_checks import CloudRow
 from cluster.platforms.gcp import platform
 from cluster.platforms.gcp.cloud_checks import SIZES
-from cluster.platforms.gcp.cloud_places import ZONES
 from components import cloud_questions
 from components.deploy import config_text
 from components.gcp import cloud_checks
 from tests.cli.conftest import Hpc, Tool, write_state
 from tests.cluster import stacks
-from tests.lab.google.apis import GoogleApis, healthy, on, quotas, refusal, reservation
+from tests.lab.google.apis import Answer, Asked, GoogleApis, healthy, on, quotas, refusal, reservation
+from tests.lab.google.skus import COMPUTE, LAS_VEGAS, SKUS, sku
 from tests.lab.public_files import served_at
+from tests.waiting import patience
 
 BILLING = "cloudbilling.projects.getBillingInfo"
+PRICES = "cloudbilling.services.skus.list"
 
 
 @pytest.fixture
@@ -171,7 +176,9 @@ class TestUp:
         assert len(apis.asked) == count
         drain_recovery.end("classic")
         hpc("up", "classic", "--yes")
-        assert len(apis.asked) == 2 * count
+        # `up` does not read the price list.
+        assert len([asked for asked in apis.asked if asked.id == PRICES]) == 2
+        assert len(apis.asked) == 2 * count - 2
         assert len(steps.read_text().splitlines()) == 3
 
     def test_what_an_up_that_failed_has_created_does_not_stop_the_next(
@@ -223,15 +230,15 @@ class TestLaterPreview:
         assert kept is not None
         lines = hpc("preview", "classic").out.splitlines()
         at = lines.index(f"Seen in your project on {kept.date[:10]}: {kept.summary} (./hpc check cloud classic)")
-        assert lines[at + 1 :] == [f"  ok: {SIZES}", f"  ok: {ZONES}"]
+        assert lines[at + 1 :] == []
         document = json.loads(hpc("preview", "classic", "--json").out)
         assert document["seen"] == json.loads(json.dumps(kept.document()))
 
     def test_what_does_not(self, hpc: Hpc, apis: GoogleApis) -> None:
         apis.rules.insert(0, on("compute.acceleratorTypes.get", refusal(404, "not found")))
         hpc("check", "cloud", "classic")
-        asked = "accelerator nvidia-tesla-t4 in us-west4-a: us-west4-a has no nvidia-tesla-t4"
-        assert hpc("preview", "classic").out.splitlines()[-1] == f"  wrong: {ZONES} ({asked})"
+        wrong = "  wrong: accelerator nvidia-tesla-t4 in us-west4-a: us-west4-a has no nvidia-tesla-t4"
+        assert hpc("preview", "classic").out.splitlines()[-1] == wrong
 
     def test_answers_to_the_file_before_an_edit_say_so(self, hpc: Hpc, root: Path, apis: GoogleApis) -> None:
         hpc("check", "cloud", "classic")
@@ -270,3 +277,86 @@ class TestSend:
         ended = hpc("check", "cloud", "classic", "--send", str(tmp_path / "none" / "seen.json"))
         assert "seen.json: can't be written: No such file or directory." in ended.error
         assert "billing account of my-project" in ended.out
+
+
+class TestPrices:
+    """The price list is read by the command alone, and its prices are used by later previews and `cost`."""
+
+    DEARER = sku("Nvidia Tesla T4 GPU running in Las Vegas", 0.4, regions=LAS_VEGAS)
+
+    @pytest.fixture(autouse=True)
+    def cli(self, tool: Tool, monkeypatch: pytest.MonkeyPatch, apis: GoogleApis) -> None:
+        """A login, a Pulumi CLI whose preview is empty, and a list in which a T4 costs more than in the catalog."""
+        monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "token")
+        tool("pulumi", 'case "$*" in *version*) echo v3.272.0 ;; esac\n')
+        rows = [self.DEARER if row["description"] == self.DEARER["description"] else row for row in SKUS]
+        apis.rules.insert(0, on(PRICES, (200, {"skus": rows}), COMPUTE))
+
+    def test_they_are_kept_and_used(self, hpc: Hpc) -> None:
+        before = json.loads(hpc("cost", "classic", "--json").out)
+        ended = hpc("check", "cloud", "classic")
+        assert (
+            "ok             list price of gpu-t4 in us-west4: 0.4 USD per GPU hour in Google's list, 0.37 in"
+            in ended.out
+        )
+        today = ended_today()
+        after = json.loads(hpc("cost", "classic", "--json").out)
+        (row,) = [row for row in after["rows"] if row["item"] == "gpu-t4"]
+        assert (row["rate"], row["source"], row["date"]) == (0.4, "Google's list, as your project saw it", today)
+        assert after["always"]["hour"] == pytest.approx(before["always"]["hour"] + 4 * 0.03, abs=2e-4)
+        shown = hpc("preview", "classic").out
+        assert f"0.4 a GPU hour, 1.60 an hour, 1,168.00 a month; list price of {today} (Google's list, " in shown
+        assert json.loads(hpc("preview", "classic", "--json").out)["price"] == {
+            key: value for key, value in after.items() if key not in ("stack", "old")
+        }
+
+    def test_other_regions_and_stacks_keep_theirs(self, hpc: Hpc, root: Path) -> None:
+        hpc("check", "cloud", "classic")
+        file = root / "Pulumi.classic.yaml"
+        file.write_text(file.read_text().replace("us-west4", "us-west1"))
+        hpc("check", "cloud", "classic")
+        kept = {(row.item, *row.regions): row.regions for row in kept_prices()}
+        assert kept["gpu-t4", "us-west4"] == {"us-west4": 0.4}
+        assert kept["gpu-t4", "us-west1"] == {"us-west1": 0.35}
+        assert len(kept) == len(kept_prices())
+
+    @pytest.mark.parametrize(
+        "text", ["", "[1]", '[{"dated": "now"}]', '[{"dated": "2026-11-29", "usd": 1}]', '{"a": {}}', "\0"]
+    )
+    def test_a_file_that_is_none_is_left_out(self, hpc: Hpc, text: str) -> None:
+        hpc("check", "cloud", "classic")
+        (state_dir.directory() / "list-prices.json").write_text(text)
+        assert list(kept_prices()) == []
+        assert hpc("cost", "classic").code == 0
+
+    def test_a_list_that_is_refused_is_no_failure(self, hpc: Hpc, apis: GoogleApis) -> None:
+        apis.rules.insert(0, on(PRICES, refusal(403, "no", reason="SERVICE_DISABLED", consumer="projects/my-project")))
+        ended = hpc("check", "cloud", "classic")
+        assert ended.code == 0
+        assert ended.out.splitlines()[-1].endswith(" ok, 0 wrong, 1 could not ask")
+        assert list(kept_prices()) == []
+
+    def test_the_other_rows_are_printed_before_the_list_ends(
+        self, hpc: Hpc, apis: GoogleApis, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        printed = Event()
+
+        def wait(asked: Asked) -> Answer | None:
+            assert asked.id != PRICES or printed.wait(patience())
+            return None
+
+        def show(rows: Sequence[CloudRow]) -> None:
+            if any(row.id == "billing" for row in rows):
+                printed.set()
+
+        apis.rules.insert(0, wait)
+        monkeypatch.setattr(cloud, "_print", show)
+        assert hpc("check", "cloud", "classic").code == 0
+        assert "gpu-t4" in {row.item for row in kept_prices()}
+
+
+def ended_today() -> str:
+    """The day of UTC, as the last record has it."""
+    kept = last("classic")
+    assert kept
+    return kept.date[:10]

@@ -2,11 +2,14 @@
 
 from collections import Counter
 from datetime import date
+from typing import Any
+
+import pytest
 
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.catalog.nebius_machine_types import NEBIUS_DISKS, PLATFORMS, REGIONS
-from cluster.catalog.prices import SOURCES, price, rows
+from cluster.catalog.prices import GOOGLE_LIST, SOURCES, PriceRow, price, rows
 from cluster.catalog.storage import MANAGED
 
 UNITS = {"machine hour", "vCPU hour", "GPU hour", "hour", "GB month", "GiB month"}
@@ -61,6 +64,31 @@ def test_what_no_source_has_is_unknown():
     assert price("gcp", "us-central1", "a3-megagpu-8g", "flex") is None
     assert price("nebius", "eu-north1", "gpu-h100-sxm/8gpu-128vcpu-1600gb", "spot") is None
     assert price("nebius", REGIONS[1], "filesystem") is None
+
+
+def kept(usd: float, day: date, **changes: Any) -> PriceRow:
+    keys = {"platform": "gcp", "item": "n2-standard", "way": "on_demand", "unit": "vCPU hour", **changes}
+    return PriceRow(**keys, dated=day, source=GOOGLE_LIST, regions={"us-central1": usd})
+
+
+@pytest.mark.parametrize(
+    ("row", "usd"),
+    [
+        (kept(0.05, date(2026, 11, 29)), 0.4),
+        (kept(0.05, date(2026, 8, 20)), 0.4),
+        (kept(0.05, date(2026, 8, 19)), 0.38847),
+        (kept(0.05, date(2026, 11, 29), way="spot"), 0.38847),
+        (kept(0.05, date(2026, 11, 29), platform="nebius"), 0.38847),
+    ],
+    ids=["newer", "of the day", "older", "another way", "another cloud"],
+)
+def test_a_price_that_was_read_counts_unless_the_catalog_is_newer(row: PriceRow, usd: float):
+    found = price("gcp", "us-central1", "n2-standard-8", kept=[row])
+    assert found
+    assert round(found.usd, 5) == usd
+    other = price("gcp", "us-west1", "n2-standard-8", kept=[row])
+    assert other
+    assert other.source == "calculator"
 
 
 def test_a_price_is_of_its_own_cloud():

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from typing_extensions import Self
 
 from tests.lab.google.discovery import extracts
+from tests.lab.google.skus import PAGE
 from tests.lab.public_files import is_published
 
 Answer = tuple[int, Any]
@@ -207,6 +208,7 @@ ANSWERS: dict[str, Answer] = {
         200,
         {"billingEnabled": True, "billingAccountName": f"billingAccounts/{ACCOUNT}"},
     ),
+    "cloudbilling.services.skus.list": (200, PAGE),
     "compute.acceleratorTypes.get": (200, {}),
     "compute.addresses.list": (200, {}),
     "compute.diskTypes.get": (200, {}),

@@ -21,6 +21,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
         "cloudbilling.billingAccounts.get",
         "cloudbilling.billingAccounts.testIamPermissions",
         "cloudbilling.projects.getBillingInfo",
+        "cloudbilling.services.skus.list",
     ),
     "cloudresourcemanager.v3": ("cloudresourcemanager.projects.testIamPermissions",),
     "compute.v1": (
