@@ -360,7 +360,7 @@ class TestPlaces:
         [
             # The base of an image that is baked already, and one that is not.
             ({}, {}, 1, CloudOutcome.NOT_ASKED),
-            ({}, {"builder": {"machine_type": "c2-standard-16"}}, 0, CloudOutcome.WRONG),
+            ({}, {"snapshot": "20260901T000000Z"}, 0, CloudOutcome.WRONG),
             # An image that no new machine boots from, and one that a new one does.
             ({"name": "ours"}, {"name": "ours"}, 0, CloudOutcome.NOT_ASKED),
             ({"name": "ours"}, {"name": "ours"}, 1, CloudOutcome.WRONG),

@@ -15,7 +15,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.disks import state_disk, state_zones
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
-from cluster.platforms.gcp.image import bakes, recipe
+from cluster.platforms.gcp.image import bakes, boots_from, recipe
 from cluster.platforms.gcp.permissions import POLICIES, policies
 from cluster.platforms.gcp.request import LOCAL_SSD, disks, elastic_disks, elastic_requests, machine_requests
 from cluster.roster import machines, nodeset_type
@@ -142,11 +142,8 @@ def images(stack: AskedStack) -> Iterator[CloudCheck]:
     config, before = stack.config, stack.before
     name = config.image.name or recipe(config).image
     # One that is retired does not stop an edit that bakes no other image, and boots no other machine from it.
-    known = (
-        before is not None
-        and name == (before.image.name or recipe(before).image)
-        and (config.image == before.image if bakes(config) else set(machines(config)) <= set(machines(before)))
-    )
+    same = before is not None and boots_from(before) == boots_from(config)
+    known = same and (bakes(config) or set(machines(config)) <= set(machines(before or config)))
     yield _image(stack, "image.name", name, known=known)
     image = servers_image(config)
     # Servers that exist do not boot from it again.
