@@ -162,7 +162,11 @@ def test_price_lists_are_read_as_documented(artifact: Path, outside: Recorder) -
     assert "timeline of pricing info for this SKU in chronological order" in described["Sku"]
     assert "sorted by ascending order of start_usage_amount" in described["PricingExpression"]
     assert "Number of nano (10^-9) units" in described["Money"]
-    assert "If not specified USD will be used" in json.dumps(document.content["resources"]["services"])
+    method = document.content["resources"]["services"]["resources"]["skus"]["methods"]["list"]
+    assert "If not specified USD will be used" in method["parameters"]["currencyCode"]["description"]
+    assert "Defaults to 5000" in method["parameters"]["pageSize"]["description"]
+    assert "filter" not in method["parameters"]
+    assert "specifying which fields to include" in document.content["parameters"]["fields"]["description"]
     outside.did(f"compared the form of price lists with {document.content['id']} of {document.content['revision']}")
     outside.holds("google-price-list-form")
 
