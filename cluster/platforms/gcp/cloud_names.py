@@ -19,9 +19,6 @@ from cluster.roster import controller_name, elastic_machines, machines
 def firewall_rules(config: ClusterConfig, project: str = "") -> set[str]:
     """Return the names of the firewall rules in the stack's project, or in that of the network: those of the system
     network are with it (cloud.google.com/vpc/docs/shared-vpc, firewalls)."""
-    host, fabric = host_project(config) or "", fabric_of(config)
-    own = range(0 if fabric.profile else len(plan(config).gpu))
-    parts = {f"gpu-{index}-internal" for index in own} | ({"second-internal"} if plan(config).second else set())
     system = {
         "internal": True,
         "iap": True,
@@ -31,19 +28,22 @@ def firewall_rules(config: ClusterConfig, project: str = "") -> set[str]:
         "lnet": servers(config),
         "repo": servers(config),
     }
-    names = {part for part, is_made in system.items() if is_made} if project == host else set()
-    return {f"{config.name}-{part}" for part in names | (set() if project else parts)}
+    # The profile of a network `gpu` accepts no rules.
+    inside = _networks(config) - {f"{config.name}-system", f"{config.name}-gpu"}
+    rules = set() if project else {f"{name}-internal" for name in inside}
+    if project == (host_project(config) or ""):
+        rules |= {f"{config.name}-{part}" for part, is_made in system.items() if is_made}
+    return rules
 
 
 def _addresses(config: ClusterConfig) -> set[str]:
-    count = NAT_ADDRESSES if has_router(config) else 0
+    count = NAT_ADDRESSES if _has_router(config) else 0
     public = [row.name for row in machines(config) if config.login.public and "login" in row.roles]
     nat = (f"{config.name}-nat-{index}" for index in range(count))
     return {*(f"{name}-address" for name in reserved(config)), *(f"{name}-public" for name in public), *nat}
 
 
-def has_router(config: ClusterConfig) -> bool:
-    """Return whether the stack's own network has a router with Cloud NAT."""
+def _has_router(config: ClusterConfig) -> bool:
     return config.network.nat and config.network.existing is None
 
 
@@ -114,7 +114,7 @@ NAMED: Mapping[str, NamedKind] = {
     "routers": _compute(
         "{project}/regions/{region}/routers",
         "routers",
-        lambda config: {f"{config.name}-router"} if has_router(config) else set(),
+        lambda config: {f"{config.name}-router"} if _has_router(config) else set(),
     ),
     "service accounts": NamedKind(
         path="iam/v1/projects/{project}/serviceAccounts",
