@@ -68,6 +68,24 @@ class TestAmounts:
         found = row(cloud_checks.check(static, elastic), "quota", "N2_CPUS")
         assert (found.outcome, found.seen) == (outcome, seen)
 
+    def test_the_builder_of_an_image_is_gone_before_machines_boot_from_it(self, apis: GoogleApis) -> None:
+        cpus = {"controller": {"machine_type": "c2-standard-4"}, "login": {"machine_type": "c2-standard-4"}}
+        nodesets = {"cpu": {"machine_type": "c2-standard-4", "count": 1}}
+        running = google(**cpus, nodesets=nodesets)
+        asked = {row.asked: row.seen.partition(" ")[0] for row in cloud_checks.check(running) if row.id == "quota"}
+        assert (asked["quota C2_CPUS"], asked["quota INSTANCES"]) == ("12", "3")
+        # Another image is baked beside the machines, which are there.
+        for edit, expected in (
+            ({"snapshot": "20260901T000000Z"}, {"C2_CPUS 8", "INSTANCES 1", "SSD_TOTAL_GB 200"}),
+            ({}, set()),
+        ):
+            rows = cloud_checks.check(google(**cpus, nodesets=nodesets, image=edit), running)
+            found = {f"{row.asked} {row.seen.partition(' ')[0]}" for row in rows if row.id == "quota"}
+            assert found == {f"quota {text}" for text in expected}
+        apis.rules.insert(0, on("compute.regions.get", (200, {"quotas": quotas(of_project=False, C2_CPUS=4)})))
+        edited = google(**cpus, nodesets=nodesets, image={"snapshot": "20260901T000000Z"})
+        assert row(cloud_checks.check(edited, running), "quota", "C2_CPUS").outcome is CloudOutcome.WRONG
+
     def test_firewall_rules_of_a_shared_network_count_in_its_project(self, apis: GoogleApis) -> None:
         (seen,) = self.ask(
             apis, "compute.projects.get", (200, {"quotas": quotas(of_project=True, FIREWALLS=2)}), "host"

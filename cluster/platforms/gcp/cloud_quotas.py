@@ -17,6 +17,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.cloud_names import firewall_rules
 from cluster.platforms.gcp.cloud_request import Answer, AskedStack, CloudRequest, compute
 from cluster.platforms.gcp.filesystems.registry import file_systems
+from cluster.platforms.gcp.image import boots_from
 from cluster.platforms.gcp.names import host_project
 from cluster.platforms.gcp.request import (
     LOCAL_SSD_GB,
@@ -65,7 +66,7 @@ Quota = TypeVar("Quota")
 
 
 def needed(config: ClusterConfig, *, elastic: bool = True) -> Counter[ComputeQuota]:
-    """Return how much of each quota a stack uses with the builder of its image, and with all nodes if `elastic`."""
+    """Return how much of each quota a stack uses, with all nodes if `elastic`."""
     amounts = Counter[ComputeQuota]()
     for what, count in networks(config).items():
         for metric in NETWORKS[what]:
@@ -78,19 +79,26 @@ def needed(config: ClusterConfig, *, elastic: bool = True) -> Counter[ComputeQuo
             if kind in DISKS:
                 amounts[ComputeQuota(metric=DISKS[kind])] += size
     others = elastic_requests(config) if elastic else ()
-    for request in (*machine_requests(config), *others, builder_request(config)):
-        if request:
-            amounts[ComputeQuota(metric="INSTANCES")] += request.count
-            amounts.update(_of_machines(request))
+    for request in (*machine_requests(config), *others):
+        amounts.update(_of_machines(request))
     return +amounts
 
 
-def _of_machines(request: MachineRequest) -> Counter[ComputeQuota]:
-    """Return the quotas of machines that come from no reservation: a reservation counted when it was made."""
-    if _is_reserved(request):
+def _of_builder(stack: AskedStack) -> Counter[ComputeQuota]:
+    """Return the quotas of the builder of an image that is to be baked; it is deleted before machines boot from it."""
+    request = builder_request(stack.config)
+    if request is None or (stack.before and boots_from(stack.before) == boots_from(stack.config)):
         return Counter()
+    disk = Counter({ComputeQuota(metric="SSD_TOTAL_GB"): stack.config.image.builder.size_gb})
+    return _of_machines(request) + disk
+
+
+def _of_machines(request: MachineRequest) -> Counter[ComputeQuota]:
+    """Return the quotas of machines. Of those that come from a reservation, it counted when it was made."""
+    amounts = Counter({ComputeQuota(metric="INSTANCES"): request.count})
+    if _is_reserved(request):
+        return amounts
     spot = _is_spot(request)
-    amounts = Counter[ComputeQuota]()
     if metric := CPUS.get(request.machine_type.family.name):
         amounts[_quota(metric, f"{SPOT}CPUS", spot=spot)] += request.count * request.machine_type.cpus
     if request.gpu and request.gpu.type in ACCELERATORS:
@@ -115,13 +123,15 @@ def _quota(metric: str, of_spot: str, *, spot: bool) -> ComputeQuota:
     return ComputeQuota(metric=of_spot, instead=metric) if spot else ComputeQuota(metric=metric)
 
 
-def _more(stack: AskedStack, of: Callable[..., Counter[Quota]]) -> Iterator[tuple[Quota, int, int]]:
+def _more(
+    stack: AskedStack, of: Callable[..., Counter[Quota]], first: Counter[Quota]
+) -> Iterator[tuple[Quota, int, int]]:
     """Yield each quota that `up` may use more of than the running cluster, how much more, and how much at least: its
-    elastic nodes may exist, and those that become static with them."""
+    elastic nodes may exist, and those that become static with them. `first` is used before all else."""
     most, static = of(stack.config), of(stack.config, elastic=False)
     was, was_static = (of(stack.before), of(stack.before, elastic=False)) if stack.before else (Counter(), Counter())
-    least = static - was
-    yield from ((quota, amount, least[quota]) for quota, amount in ((most - was) | (static - was_static)).items())
+    least, more = (static - was) | first, (most - was) | (static - was_static) | first
+    yield from ((quota, amount, least[quota]) for quota, amount in more.items())
 
 
 def _page(project: str) -> str:
@@ -131,7 +141,9 @@ def _page(project: str) -> str:
 def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
     """Yield a check for each quota that `up` uses more of than the running cluster."""
     region = compute(stack.project, f"regions/{stack.region}", "compute.regions.get")
-    for quota, amount, least in sorted(_more(stack, needed), key=lambda row: (row[0].metric, row[0].host)):
+    for quota, amount, least in sorted(
+        _more(stack, needed, _of_builder(stack)), key=lambda row: (row[0].metric, row[0].host)
+    ):
         project = quota.host or stack.project
         yield CloudCheck(
             id="quota",
@@ -139,7 +151,7 @@ def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
             requests=(region, compute(project, "", "compute.projects.get")),
             read=partial(_read, quota, amount, least, f"{stack.region}: {_page(project)}"),
         )
-    for (what, path), amount, least in _more(stack, _of_services):
+    for (what, path), amount, least in _more(stack, _of_services, Counter()):
         yield _limits(stack, what, path, amount, least)
 
 
