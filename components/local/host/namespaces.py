@@ -40,7 +40,8 @@ def inside(paths: MachinePaths, script: str, *, check: bool = True) -> str:
     limit = time.monotonic() + SECONDS
     with subprocess.Popen(
         command(paths, script),
-        env=AS_ROOT, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=AS_ROOT, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         while True:
             try:
