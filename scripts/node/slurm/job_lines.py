@@ -43,6 +43,7 @@ def _job_lines(job: dict[str, Any]) -> list[str]:
     text.append(_row("state", _state_text(job)))
     if job["waits"]:
         text.append(_row("waits", _pending_text(job["waits"])))
+        text += _rows("reasons", job["waits"].get("nodes", []))
     if job["comment"]:
         text.append(_row("comment", job["comment"]))
     limit = f" of {span(job['limit_seconds'])}" if job["limit_seconds"] else ""

@@ -20,7 +20,7 @@ from typing import Any
 from . import hours, job_events, job_failure
 from .hostlist import expand
 from .job_lines import lines, share, size
-from .job_reasons import ENDS, explain
+from .job_reasons import ENDS, explain, waits_for_service
 from .jobs import ENDED, count_tasks
 from .output import GPU_USE, count_gpus, parse_json_lines, parse_sacct, parse_tres, sacct_command
 from .times import cpu_seconds, epoch, span
@@ -326,11 +326,13 @@ def _add_details(jobs: list[dict[str, Any]], run_script: RunScript, mark: str, n
 {job_events.script(hosts, names, since, until, mark)}
 echo {mark}-; [ -z {shlex.quote(partition)} ] || timeout 20 squeue --noheader --array --states=pending \
 --partition={shlex.quote(partition)} --format=%Q 2>/dev/null
+echo {mark}-; [ -z {shlex.quote(partition)} ] || timeout 20 sinfo --noheader --list-reasons \
+--partition={shlex.quote(partition)} --format='%N: %E' 2>/dev/null
 echo {mark}-; [ -r {GPU_USE} ] && grep -E '^\\{{"job": "({"|".join(numbers)})",' {GPU_USE}
 echo {mark}-; {associations}
 {outputs}:"""
-    sections = _sections(run_script(script), mark, 6 + len(jobs))
-    states, history, journal, queue, gpu_use, limits, *texts = sections
+    sections = _sections(run_script(script), mark, 7 + len(jobs))
+    states, history, journal, queue, reasons, gpu_use, limits, *texts = sections
     measured = {str(row["job"]): row for row in parse_json_lines(gpu_use) if "job" in row}
     events = job_events.parse(states, history, journal, names)
     output_of = {job["id"]: job_failure.parse_output(text) for job, text in zip(started, texts, strict=False)}
@@ -343,6 +345,8 @@ echo {mark}-; {associations}
         waits = job["waits"] or {}
         if waits.get("reason") in ("Priority", "Resources") and waits["priority"] is not None:
             waits["ahead"] = sum(int(text) > waits["priority"] for text in queue.split() if text.isdigit())
+        if waits_for_service(waits.get("reason", "")):
+            waits["nodes"] = reasons.splitlines()
 
 
 def _meanwhile(events: list[job_events.Event], runs: list[dict[str, Any]]) -> list[job_events.Event]:

@@ -47,13 +47,14 @@ def asked(
     records: str | None = None,
     printed: str = "",
     hours: str = "",
+    reasons: str = "",
 ) -> Callable[[str], str]:
     """Return a function that answers both scripts as the controller does."""
 
     def ask(script: str) -> str:
         (mark,) = set(re.findall(r"echo ([0-9a-f]{24})-", script))
         if "sacctmgr" in script:
-            return f"{mark}-\n".join((*around, "", hours, printed))
+            return f"{mark}-\n".join((*around, reasons, "", hours, printed))
         text = "".join(mark.join(row.get(field, "") for field in FIELDS) + mark + "\n" for row in rows)
         names = [field.partition(":")[0] for field in job_report.WAITING]
         waiting = "".join("".join(row[name] + mark for name in names) + "\n" for row in queue)
@@ -181,6 +182,11 @@ REPORTS: dict[str, Callable[[str], str]] = {
     ),
     "a job that waits for hours of its account, and what is left to its user and to the accounts above": asked(
         UNSTARTED, queue=({**WAITING, "reason": "AssocGrpGRESMinutes"},), hours=ASSOCIATIONS
+    ),
+    "a job that waits for nodes that are out of service, and their reasons": asked(
+        UNSTARTED,
+        queue=({**WAITING, "reason": "ReqNodeNotAvail, UnavailableNodes:n-[1-2]"},),
+        reasons="n-0: bad GPU\nn-[1-2]: hpc: its machine is refused: the budget of 1,000 USD for 2026-11 is used\n",
     ),
     "a job of a whole node": asked({**RUN, "AllocTRES": "cpu=208,mem=1T,node=1"}, STEP),
 }  # fmt: skip
