@@ -49,8 +49,8 @@ def usage(
     CPU BUSY is the share of the held processor time that jobs used, of those that began and ended within the time; GPU
     BUSY that of the GPUs of jobs that DCGM measured (`monitoring` in the stack file).
 
-    --money has the machine hours of nodes at today's rates (`./hpc cost`), those that were idle, out by faults or
-    drained too, so that the sum is all machine hours times their rate.
+    --money has the machine hours of nodes at today's rates of the catalog and of `pricing`, those that were idle, out
+    by faults or drained too, so that the sum is all machine hours times their rate.
     """
     from cli.stack import stack_config  # it imports the models, which reliability does not need
 
@@ -154,7 +154,7 @@ def show_money(
         return
     lines = accounting.money_table(groups, spent.total, keys, currency)
     console.table(lines, right={len(lines[0]) - 2, len(lines[0]) - 1})
-    console.note("Nodes only, at today's rates (./hpc cost); months are of UTC.")
+    console.note("Nodes only, at today's rates of the catalog and of `pricing`; months are of UTC.")
     if spent.unpriced:
         hours = sum(spent.unpriced.values())
         console.note(f"Not in it: {hours:.1f} hours of nodes without a known price: {compress(spent.unpriced)}.")

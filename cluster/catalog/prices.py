@@ -115,6 +115,12 @@ def price(
     return Price(usd=found.usd * count, unit="machine hour", dated=found.dated, source=found.source)
 
 
+def unit(platform: str, item: str) -> str | None:
+    """Return the unit of an item's price in any region; None if no row has one."""
+    units = (row.unit for row in rows() if (row.platform, row.item) == (platform, item))
+    return "machine hour" if item in MACHINE_TYPES else next(units, None)
+
+
 def row_item(platform: str, item: str) -> str:
     """Return the item whose rows have the price of an item: of a machine type without rows, its family."""
     has_rows = any((platform, item, way) in _by_item() for way in ("on_demand", "spot"))

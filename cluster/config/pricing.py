@@ -15,7 +15,7 @@ Currency = Literal[
     "MYR", "NOK", "NZD", "PHP", "PLN", "SEK", "SGD", "THB", "TWD", "ZAR",
 ]  # fmt: skip
 """Codes of ISO 4217."""
-Amount = Annotated[float, Strict(), Field(gt=0, lt=10**9)]
+Amount = Annotated[float, Strict(), Field(gt=0, lt=10**12)]
 Percent = Annotated[float, Strict(), Field(gt=0, lt=100)]
 _ACCOUNT = "[0-9A-F]{6}(-[0-9A-F]{6}){2}"
 _billing_account = matching(

@@ -1,6 +1,6 @@
 """The price of a configuration, row by row: list prices of the catalog, below the stack file's own rates."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
@@ -10,10 +10,14 @@ from cluster.catalog import MACHINE_TYPES, prices
 from cluster.catalog.prices import HOURS, OLD_DAYS, PriceRow
 from cluster.config.cluster import ClusterConfig
 from cluster.config.pricing import Pricing
-from cluster.cost_parts import WAYS, Part
+from cluster.cost_parts import WAYS, Group, Part
 
 OWN = "stack file"
 """Source of a rate in `pricing.rates`."""
+UNITS: Mapping[Group, str] = {
+    "machines": "GPU hour", "storage": "GB month", "network": "hour", "license": "machine hour",
+}  # fmt: skip
+"""Units of rates of the stack file for items that the catalog has no price of, such as other GPUs and disks."""
 _MONTHLY = " month"
 
 
@@ -158,7 +162,7 @@ def _rate(part: Part, platform: str, region: str, pricing: Pricing, kept: Sequen
     listed = [prices.price(platform, region, part.item, WAYS.get(way, way), kept=kept) for way in part.ways]
     known = [price for price in listed if price]
     if part.item in pricing.rates:
-        unit = known[0].unit if known else _unit(part)
+        unit = prices.unit(platform, part.item) or UNITS[part.group]
         return Rate(value=pricing.rates[part.item], unit=unit, dated=None, source=OWN)
     if len(known) < len(listed):
         return None
@@ -173,11 +177,6 @@ def _rate(part: Part, platform: str, region: str, pricing: Pricing, kept: Sequen
         for price, way in zip(known, part.ways, strict=True)
     ]
     return max(rates, key=lambda rate: rate.value)
-
-
-def _unit(part: Part) -> str:
-    """Return the unit of a rate of the stack file for an item without a list price."""
-    return {"machines": "machine hour", "storage": "GB month", "network": "hour", "license": "machine hour"}[part.group]
 
 
 def _committed(part: Part, way: str, pricing: Pricing) -> float:

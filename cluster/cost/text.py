@@ -16,7 +16,7 @@ UNKNOWN = "price unknown"
 
 
 def money(amount: float | None) -> str:
-    """Return an amount with two decimals; those below a cent with four."""
+    """Return an amount with two decimals, or four of one below 0.1."""
     if amount is None:
         return UNKNOWN
     return f"{amount:,.2f}" if amount == 0 or abs(amount) >= 0.1 else f"{amount:,.4f}"
@@ -62,8 +62,11 @@ def totals(found: Estimate, before: Estimate | None, today: date) -> Iterator[st
             f"list prices of more than {OLD_DAYS} days ago, the oldest of {oldest}: "
             f"{listing(dict.fromkeys(row.part.item for row in old))}; compare them with your provider's"
         )
-    if before is not None and (changes := differences(before, found)):
-        yield f"this edit: {_change(before, found)}"
+    if before is not None and before.currency != found.currency:
+        yield f"this edit: prices were in {before.currency}, and are not compared"
+    elif before is not None and (changes := differences(before, found)):
+        gap = " and what is unknown" if any(None in (change.before, change.after) for change in changes) else ""
+        yield f"this edit: {_change(before, found)}{gap}"
         yield from (f"  {text}" for text in map(_changed, changes))
     yield f"Not included: traffic, buckets, logs, taxes, sustained use discounts. Sources: {PAGE}"
 

@@ -20,7 +20,9 @@ def test_a_stack_without_one_asks_nothing_about_it(apis: GoogleApis) -> None:
 
 
 def test_a_budget_that_stays_needs_no_role_of_whoever_edits_something_else(apis: GoogleApis) -> None:
-    cloud_checks.check(google(budget=dict(CONFIG.budget or {}), users=[ALICE]), CONFIG)
+    stopping = {**dict(CONFIG.budget or {}), "stop": "elastic"}
+    nodesets = {"cpu": {"machine_type": "n2-standard-2", "count": {"min": 0, "max": 2}}}
+    cloud_checks.check(google(budget=stopping, users=[ALICE], nodesets=nodesets), CONFIG)
     assert not {asked.id for asked in apis.asked} & {GET, OF_ACCOUNT}
     cloud_checks.check(CONFIG, google(budget={"month": 10000.0, "billing_account": ACCOUNT}))
     assert {asked.id for asked in apis.asked} >= {GET, OF_ACCOUNT}

@@ -20,8 +20,10 @@ def billing_info(project: str) -> CloudRequest:
 def budget(stack: AskedStack) -> Iterator[CloudCheck]:
     """The billing account of a budget that `up` creates or changes: it pays for the project, in that currency, and
     takes a budget of the caller's."""
-    section, project = stack.config.budget, stack.project
-    if section is None or section.billing_account is None or (stack.before and stack.before.budget == section):
+    section, project, before = stack.config.budget, stack.project, stack.before and stack.before.budget
+    if section is None or section.billing_account is None:
+        return
+    if before and before.model_copy(update={"stop": section.stop}) == section:  # Cloud Billing has no `stop`
         return
     account, currency = section.billing_account, section.currency
     path = f"v1/billingAccounts/{account}"

@@ -138,7 +138,7 @@ def _read(item: str, way: str, skus: Skus | None = None, *, region: str, today: 
     usd = "no SKU is known for certain" if skus is None else listed(item, way, region, skus)
     if isinstance(usd, str):
         return Seen(text=usd, todo=todo, unclear=True)
-    unit = next(row.unit for row in prices.rows() if (row.platform, row.item) == ("gcp", item))
+    unit = prices.unit("gcp", item)
     catalog = prices.price("gcp", region, item, way)
     theirs = (
         f"{catalog.usd:.6g} in the catalog ({catalog.source}, {catalog.dated})" if catalog else "no catalog has one"

@@ -94,6 +94,18 @@ def test_rates_of_the_stack_file_come_first_and_fill_gaps():
     assert found.unknown == ()
 
 
+def test_a_rate_of_the_stack_file_has_the_unit_of_its_item_where_no_source_has_its_price():
+    """None has prices of flex start, nor of V100."""
+    found = estimate(a3(["flex"], pricing={"rates": {"a3-megagpu-8g": 61.0, "local-ssd": 0.08}}))
+    ssd = row(found, "local-ssd", elastic=True)
+    assert ssd.rate
+    assert (ssd.rate.unit, ssd.month) == ("GB month", pytest.approx(14 * 6000 * 0.08))
+    assert found.node_hour("a3", elastic=True) == pytest.approx(61 + (6000 * 0.08 + 200 * 0.17) / HOURS)
+    v100 = {"machine_type": "n1-standard-4", "count": 1, "gpus": {"type": "v100", "count": 2}}
+    rate = row(estimate(google(nodesets={"gpu": v100}, pricing={"rates": {"gpu-v100": 2.5}})), "gpu-v100")
+    assert (rate.rate and rate.rate.unit, rate.hour) == ("GPU hour", 5.0)
+
+
 def test_committed_use_reduces_machines_alone():
     plain, less = (
         estimate(a3(pricing=pricing))

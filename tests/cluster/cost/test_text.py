@@ -26,6 +26,18 @@ def test_the_difference_of_an_edit_is_part_by_part():
     assert not any(line.startswith("this edit") for line in totals(after, after, TODAY))
 
 
+def test_the_difference_of_an_edit_says_what_is_not_in_it():
+    before = estimate(google())
+    for after, line in (
+        (google(storage={"lustre": EXASCALER}), "this edit: +8.72 an hour, +6,366 a month and what is unknown"),
+        (
+            google(pricing={"currency": "EUR", "exchange_rate": 0.5}),
+            "this edit: prices were in USD, and are not compared",
+        ),
+    ):
+        assert line in totals(estimate(after), before, TODAY)
+
+
 def test_every_part_is_a_line():
     for name in stacks.EVERY:
         found = estimate(stacks.config(name))
