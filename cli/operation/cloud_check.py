@@ -100,7 +100,9 @@ def before_up(stack: str, config: ClusterConfig, before: ClusterConfig | None, *
     except CloudCheckError as error:
         console.note(f"The cloud was not asked before the first step: {error}")
         return
-    counts_twice = _AMOUNTS if drain_recovery.is_unfinished(stack) else ()
+    # Of an `up` that failed on another machine there is no record here, and names of the stack are taken.
+    is_partial = any(row.id == "names" and row.seen.startswith("taken") for row in report.of(CloudOutcome.NOT_ASKED))
+    counts_twice = _AMOUNTS if is_partial or drain_recovery.is_unfinished(stack) else ()
     if wrong := [row for row in report.of(CloudOutcome.WRONG) if row.id not in counts_twice]:
         rows = "".join(f"\n  {row.asked}: {row.seen}\n    to do: {row.todo}" for row in wrong)
         error = CliError(

@@ -69,8 +69,7 @@ def _permissions(artifact: Path, role: str) -> set[str]:
 
 SAID: Mapping[str, tuple[str, ...]] = {
     **PROBES,
-    "roles/compute.networkUser": SHARED[2:],
-    "roles/compute.securityAdmin": SHARED[:2],
+    **SHARED,
     "roles/compute.viewer": ("compute.instances.get",),
 }
 """What docs and findings say that a predefined role has."""

@@ -108,9 +108,14 @@ PROBES: Mapping[str, tuple[str, ...]] = {
 }
 """Permissions by which a role on the project is recognized (iann0036/iam-dataset 2073fa5, gcp/roles). Another role with
 the same permissions does as well."""
-SHARED = ("compute.firewalls.create", "compute.networks.updatePolicy", "compute.subnetworks.use")
-"""Permissions on the host project of a Shared VPC: its firewall rules are created there, and machines use its
-subnetwork."""
+SHARED: Mapping[str, tuple[str, ...]] = {
+    "roles/compute.networkUser": ("compute.subnetworks.use",),
+    "roles/compute.securityAdmin": ("compute.firewalls.create", "compute.networks.updatePolicy"),
+}
+"""Permissions on the host project of a Shared VPC, which has the firewall rules, and the subnetwork of machines."""
+ELSEWHERE = {"compute.subnetworks.use", "iap.tunnelInstances.accessViaIAP"}
+"""Permissions that a role on a subnetwork or on the project's tunnels gives too, which Google does not say of the
+project (hashicorp/terraform-provider-google, google_compute_subnetwork_iam and google_iap_tunnel_iam)."""
 
 
 def _permissions(stack: AskedStack) -> Iterator[CloudCheck]:
@@ -119,8 +124,8 @@ def _permissions(stack: AskedStack) -> Iterator[CloudCheck]:
     for role in roles(config):
         yield _permission_check(project, PROBES[role], role)
     if host := host_project(config):
-        # compute.networkUser has subnetworks.use alone; firewall rules need securityAdmin.
-        yield _permission_check(host, SHARED, "roles/compute.networkUser and roles/compute.securityAdmin")
+        for role, permissions in SHARED.items():
+            yield _permission_check(host, permissions, role)
     # Machines of another project's reservation take no permission there (iann0036/iam-dataset 2073fa5, gcp/map.json,
     # compute.instances.insert): it has to be shared, which its own row has.
     for name in (config.image.name or "", cloud_places.servers_image(config)):
@@ -206,9 +211,8 @@ def _permission_check(project: str, permissions: tuple[str, ...], role: str, ima
         missing = sorted(set(permissions) - set(answer.get("permissions", ())))
         if not missing:
             return Seen(text="you have its permissions")
-        todo = f"gcloud {command} add-iam-policy-binding {options} --member user:YOU --role {role.partition(' ')[0]}"
-        # A role on the subnetwork alone gives this one, which Google does not say of the project.
-        return Seen(text=f"you lack {listing(missing)}", todo=todo, unclear=missing == [SHARED[-1]])
+        todo = f"gcloud {command} add-iam-policy-binding {options} --member user:YOU --role {role}"
+        return Seen(text=f"you lack {listing(missing)}", todo=todo, unclear=ELSEWHERE.issuperset(missing))
 
     request = of_image if image else own_permissions(project, permissions)
     return CloudCheck(id="permissions", asks=f"{role} in {project}", requests=(request,), read=read)

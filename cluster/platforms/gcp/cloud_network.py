@@ -60,7 +60,8 @@ def network(stack: AskedStack) -> Iterator[CloudCheck]:
             return Seen(text=f"{len(found)} routes, with a way out")
         # Routes that a router learns are not listed.
         text = "no Cloud NAT, and no default route to anything else" if out else "no default route"
-        todo = f"give machines without public addresses a way out: gcloud compute routers nats list --project {project}"
+        page = f"https://console.cloud.google.com/net-services/nat/list?project={project}"
+        todo = f"give machines without public addresses a way out: {page}"
         return Seen(text=text, todo=todo, unclear=True)
 
     def read_allocated(answer: Answer) -> Seen:

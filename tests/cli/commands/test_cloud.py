@@ -181,14 +181,19 @@ class TestUp:
         assert len(apis.asked) == 2 * count - 2
         assert len(steps.read_text().splitlines()) == 3
 
+    @pytest.mark.parametrize("has_record", [True, False])
     def test_what_an_up_that_failed_has_created_does_not_stop_the_next(
-        self, hpc: Hpc, apis: GoogleApis, steps: Path
+        self, hpc: Hpc, apis: GoogleApis, steps: Path, has_record: bool
     ) -> None:
         used = [row | {"usage": row["limit"]} for row in quotas(of_project=False)]
         apis.rules.insert(0, on("compute.regions.get", (200, {"quotas": used})))
         assert "quota INSTANCES" in hpc("up", "classic", "--yes").err
         assert not steps.exists()
-        drain_recovery.begin("classic")
+        if has_record:
+            drain_recovery.begin("classic")
+        else:
+            mine = {"name": "classic-controller", "labels": {"hpc-cluster": "classic"}}
+            apis.rules.insert(0, on("compute.instances.list", (200, {"items": [mine]})))
         assert hpc("check", "cloud", "classic").code == 1
         hpc("up", "classic", "--yes")
         assert steps.exists()
