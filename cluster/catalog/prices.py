@@ -11,7 +11,7 @@ public addresses of Nebius.
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,8 @@ EVERYWHERE = "all"
 
 GOOGLE_LIST = "Google's list, as your project saw it"
 """The source of prices that `./hpc check cloud` has read."""
+OWN = "stack file"
+"""The source of a rate in `pricing.rates`."""
 SOURCES: Mapping[str, str] = {
     "calculator": "Cyclenerd/google-cloud-pricing-cost-calculator, pricing.yml at dac31281f2a4; A3 Mega as A3 High",
     "skypilot": "skypilot-org/skypilot-catalog, catalogs/v8/gcp/vms.csv at 006059e0f18a, but for flex start; A3 Mega "
@@ -46,20 +48,25 @@ SOURCES: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """A price with its source."""
+    """The price of one unit: in USD, but in an estimate in the stack's currency."""
 
-    usd: float
-    """USD for one unit."""
+    value: float
     unit: str
-    """The unit, such as `machine hour` or `GB month`."""
-    dated: date
+    """`machine hour`, `GB month` and the like."""
+    dated: date | None
+    """None for a rate of the stack file."""
     source: str
-    """A key of SOURCES."""
+    """A key of SOURCES, GOOGLE_LIST, or OWN."""
+
+    @property
+    def hourly(self) -> float:
+        """The price of a unit for one hour."""
+        return self.value / HOURS if self.unit.endswith(" month") else self.value
 
 
 @dataclass(frozen=True, kw_only=True)
 class PriceRow:
-    """A row of the file."""
+    """A row of the file, with USD by region."""
 
     platform: str
     item: str
@@ -69,23 +76,18 @@ class PriceRow:
     dated: date
     source: str
     regions: Mapping[str, float]
-    """USD by region."""
 
 
 @cache
 def rows() -> tuple[PriceRow, ...]:
     """Return the rows of the file, in its order."""
-    named = ("platform", "item", "way", "unit", "date", "source")
+    named = ("platform", "item", "way", "unit", "source")
     with FILE.open(encoding="utf-8", newline="") as lines:
         return tuple(
             PriceRow(
-                platform=row["platform"],
-                item=row["item"],
-                way=row["way"],
-                unit=row["unit"],
+                **{name: row[name] for name in named},
                 dated=date.fromisoformat(row["date"]),
-                source=row["source"],
-                regions={name: float(usd) for name, usd in row.items() if usd and name not in named},
+                regions={name: float(usd) for name, usd in row.items() if usd and name not in (*named, "date")},
             )
             for row in csv.DictReader(lines)
         )
@@ -101,35 +103,26 @@ def price(
     file, unless these are newer.
     """
     key = (platform, row_item(platform, item), way)
-    own = [row for row in kept if (row.platform, row.item, row.way) == key]
     listed = [
-        Price(usd=usd, unit=row.unit, dated=row.dated, source=row.source)
-        for row in (*own, *_by_item().get(key, ()))
-        if (usd := row.regions.get(region, row.regions.get(EVERYWHERE))) is not None
+        Price(value=usd, unit=row.unit, dated=row.dated, source=row.source)
+        for row in (*kept, *rows())
+        if (row.platform, row.item, row.way) == key
+        and (usd := row.regions.get(region, row.regions.get(EVERYWHERE))) is not None
     ]
-    found = max(listed, key=lambda row: row.dated, default=None)
-    if found is None or item not in MACHINE_TYPES or found.unit == "machine hour":
+    found, kind = max(listed, key=lambda price: price.dated or date.min, default=None), MACHINE_TYPES.get(item)
+    if found is None or kind is None:
         return found
-    kind = MACHINE_TYPES[item]
-    count = {"vCPU hour": kind.cpus, "GPU hour": kind.gpu.count if kind.gpu else 0}[found.unit]
-    return Price(usd=found.usd * count, unit="machine hour", dated=found.dated, source=found.source)
+    count = {"machine hour": 1, "vCPU hour": kind.cpus, "GPU hour": kind.gpu.count if kind.gpu else 0}[found.unit]
+    return replace(found, value=found.value * count, unit="machine hour")
 
 
-def unit(platform: str, item: str) -> str | None:
-    """Return the unit of an item's price in any region; None if no row has one."""
+def unit(platform: str, item: str, usual: str = "") -> str:
+    """Return the unit of an item's price in any region; the usual one if no row has one."""
     units = (row.unit for row in rows() if (row.platform, row.item) == (platform, item))
-    return "machine hour" if item in MACHINE_TYPES else next(units, None)
+    return "machine hour" if item in MACHINE_TYPES else next(units, usual)
 
 
 def row_item(platform: str, item: str) -> str:
     """Return the item whose rows have the price of an item: of a machine type without rows, its family."""
-    has_rows = any((platform, item, way) in _by_item() for way in ("on_demand", "spot"))
+    has_rows = any((row.platform, row.item) == (platform, item) for row in rows())
     return item if has_rows or item not in MACHINE_TYPES else re.split(r"/|-(?=\d+$)", item)[0]
-
-
-@cache
-def _by_item() -> Mapping[tuple[str, str, str], list[PriceRow]]:
-    found: dict[tuple[str, str, str], list[PriceRow]] = {}
-    for row in rows():
-        found.setdefault((row.platform, row.item, row.way), []).append(row)
-    return found

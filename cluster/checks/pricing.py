@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from cluster import platform_interface
 from cluster.config.cluster import ClusterConfig
 from cluster.cost.estimate import estimate
-from cluster.findings import Finding, Level, Location, listing, nearest
+from cluster.findings import Finding, Level, listing, nearest
 from cluster.slurm.power_saving import elastic_nodesets
 
 LONGEST = 31 * 24
@@ -36,7 +36,7 @@ def _stop(config: ClusterConfig) -> Iterator[Finding]:
     allowed, todo = "nothing, as no node is elastic", "remove it, or write `count: {min, max}` in a nodeset"
     if unpriced := [name for name in names if found.node_hour(name, elastic=True) is None]:
         items = dict.fromkeys(part.item for part in found.unknown if part.elastic and part.nodeset in unpriced)
-        allowed = f"a stop of nodes with a known price, which nodes of {listing(unpriced)} do not have"
+        allowed = f"a stop of nodes with a price in the catalog, which those of {listing(unpriced)} do not have"
         todo = f"write the price of {listing(items)} in `pricing.rates`"
     if unpriced or not names:
         yield Finding(id="budget-stop", at=("budget", "stop"), given=config.budget.stop, allowed=allowed, todo=todo)
@@ -52,7 +52,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
             id="budget-unpriced",
             level=Level.WARNING,
             at=("budget",),
-            what=f"no price is known of {listing(items)}: counted as nothing",
+            what=f"the catalog has no price of {listing(items)}: counted as nothing",
             todo="write your own in `pricing.rates`",
         )
     if found.always * LONGEST > budget.month:
@@ -70,11 +70,10 @@ def _pricing(config: ClusterConfig) -> Iterator[Finding]:
     pricing, platform = config.pricing, platform_interface.get(config.platform)
     if pricing is None:
         return
-    at: Location = ("pricing",)
     if pricing.currency != "USD" and pricing.exchange_rate is None:
         yield Finding(
             id="pricing-exchange-rate",
-            at=(*at, "exchange_rate"),
+            at=("pricing", "exchange_rate"),
             given="nothing",
             allowed=f"units of {pricing.currency} for one USD, e.g. 0.92: list prices are in USD",
             todo="write it, or write the rates in USD",
@@ -82,7 +81,7 @@ def _pricing(config: ClusterConfig) -> Iterator[Finding]:
     if pricing.currency == "USD" and pricing.exchange_rate not in (None, 1):
         yield Finding(
             id="pricing-currency",
-            at=(*at, "exchange_rate"),
+            at=("pricing", "exchange_rate"),
             given=str(pricing.exchange_rate),
             allowed="nothing, of rates in USD",
             todo="remove it, or write the currency",
@@ -91,7 +90,7 @@ def _pricing(config: ClusterConfig) -> Iterator[Finding]:
     if pricing.region not in (None, region):
         yield Finding(
             id="pricing-region",
-            at=(*at, "region"),
+            at=("pricing", "region"),
             given=str(pricing.region),
             allowed=f"the cluster's region, {region}: rates of another one are other rates",
             todo="write the rates of this region",
@@ -101,7 +100,7 @@ def _pricing(config: ClusterConfig) -> Iterator[Finding]:
         if item not in items:
             yield Finding(
                 id="pricing-item",
-                at=(*at, "rates", item),
+                at=("pricing", "rates", item),
                 given=item,
                 allowed=f"an item that the cluster has: {listing(items)}",
                 todo=f"write {close}" if (close := nearest(item, items)) else "remove it",

@@ -7,35 +7,15 @@ from typing import Any
 
 from cluster import platform_interface
 from cluster.catalog import MACHINE_TYPES, prices
-from cluster.catalog.prices import HOURS, OLD_DAYS, PriceRow
+from cluster.catalog.prices import HOURS, OLD_DAYS, OWN, Price, PriceRow
 from cluster.config.cluster import ClusterConfig
 from cluster.config.pricing import Pricing
 from cluster.cost_parts import WAYS, Group, Part
 
-OWN = "stack file"
-"""Source of a rate in `pricing.rates`."""
 UNITS: Mapping[Group, str] = {
     "machines": "GPU hour", "storage": "GB month", "network": "hour", "license": "machine hour",
 }  # fmt: skip
 """Units of rates of the stack file for items that the catalog has no price of, such as other GPUs and disks."""
-_MONTHLY = " month"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """The price of one unit of a part, in the currency of the estimate."""
-
-    value: float
-    unit: str
-    dated: date | None
-    """Date of the list price; None for a rate of the stack file."""
-    source: str
-    """A key of cluster.catalog.prices.SOURCES, GOOGLE_LIST, or OWN."""
-
-    @property
-    def hourly(self) -> float:
-        """The price of a unit for one hour."""
-        return self.value / HOURS if self.unit.endswith(_MONTHLY) else self.value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +23,7 @@ class Row:
     """A part with its rate; None if that is unknown."""
 
     part: Part
-    rate: Rate | None
+    rate: Price | None
 
     @property
     def hour(self) -> float | None:
@@ -156,24 +136,19 @@ def estimate(config: ClusterConfig, kept: Sequence[PriceRow] = ()) -> Estimate:
     return Estimate(region=region, currency=pricing.currency, rows=tuple(rows))
 
 
-def _rate(part: Part, platform: str, region: str, pricing: Pricing, kept: Sequence[PriceRow]) -> Rate | None:
+def _rate(part: Part, platform: str, region: str, pricing: Pricing, kept: Sequence[PriceRow]) -> Price | None:
     """Return the rate of a part: that of the stack file, else the list price of its dearest way; None if the list price
     of a way is unknown."""
     listed = [prices.price(platform, region, part.item, WAYS.get(way, way), kept=kept) for way in part.ways]
     known = [price for price in listed if price]
     if part.item in pricing.rates:
-        unit = prices.unit(platform, part.item) or UNITS[part.group]
-        return Rate(value=pricing.rates[part.item], unit=unit, dated=None, source=OWN)
+        unit = prices.unit(platform, part.item, UNITS[part.group])
+        return Price(value=pricing.rates[part.item], unit=unit, dated=None, source=OWN)
     if len(known) < len(listed):
         return None
     factor = pricing.exchange_rate or 1
     rates = [
-        Rate(
-            value=price.usd * factor * _committed(part, way, pricing),
-            unit=price.unit,
-            dated=price.dated,
-            source=price.source,
-        )
+        replace(price, value=price.value * factor * _committed(part, way, pricing))
         for price, way in zip(known, part.ways, strict=True)
     ]
     return max(rates, key=lambda rate: rate.value)

@@ -21,10 +21,8 @@ def page(stacks: Mapping[str, ClusterConfig], text: str) -> str:
         "sources": "".join(f"- `{key}`: {source}.\n" for key, source in SOURCES.items()),
     }
     for name, part in parts.items():
-        before, _, after = text.partition(f"<!-- {name} -->")
-        text = (
-            f"{before}<!-- {name} -->\n\n{part}\n<!-- end of {name} -->{after.partition(f'<!-- end of {name} -->')[2]}"
-        )
+        before, mark, rest = text.partition(f"<!-- {name} -->")
+        text = f"{before}{mark}\n\n{part}\n{''.join(rest.partition(f'<!-- end of {name} -->')[1:])}"
     return text
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import date
 
-from cluster.catalog.prices import HOURS, OLD_DAYS, SOURCES
-from cluster.cost.estimate import OWN, Estimate, PriceChange, Row, differences
+from cluster.catalog.prices import HOURS, OLD_DAYS, OWN, SOURCES
+from cluster.cost.estimate import Estimate, PriceChange, Row, differences
 from cluster.findings import listing
 
 PAGE = "docs/reference/costs.md"
@@ -33,13 +33,13 @@ def table(found: Estimate) -> list[tuple[str, ...]]:
 
 
 def _line(row: Row) -> tuple[str, ...]:
-    part, rate = row.part, row.rate
+    part, found = row.part, row.rate
     what = part.what + (", elastic, at most" if part.elastic else "") + (", protected" if part.protected else "")
-    dated = rate.dated.isoformat() if rate and rate.dated else ""
-    shown = (_rate(rate.value), rate.unit) if rate else ("", "")
-    source = rate.source if rate else ""
+    rate, unit, dated, source = (
+        (_rate(found.value), found.unit, str(found.dated or ""), found.source) if found else ("",) * 4
+    )
     count = f"{part.count:,.2f}".removesuffix(".00")
-    return (what, part.item, count, *shown, money(row.hour), money(row.month), dated, source)
+    return (what, part.item, count, rate, unit, money(row.hour), money(row.month), dated, source)
 
 
 def totals(found: Estimate, before: Estimate | None, today: date) -> Iterator[str]:
@@ -52,9 +52,9 @@ def totals(found: Estimate, before: Estimate | None, today: date) -> Iterator[st
     if found.most > found.always or any(part.elastic for part in found.unknown):
         yield f"at most, with all elastic nodes: {_both(found.most)}{unknown}"
     if any(row.part.protected for row in found.rows):
-        yield f"protected, and goes on costing after `destroy`: {money(found.protected)} a month{_unknown_kept(found)}"
-    items = list(dict.fromkeys(part.item for part in found.unknown))
-    if items:
+        kept = [money(found.protected) + " a month", *dict.fromkeys(p.item for p in found.unknown if p.protected)]
+        yield f"protected, and goes on costing after `destroy`: {' and '.join(kept)}"
+    if items := list(dict.fromkeys(part.item for part in found.unknown)):
         yield f"{UNKNOWN}, in no sum: {listing(items)}; your own is a number in `pricing.rates`"
     if old := found.old(today):
         oldest = min(row.rate.dated for row in old if row.rate and row.rate.dated)
@@ -73,11 +73,6 @@ def totals(found: Estimate, before: Estimate | None, today: date) -> Iterator[st
 
 def _both(hour: float) -> str:
     return f"{money(hour)} an hour, {hour * HOURS:,.0f} a month"
-
-
-def _unknown_kept(found: Estimate) -> str:
-    items = list(dict.fromkeys(part.item for part in found.unknown if part.protected))
-    return f" and {listing(items)}" if items else ""
 
 
 def _change(before: Estimate, after: Estimate) -> str:

@@ -87,8 +87,8 @@ def _add_month(
     def add(key: MoneyKey, name: str, used: float) -> None:
         rows[key].node_hours += used
         rows[key].amount += used * prices[name]
+        hours[name] -= used
 
-    rest = {name: hours[name] for name in prices}
     busy = busy_spans(facts.runs, {outage.node for outage in facts.outages})
     runs: dict[str, list[JobRun]] = defaultdict(list)
     for run in facts.runs:
@@ -97,13 +97,11 @@ def _add_month(
     for name in prices:
         for run, used in _held(runs[name], nodes[name]):
             add(MoneyKey(month, "jobs", run.user, run.account, run.partition), name, used)
-            rest[name] -= used
     for outage in (outage for outage in facts.outages if outage.node in prices and not outage.off):
         out = unused_seconds(outage, busy[outage.node]) / HOUR
         add(MoneyKey(month, "faults" if outage.kind else "drained"), outage.node, out)
-        rest[outage.node] -= out
-    for name, left in rest.items():
-        add(MoneyKey(month, "idle"), name, left)
+    for name in prices:
+        add(MoneyKey(month, "idle"), name, hours[name])
 
 
 def _held(runs: Sequence[JobRun], node: NodePrice) -> Iterator[tuple[JobRun, float]]:

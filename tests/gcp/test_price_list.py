@@ -65,7 +65,7 @@ def test_another_price_is_used_and_said(apis: GoogleApis) -> None:
     )
     kept = price("gcp", "us-west4", "gpu-t4", kept=found)
     assert kept
-    assert (kept.usd, kept.source) == (0.4, GOOGLE_LIST)
+    assert (kept.value, kept.source) == (0.4, GOOGLE_LIST)
 
 
 def test_a_price_that_the_catalog_does_not_have(apis: GoogleApis) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 from cluster.config.cluster import ClusterConfig
 from cluster.cost_parts import Part
@@ -20,8 +21,8 @@ def parts(config: ClusterConfig) -> Iterator[Part]:
     snapshots are left out."""
     static, elastic = machines(config), elastic_machines(config)
     for specs, is_elastic in ((static, False), (elastic, True)):
-        counts = Counter((spec.roles[0], spec.nodeset) for spec in specs)
         kinds = {(spec.roles[0], spec.nodeset): spec for spec in specs}
+        counts = Counter((spec.roles[0], spec.nodeset) for spec in specs)
         for key, spec in kinds.items():
             yield from _machines(config, spec, counts[key], elastic=is_elastic)
     kind, size = state_disk(config)
@@ -32,8 +33,8 @@ def parts(config: ClusterConfig) -> Iterator[Part]:
     numbers = networks(config)
     yield Part(what="public addresses", item="address", count=numbers["public addresses"], group="network")
     if numbers["routers with Cloud NAT"]:
-        always = min(len(static) + len(servers(config)), NAT_MACHINES)
-        most = min(len(static) + len(servers(config)) + len(elastic), NAT_MACHINES)
+        own = len(static) + len(servers(config))
+        always, most = (min(count, NAT_MACHINES) for count in (own, own + len(elastic)))
         yield Part(what="Cloud NAT", item="nat", count=always, group="network")
         yield Part(what="Cloud NAT", item="nat", count=most - always, group="network", elastic=True)
 
@@ -46,15 +47,14 @@ def _machines(config: ClusterConfig, spec: MachineSpec, count: int, *, elastic: 
     ways = _ways(config, role, nodeset, elastic=elastic)
     attached = spec.gpu.count if spec.gpu and spec.gpu != kind.gpu else 0
     disk, size = boot_disk(config, spec)
+    part = partial(Part, what=what, elastic=elastic, nodeset=nodeset)
     for item, each in (
         (kind.name, 1),
         (f"gpu-{spec.gpu.type}" if spec.gpu else "", attached),
         ("local-ssd", kind.family.local_ssds * LOCAL_SSD_GB),
     ):
-        yield Part(
-            what=what, item=item, count=count * each, group="machines", ways=ways, elastic=elastic, nodeset=nodeset
-        )
-    yield Part(what=what, item=disk, count=count * size, group="storage", elastic=elastic, nodeset=nodeset)
+        yield part(item=item, count=count * each, group="machines", ways=ways)
+    yield part(item=disk, count=count * size, group="storage")
 
 
 def _ways(config: ClusterConfig, role: str, nodeset: str, *, elastic: bool) -> tuple[str, ...]:

@@ -141,12 +141,12 @@ def _read(item: str, way: str, skus: Skus | None = None, *, region: str, today: 
     unit = prices.unit("gcp", item)
     catalog = prices.price("gcp", region, item, way)
     theirs = (
-        f"{catalog.usd:.6g} in the catalog ({catalog.source}, {catalog.dated})" if catalog else "no catalog has one"
+        f"{catalog.value:.6g} in the catalog ({catalog.source}, {catalog.dated})" if catalog else "no catalog has one"
     )
     text = f"{usd:.6g} USD per {unit} in Google's list, {theirs}"
-    if catalog and abs(usd - catalog.usd) > catalog.usd / 2:
+    if catalog and abs(usd - catalog.value) > catalog.value / 2:
         return Seen(text=f"{text}: more than half apart, and not taken", todo=todo, unclear=True)
     row = {"platform": "gcp", "item": item, "way": way, "unit": unit}
     found.append(PriceRow(**row, dated=today, source=GOOGLE_LIST, regions={region: usd}))
-    is_same = catalog is not None and math.isclose(usd, catalog.usd, rel_tol=1e-4)
+    is_same = catalog is not None and math.isclose(usd, catalog.value, rel_tol=1e-4)
     return Seen(text=text if is_same else f"{text}: previews and `./hpc cost` use that of the list")

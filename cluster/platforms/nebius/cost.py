@@ -1,6 +1,7 @@
 """Parts of a cluster on Nebius that cost money."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from cluster.config.cluster import ClusterConfig
 from cluster.cost_parts import Part
@@ -16,25 +17,14 @@ def parts(config: ClusterConfig) -> Iterator[Part]:
         least = initial_count(group)
         ways = ("spot" if group.preemptible else "on_demand",)
         what = f"nodeset {group.nodeset}" if group.nodeset else group.role
-        own = settings.workers_of(group.nodeset) if group.nodeset else None
         disks = [("network-ssd", group.disk_gib)]
-        if own:
+        if group.nodeset and (own := settings.workers_of(group.nodeset)):
             more = (*own.local_disks.values(), *filter(None, [own.image_disk]))
             disks += [(disk.type, disk.size_gib) for disk in more]
         for count, elastic in ((least, False), (group.most - least, True)):
-            yield Part(
-                what=what,
-                item=group.machine_type,
-                count=count,
-                group="machines",
-                ways=ways,
-                elastic=elastic,
-                nodeset=group.nodeset,
-            )
-            for item, size in disks:
-                yield Part(
-                    what=what, item=item, count=count * size, group="storage", elastic=elastic, nodeset=group.nodeset
-                )
+            part = partial(Part, what=what, elastic=elastic, nodeset=group.nodeset)
+            yield part(item=group.machine_type, count=count, group="machines", ways=ways)
+            yield from (part(item=item, count=count * size, group="storage") for item, size in disks)
     yield Part(what="metrics and logs", item="network-ssd", count=monitoring_gib(config), group="storage")
     for path, section in settings.filesystems.members().items():
         if section.spec:

@@ -41,7 +41,7 @@ def test_spot_is_never_dearer():
     for row in rows():
         for region, usd in row.regions.items() if row.way == "spot" else ():
             listed = price(row.platform, region, row.item)
-            assert listed is None or usd < listed.usd, (row.item, region)
+            assert listed is None or usd < listed.value, (row.item, region)
 
 
 def test_a_machine_costs_its_share_of_the_family():
@@ -54,7 +54,7 @@ def test_a_machine_costs_its_share_of_the_family():
     assert n2
     assert nebius
     assert h100
-    assert (round(n2.usd, 5), round(nebius.usd, 4), h100.usd) == (0.38847, 0.1984, 36.0)
+    assert (round(n2.value, 5), round(nebius.value, 4), h100.value) == (0.38847, 0.1984, 36.0)
     assert {n2.unit, nebius.unit, h100.unit} == {"machine hour"}
 
 
@@ -85,7 +85,7 @@ def kept(usd: float, day: date, **changes: Any) -> PriceRow:
 def test_a_price_that_was_read_counts_unless_the_catalog_is_newer(row: PriceRow, usd: float):
     found = price("gcp", "us-central1", "n2-standard-8", kept=[row])
     assert found
-    assert round(found.usd, 5) == usd
+    assert round(found.value, 5) == usd
     other = price("gcp", "us-west1", "n2-standard-8", kept=[row])
     assert other
     assert other.source == "calculator"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cluster import roster
-from cluster.catalog.prices import HOURS
+from cluster.catalog.prices import HOURS, OWN
 from cluster.config import ClusterConfig
-from cluster.cost.estimate import OWN, Estimate, Row, differences, estimate
+from cluster.cost.estimate import Estimate, Row, differences, estimate
 from cluster.cost.nodes import node_prices
 from tests.clouds import A3, MANAGED, google
 from tests.cluster import stacks
