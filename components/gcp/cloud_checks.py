@@ -18,7 +18,7 @@ from google.auth.transport.requests import Request as Transport
 from cluster.cloud_checks import CloudRow
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.cloud_checks import AskedStack, checks
-from cluster.platforms.gcp.cloud_request import Answer, CloudRequest, PublicFile
+from cluster.platforms.gcp.cloud_request import Answer, CloudRequest
 from cluster.printable import one_line
 from components.cloud_questions import NETWORK, PASSING, SECONDS, NotAskedError, attempts, rows
 from components.gcp.bake_design import LATER, LOG_IN, cloud_error
@@ -64,8 +64,9 @@ def check(config: ClusterConfig, before: ClusterConfig | None = None, state: str
     stack = AskedStack(config=config, before=before, state=state)
     session = Session(stack.project)
 
-    def ask(request: CloudRequest | PublicFile) -> Answer | bool:
-        return exists(request.url, SECONDS) if isinstance(request, PublicFile) else session.ask(request)
+    def ask(request: CloudRequest | str) -> Answer | bool:
+        # The address of a file that others publish is asked for without a credential.
+        return exists(request, SECONDS) if isinstance(request, str) else session.ask(request)
 
     return rows(checks(stack), ask, SECONDS, "Google")
 
@@ -87,12 +88,12 @@ class Session:
 
     def ask(self, request: CloudRequest, seconds: float = SECONDS) -> Answer:
         """Return the answer. Raises NotAskedError: there is none within that time."""
-        url = f"{GOOGLE.format(request.service)}/{request.path}"
+        url, query = f"{GOOGLE.format(request.service)}/{request.path}", list(request.query)
+        method, body = ("POST", {"permissions": list(request.tests)}) if request.tests else ("GET", None)
         for left, last in attempts(seconds):
             try:
                 with AuthorizedSession(self._identity) as session:
-                    query = list(request.query)
-                    answer = session.request(request.method, url, params=query, json=request.body, timeout=left)
+                    answer = session.request(method, url, params=query, json=body, timeout=left)
             except RefreshError:
                 raise NotAskedError("your login has expired", LOG_IN) from None
             except (GoogleAuthError, OSError) as error:  # OSError is the base class of the HTTP library's own errors

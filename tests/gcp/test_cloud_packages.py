@@ -50,7 +50,7 @@ def row(config: ClusterConfig, part: str) -> CloudRow:
 
 
 def urls(config: ClusterConfig) -> list[str]:
-    return [request.url for check in packages(AskedStack(config=config)) for request in check.requests]
+    return [request for check in packages(AskedStack(config=config)) for request in check.requests]
 
 
 @pytest.mark.parametrize("name", BAKED)

@@ -224,7 +224,7 @@ def test_files_of_a_kernel(key: tuple[str, str, str], suites: dict[str, Suite], 
     (kernel,) = [line[1:] for line in suite.said("12-kernel", parameters(config)) if line[0] == "packages"]
     shown = suite.apt("apt-cache", "show", *kernel).stdout
     files = {f"/{path}" for path in re.findall(r"^Filename: (.+)$", shown, re.MULTILINE)}
-    urls = [request.url for check in cloud_packages.packages(AskedStack(config=config)) for request in check.requests]
+    urls = [request for check in cloud_packages.packages(AskedStack(config=config)) for request in check.requests]
     asked = {url[url.index("/pool/") :] for url in urls if "/pool/" in url}
     if len(files) != len(kernel) or files != asked:
         outside.differs(

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from cluster.catalog.recipes import Recipe
 from cluster.cloud_checks import CloudCheck, Seen
 from cluster.findings import listing
-from cluster.platforms.gcp.cloud_request import AskedStack, PublicFile
+from cluster.platforms.gcp.cloud_request import AskedStack
 from cluster.platforms.gcp.image import bakes, boots_from, parameters, recipe
 
 KERNEL = "Ubuntu's snapshot of the recipe's day has the pinned kernel, with modules-extra and headers."
@@ -54,8 +54,7 @@ def _check(asks: str, urls: Sequence[str], todo: str, *assumptions: str, certain
             return Seen(text=f"gone: {listing(missing)}", todo=todo, unclear=not certain)
         return Seen(text=f"all {len(urls)} files are there")
 
-    requests = tuple(PublicFile(url) for url in urls)
-    return CloudCheck(id="packages", asks=asks, requests=requests, read=read, assumptions=assumptions)
+    return CloudCheck(id="packages", asks=asks, requests=tuple(urls), read=read, assumptions=assumptions)
 
 
 def _indexes(day: str) -> list[str]:

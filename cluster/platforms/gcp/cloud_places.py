@@ -40,12 +40,11 @@ def disk_types(stack: AskedStack) -> Iterator[CloudCheck]:
 
 
 _NOUNS = {"acceleratorTypes": "accelerator", "diskTypes": "disk type"}
-_COMMANDS = {"acceleratorTypes": "accelerator-types", "diskTypes": "disk-types"}
 
 
 def _of_zone(stack: AskedStack, zone: str, folder: str, name: str) -> CloudCheck:
     noun = _NOUNS[folder]
-    listed = f"gcloud compute {_COMMANDS[folder]} list --filter name={name} --project {stack.project}"
+    listed = f"gcloud compute {folder.replace('Types', '-types')} list --filter name={name} --project {stack.project}"
     lacking = Seen(text=f"{zone} has no {name}", todo=f"choose a zone of: {listed}")
     return CloudCheck(
         id=noun.replace(" ", "-"),
@@ -215,9 +214,8 @@ def state_bucket(stack: AskedStack) -> Iterator[CloudCheck]:
 
     def read(answer: Answer) -> Seen:
         if answer is None:
-            return Seen(
-                text="there is none", todo=f"./hpc backend init gcs --bucket {bucket}, or pulumi login elsewhere"
-            )
+            todo = f"./hpc backend init gcs --bucket {bucket} --project {stack.project}"
+            return Seen(text="there is none", todo=todo)
         if not answer.get("versioning", {}).get("enabled"):
             command = f"gcloud storage buckets update gs://{bucket} --versioning"
             return Seen(text="it keeps no old versions of the state", todo=command, unclear=True)

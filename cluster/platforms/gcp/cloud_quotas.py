@@ -176,15 +176,13 @@ def _read(  # noqa: PLR0917 - what is bound, then the answers
     return Seen(text=text, todo=todo)
 
 
-FAMILIES = "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.com%2Fgpus_per_gpu_family"
+_METRICS = "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.com%2F"
+FAMILIES = f"{_METRICS}gpus_per_gpu_family"
 """The quota of GPUs of newer families (docs.cloud.google.com/docs/quotas/configure-dimensions, 2026-11)."""
-SPOT_FAMILIES = "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.com%2Fpreemptible_gpus_per_gpu_family"
+SPOT_FAMILIES = f"{_METRICS}preemptible_gpus_per_gpu_family"
 """That of spot machines and flex start, which take the other where the project has none of this name (an answer of
 Service Usage: jldupont/pygcloud 25ff7e3, tests/gcp.services/samples.py)."""
-
-LOCAL_SSDS = (
-    "compute.googleapis.com/consumerQuotaMetrics/compute.googleapis.com%2Flocal_ssd_total_storage_per_vm_family"
-)
+LOCAL_SSDS = f"{_METRICS}local_ssd_total_storage_per_vm_family"
 """The quota of GB of local SSD by family of machines (docs.cloud.google.com/docs/quotas/view-manage, 2026-11).
 LOCAL_SSD_TOTAL_GB among Compute Engine's answers has no limit any more (9.22337e+18 in
 GoogleCloudPlatform/pubsec-declarative-toolkit issue 590, 2023-11-03)."""
@@ -199,11 +197,9 @@ def _of_services(config: ClusterConfig, *, elastic: bool = True) -> Counter[tupl
             name = f"GPUs of {request.machine_type.name}"
             row = (f"{name} (spot)", SPOT_FAMILIES) if _is_spot(request) else (name, FAMILIES)
             amounts[row] += request.count * request.gpu.count
-        ssds = request.machine_type.family.local_ssds
-        if ssds and not _is_reserved(request) and not _is_spot(request):
-            amounts[f"GB of local SSD of {request.machine_type.name}", LOCAL_SSDS] += (
-                request.count * ssds * LOCAL_SSD_GB
-            )
+        if not _is_reserved(request) and not _is_spot(request):
+            size = request.count * request.machine_type.family.local_ssds * LOCAL_SSD_GB
+            amounts[f"GB of local SSD of {request.machine_type.name}", LOCAL_SSDS] += size
     for file_system in file_systems(config):
         if file_system.location:
             service = f"{file_system.service}.googleapis.com"

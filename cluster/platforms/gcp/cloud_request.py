@@ -56,23 +56,6 @@ class CloudRequest:
     role: str = "roles/viewer"
     """A role that has the permission (the same, gcp/roles)."""
 
-    @property
-    def method(self) -> str:
-        """The HTTP method."""
-        return "POST" if self.tests else "GET"
-
-    @property
-    def body(self) -> dict[str, list[str]] | None:
-        """The JSON that is sent."""
-        return {"permissions": list(self.tests)} if self.tests else None
-
-
-@dataclass(frozen=True)
-class PublicFile:
-    """The question whether a file exists that others publish. It is asked without a credential."""
-
-    url: str
-
 
 def compute(project: str, path: str, permission: str, query: Query = ()) -> CloudRequest:
     """Return a request to Compute Engine, with the path below the project."""
