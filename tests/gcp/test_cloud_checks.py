@@ -217,6 +217,12 @@ class TestPlaces:
                 "network",
                 "allocated: 10.200.0.0/16; network.services_cidr is 10.128.0.0/20",
             ),
+            (
+                "compute.globalAddresses.list",
+                (200, {}),
+                "network",
+                "allocated: none; network.services_cidr is 10.128.0.0",
+            ),
             ("compute.networks.get", refusal(404, ""), "network", "there is none"),
             ("compute.networks.get", (200, {"mtu": 1460}), "network", "it has no private service access"),
             ("compute.subnetworks.get", refusal(404, ""), "network", "there is none"),

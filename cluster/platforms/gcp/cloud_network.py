@@ -69,28 +69,26 @@ def network(stack: AskedStack) -> Iterator[CloudCheck]:
         ranges = [ipaddress.IPv4Network(f"{row['address']}/{row['prefixLength']}") for row in rows]
         within = ipaddress.IPv4Network(str(config.network.services_cidr))
         text = f"allocated: {listing(list(map(str, ranges)))}; network.services_cidr is {within}"
-        todo = "write a network.services_cidr that contains them: the stack's firewall refuses servers outside of it"
-        inside = [each.subnet_of(within) for each in ranges]
+        # The stack's firewall refuses servers outside of it.
+        todo = f"write a network.services_cidr that contains them, or allocate one: {_list('addresses', project)}"
+        found = {each.subnet_of(within) for each in ranges}
         # Some may be for other services, or for file systems that exist.
-        return Seen(text=text, todo="" if all(inside) else todo, unclear=any(inside) and not all(inside))
+        return Seen(text=text, todo="" if found == {True} else todo, unclear=len(found) > 1)
 
-    of_this = (("filter", f"network eq .*/{vpc}"), ("maxResults", "500"))
-    of_network = compute(project, f"global/networks/{vpc}", "compute.networks.get")
-    path = f"regions/{stack.region}/subnetworks/{subnetwork}"
-    of_subnetwork = compute(project, path, "compute.subnetworks.get")
+    def check(asks: str, read: Callable[..., Seen], *requests: CloudRequest) -> CloudCheck:
+        return CloudCheck(id="network", asks=f"{asks} in {project}", requests=requests, read=read)
+
+    region, of_this = f"regions/{stack.region}", (("filter", f"network eq .*/{vpc}"), ("maxResults", "500"))
+    of_subnetwork = compute(project, f"{region}/subnetworks/{subnetwork}", "compute.subnetworks.get")
     routes = compute(project, "global/routes", "compute.routes.list", of_this)
-    routers = compute(project, f"regions/{stack.region}/routers", "compute.routers.list", of_this)
-    rows: list[tuple[str, tuple[CloudRequest, ...], Callable[..., Seen]]] = [
-        (f"network {vpc}", (of_network,), read_network),
-        (f"subnetwork {subnetwork}", (of_subnetwork,), read_subnetwork),
-        (f"routes of {vpc}", (routes, routers), read_routes),
-    ]
+    routers = compute(project, f"{region}/routers", "compute.routers.list", of_this)
+    yield check(f"network {vpc}", read_network, compute(project, f"global/networks/{vpc}", "compute.networks.get"))
+    yield check(f"subnetwork {subnetwork}", read_subnetwork, of_subnetwork)
+    yield check(f"routes of {vpc}", read_routes, routes, routers)
     if peered(config) and config.network.services_cidr:
         purpose = (("filter", "purpose eq VPC_PEERING"), ("maxResults", "500"))
         allocated = compute(project, "global/addresses", "compute.globalAddresses.list", purpose)
-        rows.append((f"private service access of {vpc}", (allocated,), read_allocated))
-    for asks, requests, read in rows:
-        yield CloudCheck(id="network", asks=f"{asks} in {project}", requests=requests, read=read)
+        yield check(f"private service access of {vpc}", read_allocated, allocated)
 
 
 def _list(what: str, project: str) -> str:

@@ -198,6 +198,7 @@ POLICY = {
     "version": 3,
     "bindings": [{"role": f"roles/compute.{role}", "members": [CONTROLLER]} for role in ("networkUser", "imageUser")],
 }
+ALLOCATED = {"name": "theirs", "address": "10.128.0.0", "prefixLength": 20, "network": "a/global/networks/shared"}
 GATEWAY = "https://www.googleapis.com/compute/v1/projects/p/global/gateways/default-internet-gateway"
 ROUTE = {"name": "default-route-1", "destRange": "0.0.0.0/0", "nextHopGateway": GATEWAY}
 ACCOUNT = "012345-567890-ABCDEF"
@@ -214,7 +215,7 @@ ANSWERS: dict[str, Answer] = {
     "compute.diskTypes.get": (200, {}),
     "compute.disks.list": (200, {}),
     "compute.firewalls.list": (200, {}),
-    "compute.globalAddresses.list": (200, {}),
+    "compute.globalAddresses.list": (200, {"items": [ALLOCATED]}),
     "compute.images.get": (200, IMAGE),
     "compute.images.getFromFamily": (200, IMAGE),
     "compute.images.getIamPolicy": (200, POLICY),
