@@ -130,7 +130,9 @@ def show_money(
     config = stack_config.from_outputs(stack, cluster.outputs)
     currency, nodes = node_prices(config)
     if all(node.hour is None for node in nodes.values()):
-        raise CliError(f"no price of a node of {stack} is known. `pricing.rates` in its stack file has your own.")
+        raise CliError(
+            f"no price of a node of {stack} is known. `./hpc cost {stack}` names what has none: write it in `pricing.rates`."
+        )
     facts = read_faults(cluster, begin, end)
     spent = spending(facts, nodes)
     if user or account:

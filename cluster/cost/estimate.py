@@ -72,12 +72,12 @@ class Estimate:
         oldest = today - timedelta(days=OLD_DAYS)
         return tuple(row for row in self.rows if row.rate and row.rate.dated and row.rate.dated < oldest)
 
-    def node_hour(self, nodeset: str, *, elastic: bool = False) -> float | None:
+    def node_hour(self, nodeset: str, *, elastic: bool = False, partly: bool = False) -> float | None:
         """Return the price of one node and hour, with its GPUs, local SSDs and disks; None if a price of these is
-        unknown, or the nodeset has no such nodes."""
+        unknown (`partly`: the sum of the others), or the nodeset has no such nodes."""
         own = [row for row in self.rows if row.part.nodeset == nodeset and row.part.elastic == elastic]
         nodes = sum(row.part.count for row in own if row.part.item in MACHINE_TYPES)
-        return _hours(own) / nodes if nodes and all(row.rate for row in own) else None
+        return _hours(own) / nodes if nodes and (partly or all(row.rate for row in own)) else None
 
     def document(self) -> dict[str, Any]:
         """Return the estimate for programs."""

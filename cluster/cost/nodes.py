@@ -21,11 +21,11 @@ def node_prices(config: ClusterConfig) -> tuple[str, dict[str, NodePrice]]:
 
 def budget_input(config: ClusterConfig) -> BudgetInput | None:
     """Return the budget with the prices that the controller adds up; None without a budget. An elastic node counts at
-    the dearest of its ways, and one without a known price as nothing (none with `stop`)."""
+    the dearest of its ways, and a part of it without a known price as nothing (none with `stop`)."""
     if config.budget is None:
         return None
     found = estimate(config)
-    hours = {name: found.node_hour(name, elastic=True) for name in config.nodesets}
+    hours = {name: found.node_hour(name, elastic=True, partly=True) for name in config.nodesets}
     return {
         "month": config.budget.month,
         "currency": config.budget.currency,

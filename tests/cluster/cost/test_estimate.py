@@ -10,7 +10,7 @@ from cluster import roster
 from cluster.catalog.prices import HOURS, OWN
 from cluster.config import ClusterConfig
 from cluster.cost.estimate import Estimate, Row, differences, estimate
-from cluster.cost.nodes import node_prices
+from cluster.cost.nodes import budget_input, node_prices
 from tests.clouds import A3, MANAGED, google
 from tests.cluster import stacks
 
@@ -104,6 +104,17 @@ def test_a_rate_of_the_stack_file_has_the_unit_of_its_item_where_no_source_has_i
     v100 = {"machine_type": "n1-standard-4", "count": 1, "gpus": {"type": "v100", "count": 2}}
     rate = row(estimate(google(nodesets={"gpu": v100}, pricing={"rates": {"gpu-v100": 2.5}})), "gpu-v100")
     assert (rate.rate and rate.rate.unit, rate.hour) == ("GPU hour", 5.0)
+
+
+def test_a_part_without_a_known_price_leaves_the_others_of_its_node_in_the_budget():
+    """As in the sum of a preview: a disk without a price must not make a machine cost nothing."""
+    config = a3(["flex"], pricing={"rates": {"a3-megagpu-8g": 61.0}}, budget={"month": 900.0})
+    found, given = estimate(config), budget_input(config)
+    assert given
+    assert given["unpriced"] == ["local-ssd"]
+    assert given["nodes"]["a3"] == pytest.approx(61 + 200 * 0.17 / HOURS)
+    assert found.most - found.always == pytest.approx(14 * (given["nodes"]["a3"] + 0.0014))
+    assert found.node_hour("a3", elastic=True) is None
 
 
 def test_committed_use_reduces_machines_alone():
