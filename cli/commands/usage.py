@@ -131,7 +131,7 @@ def show_money(
     currency, nodes = node_prices(config)
     if all(node.hour is None for node in nodes.values()):
         raise CliError(
-            f"no price of a node of {stack} is known. `./hpc cost {stack}` names what has none: write it in `pricing.rates`."
+            f"no price of a node of {stack} is known: write what `./hpc cost {stack}` lacks in `pricing.rates`."
         )
     facts = read_faults(cluster, begin, end)
     spent = spending(facts, nodes)
