@@ -50,7 +50,7 @@ NETWORKS: Mapping[str, tuple[str, ...]] = {
 SPOT = "PREEMPTIBLE_"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, order=True)
 class ComputeQuota:
     """A quota of Compute Engine."""
 
@@ -78,8 +78,7 @@ def needed(config: ClusterConfig, *, elastic: bool = True) -> Counter[ComputeQuo
         for kind, size in sizes.items():
             if kind in DISKS:
                 amounts[ComputeQuota(metric=DISKS[kind])] += size
-    others = elastic_requests(config) if elastic else ()
-    for request in (*machine_requests(config), *others):
+    for request in (*machine_requests(config), *(elastic_requests(config) if elastic else ())):
         amounts.update(_of_machines(request))
     return +amounts
 
@@ -141,9 +140,7 @@ def _page(project: str) -> str:
 def quotas(stack: AskedStack) -> Iterator[CloudCheck]:
     """Yield a check for each quota that `up` uses more of than the running cluster."""
     region = compute(stack.project, f"regions/{stack.region}", "compute.regions.get")
-    for quota, amount, least in sorted(
-        _more(stack, needed, _of_builder(stack)), key=lambda row: (row[0].metric, row[0].host)
-    ):
+    for quota, amount, least in sorted(_more(stack, needed, _of_builder(stack))):
         project = quota.host or stack.project
         yield CloudCheck(
             id="quota",
@@ -192,14 +189,14 @@ def _of_services(config: ClusterConfig, *, elastic: bool = True) -> Counter[tupl
     """Return what counts against quotas that only Service Usage answers, with the path of the quotas: GPUs and local
     SSDs by machine type, GiB of file systems. Nothing documents the quota of spot machines' local SSDs."""
     amounts = Counter[tuple[str, str]]()
-    for request in (*machine_requests(config), *(elastic_requests(config) if elastic else ())):
-        if request.gpu and request.gpu.type not in ACCELERATORS and not _is_reserved(request):
-            name = f"GPUs of {request.machine_type.name}"
-            row = (f"{name} (spot)", SPOT_FAMILIES) if _is_spot(request) else (name, FAMILIES)
+    requests = (*machine_requests(config), *(elastic_requests(config) if elastic else ()))
+    for request in (request for request in requests if not _is_reserved(request)):
+        name, spot = request.machine_type.name, _is_spot(request)
+        if request.gpu and request.gpu.type not in ACCELERATORS:
+            row = (f"GPUs of {name} (spot)", SPOT_FAMILIES) if spot else (f"GPUs of {name}", FAMILIES)
             amounts[row] += request.count * request.gpu.count
-        if not _is_reserved(request) and not _is_spot(request):
-            size = request.count * request.machine_type.family.local_ssds * LOCAL_SSD_GB
-            amounts[f"GB of local SSD of {request.machine_type.name}", LOCAL_SSDS] += size
+        size = request.count * request.machine_type.family.local_ssds * LOCAL_SSD_GB
+        amounts[f"GB of local SSD of {name}", LOCAL_SSDS] += 0 if spot else size
     for file_system in file_systems(config):
         if file_system.location:
             service = f"{file_system.service}.googleapis.com"
