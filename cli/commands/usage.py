@@ -251,6 +251,6 @@ def read_faults(cluster: Cluster, since: str, until: str) -> measured.Reliabilit
 def _seconds(option: str, text: str) -> float:
     """Parse a time span such as 15m."""
     number, unit = text[:-1], text[-1:]
-    if unit not in UNITS or not number.isdigit():
+    if unit not in UNITS or not number.isdecimal():
         raise CliError(f"{option} {text!r}: a time is expected, such as 90s, 15m or 2h.")
     return float(int(number) * UNITS[unit])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from cluster import platform_interface
 from cluster.catalog import MACHINE_TYPES, prices
@@ -162,23 +162,21 @@ def _committed(part: Part, way: str, pricing: Pricing) -> float:
     return 1 - committed.discount_percent / 100 * committed.share_percent / 100
 
 
-@dataclass(frozen=True, kw_only=True)
-class PriceChange:
-    """A part whose price differs between two estimates."""
+class PriceChange(NamedTuple):
+    """A part whose price of a month differs between two estimates: None is unknown, 0 no such part."""
 
     part: Part
     before: float | None
-    """Price of a month; None if it is unknown, 0 if there is no such part."""
     after: float | None
 
 
 def differences(before: Estimate, after: Estimate) -> Sequence[PriceChange]:
     """Return the parts whose monthly price or count differs, those of the second estimate first."""
     old, new = ({row.part.key: row for row in found.rows} for found in (before, after))
-    changed = [(old.get(row.part.key), row, row.part) for row in after.rows]
-    gone = [(row, None, row.part) for row in before.rows if row.part.key not in new]
+    changed = [(row.part, old.get(row.part.key), row) for row in after.rows]
+    gone = [(row.part, row, None) for row in before.rows if row.part.key not in new]
     return [
-        PriceChange(part=part, before=first.month if first else 0, after=second.month if second else 0)
-        for first, second, part in (*changed, *gone)
+        PriceChange(part, first.month if first else 0, second.month if second else 0)
+        for part, first, second in (*changed, *gone)
         if first is None or second is None or (first.month, first.part.count) != (second.month, second.part.count)
     ]

@@ -12,9 +12,9 @@ def node_prices(config: ClusterConfig) -> tuple[str, dict[str, NodePrice]]:
     found, prices = estimate(config), dict[str, NodePrice]()
     for name, nodeset in config.nodesets.items():
         gpu = roster.nodeset_gpu(config, nodeset)
-        size = (roster.sizes(config, nodeset).cpus, gpu.count if gpu else 0)
+        cpus, gpus = roster.sizes(config, nodeset).cpus, gpu.count if gpu else 0
         for nodes, elastic in ((roster.static_names(config, name), False), (roster.elastic_names(config, name), True)):
-            price = NodePrice(cpus=size[0], gpus=size[1], hour=found.node_hour(name, elastic=elastic))
+            price = NodePrice(cpus=cpus, gpus=gpus, hour=found.node_hour(name, elastic=elastic))
             prices |= dict.fromkeys(nodes, price)
     return found.currency, prices
 

@@ -37,12 +37,15 @@ class MoneyKey:
     partition: str = ""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True)
 class MoneyRow:
     """Node hours and their price. A job on half of a node has half of its hours."""
 
     node_hours: float = 0.0
     amount: float = 0.0
+
+    def __add__(self, other: "MoneyRow") -> "MoneyRow":
+        return MoneyRow(self.node_hours + other.node_hours, self.amount + other.amount)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +60,7 @@ class Spending:
     @property
     def total(self) -> MoneyRow:
         """All machine hours with a known price."""
-        return MoneyRow(
-            node_hours=sum(row.node_hours for row in self.rows.values()),
-            amount=sum(row.amount for row in self.rows.values()),
-        )
+        return sum(self.rows.values(), MoneyRow())
 
 
 def spending(facts: ReliabilityRecords, nodes: Mapping[str, NodePrice]) -> Spending:
@@ -85,8 +85,7 @@ def _add_month(
         unpriced[name] += hours[name]
 
     def add(key: MoneyKey, name: str, used: float) -> None:
-        rows[key].node_hours += used
-        rows[key].amount += used * prices[name]
+        rows[key] += MoneyRow(used, used * prices[name])
         hours[name] -= used
 
     busy = busy_spans(facts.runs, {outage.node for outage in facts.outages})
@@ -166,7 +165,5 @@ def grouped(spent: Spending, keys: Iterable[str]) -> dict[tuple[str, ...], Money
     names = ("month", "kind", *keys)
     sums: dict[tuple[str, ...], MoneyRow] = defaultdict(MoneyRow)
     for key, row in spent.rows.items():
-        found = sums[tuple(str(getattr(key, name)) for name in names)]
-        found.node_hours += row.node_hours
-        found.amount += row.amount
+        sums[tuple(str(getattr(key, name)) for name in names)] += row
     return dict(sums)

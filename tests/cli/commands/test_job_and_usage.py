@@ -82,6 +82,7 @@ def test_reliability_prints_what_a_lost_node_cost(hpc: Hpc, controller: Path):
     assert "MTTF of a job of 2 nodes, hours 24" in table
     assert "node-down 1 2 2" in table
     assert hpc("reliability", "dev", "--checkpoint", "often").error.startswith("error: --checkpoint 'often'")
+    assert hpc("reliability", "dev", "--checkpoint", "²h").error.startswith("error: --checkpoint '²h'")
 
 
 def test_topology_prints_switches_and_the_distance_of_a_jobs_nodes(hpc: Hpc, controller: Path):
