@@ -77,10 +77,19 @@ def broken(lab: Cluster) -> Iterator[str]:
     # With ReturnToService=2 a reply that slurmctld reads later brings the node back: it does so every two seconds, also
     # after the end of the agent that got it (agent.c, _agent_nodes_update).
     agents = "sdiag | awk '/^Agent count/ { print $3 }'"
-    down = "scontrol update nodename=lab-cpu-2 state=down reason='slurmd stopped'; sleep 5; sinfo -h -n lab-cpu-2 -o %T"
+    down = (
+        "scontrol update nodename=lab-cpu-2 state=down reason='slurmd stopped'; sleep 5; scontrol show node lab-cpu-2"
+    )
+
+    def stays_down() -> bool:
+        shown = lab.inside("controller", down)
+        # The base state comes first, whatever flags the node has.
+        assert "State=DOWN" in shown, shown
+        return True
+
     try:
         eventually(lambda: lab.inside("controller", agents) == "0", what="the end of what slurmctld sends to nodes")
-        eventually(lambda: lab.inside("controller", down).startswith("down"), what="a node that stays down")
+        eventually(stays_down, what="a node that stays down")
         yield job
     finally:
         lab.run("scancel", job, user="bob")
