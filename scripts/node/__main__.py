@@ -133,6 +133,9 @@ def main(arguments: list[str]) -> int:
         READ_PHASES[phase]()
         sys.stdout.flush()
         os._exit(0)  # ending the interpreter would take a tenth of the time, and `./hpc status` runs on every machine
+    if phase == "backup":
+        # Its standard output is the dump: a line of the log, as whom it waits for, would be bytes of it.
+        sys.stdout = sys.stderr
     try:
         if phase in SYSTEMD_PHASES:
             SYSTEMD_PHASES[phase]()

@@ -2,14 +2,16 @@
 
 import ast
 import importlib.util
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from accounting import backup
 from slurm import slurmctld
 from system import phase_state
-from system.host import SetupError
+from system.host import SetupError, log
 
 PROGRAM = Path(__file__).parents[2] / "scripts/node/__main__.py"
 TREE = ast.parse(PROGRAM.read_text())
@@ -137,3 +139,18 @@ def test_an_unreadable_record_counts_as_none(phases, tmp_path):
     phases.restore_last_success({})
     assert phases.done[-1] == ("configure", "bad")
     assert phase_state.unfinished() == []
+
+
+def test_a_line_of_the_log_is_no_part_of_a_backup(phases, monkeypatch, capfd):
+    """As whom it waits for, when another set-up is under way."""
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # restored
+    monkeypatch.setattr(backup, "write_backup", lambda out: out.write(b"dump"))
+    monkeypatch.setattr(backup, "write", lambda *_, **__: log("wrote it"))
+
+    def run_with_lock(phase: str) -> None:
+        log("another set-up is under way")
+        phases.run_phase(phase, {})
+
+    monkeypatch.setattr(phases, "run_with_lock", run_with_lock)
+    assert phases.main(["backup"]) == 0
+    assert capfd.readouterr() == ("dump", "another set-up is under way\nwrote it\n")

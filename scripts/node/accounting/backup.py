@@ -102,8 +102,10 @@ def write_backup(out: IO[bytes]) -> None:
 
 
 def send() -> None:
-    """Write a backup to standard output, and record its time for the metric of its age."""
-    write_backup(sys.stdout.buffer)
+    """Write a backup to the process's standard output, where nothing else may be printed, and record its time for the
+    metric of its age."""
+    with open(1, "wb", closefd=False) as out:
+        write_backup(out)
     write(MADE, f"{time.time():.0f}\n", quiet=True)
 
 
