@@ -199,37 +199,6 @@ def test_machines_that_run_for_nodes_that_are_off_are_shown_with_the_command_tha
     eventually(lambda: "reconcile-alert" not in spare.findings(), what="the end of the findings")
 
 
-def test_a_used_budget_stops_new_elastic_nodes_and_takes_nothing_away(spare: Cluster, cloud: FaultClient):
-    """A stack here has no prices, so its controller gets the part of its settings that `up` writes on Google Cloud."""
-    only_static(spare)
-    spare.run("rm", "-f", GO, user="alice")
-    runs = submit(spare, "--nodelist=spare-cpu-1", script=WAITS)
-    becomes(spare, runs, "RUNNING")
-    # What is always on costs more than any budget, at the last minute of a month too.
-    budget = {"month": 1000, "currency": "USD", "stop": True, "hour": 1e9, "nodes": {"cpu": 1.5}, "unpriced": []}
-    change = "import json,sys; p=sys.argv[1]; d=json.load(open(p)); d['budget'] = json.loads(sys.argv[2]); "
-    change = shlex.quote(change + "json.dump(d, open(p, 'w'))")
-    settings = "/etc/hpc/reconcile.json"
-    edit = f"python3 -c {change} {settings} {shlex.quote(json.dumps(budget))}"
-    spare.inside("controller", f"cp -p {settings} {settings}.kept; {edit}; systemctl restart hpc-reconcile")
-    reason = "the budget of 1,000 USD"
-    eventually(lambda: "budget-used" in spare.findings(), what="the finding")
-    waits = submit(spare, "--nodelist=spare-cpu-2")
-    eventually(lambda: reason in spare.run("hpc-job", waits, user="alice"), what="the reason of its node")
-    assert job(spare, waits) == "PENDING"
-    # What exists goes on: the job, and the machines of its node and of the static one for others.
-    assert job(spare, runs) == "RUNNING"
-    becomes(spare, submit(spare, "--nodelist=spare-cpu-0"), "COMPLETED")
-    becomes(spare, submit(spare, "--nodelist=spare-cpu-1", "--oversubscribe"), "COMPLETED")
-    assert machines(spare) == {"cpu-0", "cpu-1"}
-    spare.run("touch", GO, user="alice")
-    becomes(spare, runs, "COMPLETED")
-    spare.inside("controller", f"mv {settings}.kept {settings}; systemctl restart hpc-reconcile")
-    becomes(spare, waits, "COMPLETED")
-    eventually(lambda: "budget-used" not in spare.findings(), what="the end of the finding")
-    only_static(spare)
-
-
 def test_a_sleeping_node_that_was_resumed_gets_jobs_after_a_reconfigure(spare: Cluster):
     """slurmctld takes it for one that does not respond, and by itself would never use it again."""
     only_static(spare)

@@ -1,5 +1,7 @@
 """Edits of an elastic nodeset on real machines: jobs end first, machines go with their nodes, and nothing is lost."""
 
+import json
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +61,32 @@ def test_an_elastic_node_becomes_static_when_its_job_has_ended(grown: Cluster):
     assert "CLOUD" not in grown.inside("controller", "scontrol --oneliner show node grown-cpu-1")
     assert grown.said("ssh", "cpu-1", "--", "hostname").strip() == "grown-cpu-1"
     count(grown, count={"min": 1, "max": 3}, idle="20s")
+
+
+def test_a_used_budget_stops_new_machines_and_takes_nothing_away(grown: Cluster):
+    """A stack here has no prices, so its controller gets the part of its settings that `up` writes on Google Cloud."""
+    eventually(lambda: states(grown)["cpu-2"] == "idle~" and not grown.runs("cpu-2"), what="the sleep of the node")
+    runs = grown.job("until [ -e /tmp/spent ]; do sleep 1; done", "--nodelist=grown-cpu-1")
+    # What is always on costs more than any budget, at the last minute of a month too.
+    budget = {"month": 1000, "currency": "USD", "stop": True, "hour": 1e9, "nodes": {"cpu": 1.5}, "unpriced": []}
+    change = "import json,sys; p=sys.argv[1]; d=json.load(open(p)); d['budget'] = json.loads(sys.argv[2]); "
+    change = shlex.quote(change + "json.dump(d, open(p, 'w'))")
+    settings = "/etc/hpc/reconcile.json"
+    edit = f"python3 -c {change} {settings} {shlex.quote(json.dumps(budget))}"
+    grown.inside("controller", f"cp -p {settings} {settings}.kept; {edit}; systemctl restart hpc-reconcile")
+    eventually(lambda: "budget-used" in grown.findings(), what="the finding")
+    waits = grown.submit("true", "--nodelist=grown-cpu-2")
+    eventually(lambda: "the budget of 1,000 USD" in grown.run("hpc-job", waits), what="the reason of its node")
+    assert grown.state(waits) == "PENDING"
+    # What exists goes on: the job, and machines of elastic and static nodes for others.
+    assert grown.state(runs) == "RUNNING"
+    others = [grown.submit("true", f"--nodelist=grown-cpu-{n}") for n in (0, 1)]
+    eventually(lambda: [grown.state(n) for n in others] == ["COMPLETED"] * 2, what="jobs on machines that exist")
+    assert not grown.runs("cpu-2")
+    grown.inside("cpu-1", "touch /tmp/spent")
+    grown.inside("controller", f"mv {settings}.kept {settings}; systemctl restart hpc-reconcile")
+    eventually(lambda: [grown.state(n) for n in (runs, waits)] == ["COMPLETED"] * 2, what="the end of both jobs")
+    eventually(lambda: "budget-used" not in grown.findings(), what="the end of the finding")
 
 
 def test_a_node_that_leaves_takes_its_machine_along_when_its_job_has_ended(grown: Cluster):
