@@ -40,10 +40,11 @@ def test_all_nodes_pass_for_two_at_once(lab: Cluster):
         r'mkdir -p ~/.config/containers; printf "[containers]\nkeyring=false\n" >~/.config/containers/containers.conf'
     )
     lab.run("sh", "-c", keyless, user="bob")
+    # One may find the CPUs of a node in use by the other's job.
     with ThreadPoolExecutor() as pool:
-        alices = pool.submit(check, lab, "--suite", "hello", "--as", "alice")
+        alices = pool.submit(check, lab, "--suite", "hello", "--as", "alice", "--wait")
         # A container on each node takes more than all else of it.
-        bobs = check(lab, "--as", "bob", "--nodes", "cpu-[0-2],gpu-0")
+        bobs = check(lab, "--as", "bob", "--nodes", "cpu-[0-2],gpu-0", "--wait")
     for code, report in (alices.result(), bobs):
         assert {key: text for key, text in failed(report).items() if key != ("", "nccl")} == {}
         assert report["not_checked"] == []
