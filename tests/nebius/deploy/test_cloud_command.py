@@ -18,7 +18,7 @@ from tests.nebius.deploy import test_cloud_checks
 hpc, root, tool = conftest.hpc, conftest.root, conftest.tool
 _elsewhere = test_cloud_checks._elsewhere  # registries with everything, and all programs
 FULL = "quota compute.gpucluster.count of tenant-e00abc in eu-north1: 1 more needed, 0 free of 4"
-TODO = "to do: ask for more at https://console.nebius.com (Administration, Limits)"
+ACTION = "to do: ask for more at https://console.nebius.com (Administration, Limits)"
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_red_row_has_its_action_and_an_exit_code(hpc: Hpc, api: NebiusServer) 
     ended = hpc("check", "cloud", "nebius")
     lines = ended.out.splitlines()
     at = lines.index(f"wrong          {FULL}")
-    assert (ended.code, lines[at + 1].strip()) == (1, TODO)
+    assert (ended.code, lines[at + 1].strip()) == (1, ACTION)
 
 
 def test_an_unanswered_question_is_no_failure(hpc: Hpc, api: NebiusServer) -> None:
@@ -108,7 +108,7 @@ class TestUp:
     def test_a_red_row_stops_it(self, hpc: Hpc, api: NebiusServer, steps: Path) -> None:
         fill(api)
         ended = hpc("up", "nebius", "--yes")
-        assert f"{FULL}\n    {TODO}\n" in ended.error
+        assert f"{FULL}\n    {ACTION}\n" in ended.error
         document = json.loads(hpc("up", "nebius", "--yes", "--json").out)
         assert (document["kind"], document["ok"]) == ("up", False)
         assert [row["id"] for row in document["checks"] if row["outcome"] == "wrong"] == ["quota"]
