@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
+TAKEN = "taken: "
+"""The beginning of the answer that resources with names of the stack exist."""
+
 
 class CloudCheckError(RuntimeError):
     """Nothing could be asked, why, and what to do."""

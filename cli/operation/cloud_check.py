@@ -13,7 +13,7 @@ from cli.errors import CliError
 from cli.operation import drain_recovery
 from cli.stack import impact_of_edit, pulumi_program, state_dir
 from cluster.catalog.prices import PriceRow
-from cluster.cloud_checks import CloudCheckError, CloudOutcome, CloudReport, CloudRow, read_report
+from cluster.cloud_checks import TAKEN, CloudCheckError, CloudOutcome, CloudReport, CloudRow, read_report
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
 from components.cloud_questions import start
@@ -49,7 +49,7 @@ def ask_with_prices(stack: str, config: ClusterConfig, show: Callable[[Sequence[
     if found:
         kept = {(row.platform, row.item, row.way, *row.regions): row for row in (*kept_prices(), *found)}
         state_dir.write_file(_prices(), json.dumps([asdict(row) for row in kept.values()], default=str, indent=1))
-    return _keep(stack, config, [*report.rows, *rows])
+    return _keep(stack, config, [*report.rows, *rows]) if rows else report
 
 
 def kept_prices() -> Sequence[PriceRow]:
@@ -101,7 +101,7 @@ def before_up(stack: str, config: ClusterConfig, before: ClusterConfig | None, *
         console.note(f"The cloud was not asked before the first step: {error}")
         return
     # Of an `up` that failed on another machine there is no record here, and names of the stack are taken.
-    is_partial = any(row.id == "names" and row.seen.startswith("taken") for row in report.of(CloudOutcome.NOT_ASKED))
+    is_partial = any(row.id == "names" and row.seen.startswith(TAKEN) for row in report.of(CloudOutcome.NOT_ASKED))
     counts_twice = _AMOUNTS if is_partial or drain_recovery.is_unfinished(stack) else ()
     if wrong := [row for row in report.of(CloudOutcome.WRONG) if row.id not in counts_twice]:
         rows = "".join(f"\n  {row.asked}: {row.seen}\n    to do: {row.todo}" for row in wrong)

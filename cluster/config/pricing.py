@@ -47,8 +47,8 @@ class Budget(Section):
     """Its currency, which must be that of `pricing`."""
     stop: Annotated[Literal["elastic"] | None, BUDGET] = None
     """On gcp: with `elastic` no machine of an elastic node is created once the budget of the month is used, what is
-    always on until its end included. Running jobs and static nodes stay; other jobs wait, with the reason as their
-    comment. Default: nothing is stopped."""
+    always on until its end included. Running jobs and static nodes stay; other jobs wait for nodes that
+    are down, with the reason of these. Default: nothing is stopped."""
     billing_account: Annotated[
         BillingAccount | None, NoEffect("a budget of Cloud Billing mails, and stops nothing")
     ] = Field(default=None, examples=["012345-567890-ABCDEF"])

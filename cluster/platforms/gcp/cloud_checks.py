@@ -2,7 +2,7 @@
 (components/gcp/cloud_checks.py does).
 
 Source of paths and fields: Google's discovery documents in google-api-python-client 2.202.0, which
-tests/gcp/discovery.json has in part.
+tests/lab/google/discovery.json has in part.
 """
 
 from collections.abc import Callable, Iterator, Mapping

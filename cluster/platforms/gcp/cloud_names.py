@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cluster.cloud_checks import CloudCheck, Seen
+from cluster.cloud_checks import TAKEN, CloudCheck, Seen
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import listing
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, fabric_of, plan, reserved, service_ranges
@@ -181,7 +181,7 @@ def _read(key: str, ours: set[str], cluster: str, answer: Answer) -> Seen:
     todo = "choose another hpc:cluster.name, or delete them if nobody needs them"
     if all(taken.values()):
         todo = f"nothing if an `up` of this stack stopped, which the next one continues; else {todo}"
-    return Seen(text=f"taken: {listing(list(taken))}", todo=todo, unclear=all(taken.values()))
+    return Seen(text=f"{TAKEN}{listing(list(taken))}", todo=todo, unclear=all(taken.values()))
 
 
 def _has_owner(row: Mapping[str, Any], cluster: str) -> bool:
