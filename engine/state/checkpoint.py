@@ -94,6 +94,19 @@ def forms(file: Path) -> list[Path]:
     return [file.with_name(file.name + ending) for ending in ENDINGS]
 
 
+def attributes_file(file: Path) -> Path:
+    """Return the path at which the CLI's file store keeps attributes of a file, which may be missing (setAttrs and
+    getAttrs in blob/fileblob/attrs.go of gocloud.dev v0.46.1)."""
+    return file.with_name(file.name + ".attrs")
+
+
+def remove_attributes(file: Path) -> None:
+    """Remove the attributes of a state. The CLI creates them at each write, and then writes them: a kill in between
+    leaves an empty file, at which it ends with `failed to load checkpoint: EOF`."""
+    for form in forms(file):
+        attributes_file(form).unlink(missing_ok=True)
+
+
 def _read_text(path: Path) -> str:
     """Return the text of a state file or a copy. Raises OSError, one of UNREADABLE, and EngineError if it is compressed
     with Zstandard, for which Python has no module."""

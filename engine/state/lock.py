@@ -19,6 +19,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from engine.errors import EngineError
+from engine.state.checkpoint import attributes_file
 from scripts.hostfiles import write_atomically
 
 
@@ -110,8 +111,8 @@ class Locks:
 
 
 def _remove(file: Path) -> None:
-    """Remove a lock, and the attributes that the CLI's file store keeps beside it (gocloud.dev/blob/fileblob)."""
-    for path in (file, file.with_name(f"{file.name}.attrs")):
+    """Remove a lock, and the attributes that the CLI's file store keeps beside it."""
+    for path in (file, attributes_file(file)):
         path.unlink(missing_ok=True)
 
 

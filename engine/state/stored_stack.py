@@ -2,8 +2,8 @@
 
 import re
 import shutil
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,9 +110,12 @@ class StoredStack:
     def _write(self, deployment: dict[str, Value]) -> None:
         checkpoint.write_state(self.file, f"organization/{self.project.name}/{self.name}", deployment)
 
-    def hold(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def hold(self) -> Iterator[None]:
         """Hold the stack as a run does, so that no run changes it at the same time. Raises StackLockedError."""
-        return self._locks().hold()
+        with self._locks().hold():
+            checkpoint.remove_attributes(self.file)
+            yield
 
     def forget(self) -> None:
         """Remove all files of a stack without resources: state, copies and history. Raises EngineError,
@@ -128,7 +131,9 @@ class StoredStack:
                 shutil.rmtree(self.folder / folder / self.project.name / self.name, ignore_errors=True)
 
     def unlock(self) -> list[Holder]:
-        """Remove the stack's locks, also those of running processes. Returns their holders."""
+        """Remove the stack's locks, also those of running processes, and what a kill of the CLI can leave beside the
+        state. Returns the locks' holders."""
+        checkpoint.remove_attributes(self.file)
         return self._locks().break_all()
 
     def _existing(self) -> dict[str, Value]:

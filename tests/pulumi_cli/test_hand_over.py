@@ -170,6 +170,23 @@ def test_what_a_kill_of_one_leaves_the_other_finishes(both: Both, first: str, st
     assert both.objects() == {}
 
 
+@pytest.mark.parametrize("by", ["up", "unlock"])
+def test_attributes_that_a_kill_left_empty_stop_nobody(both: Both, by: str) -> None:
+    """The CLI's file store creates the attributes of a state, and then writes them, each time that it writes a state:
+    setAttrs in blob/fileblob/attrs.go of gocloud.dev v0.46.1."""
+    both.by("cli", "up")
+    attributes = both.stack().file.with_name(f"{both.stack().file.name}.attrs")
+    assert json.loads(attributes.read_text())["md5"]
+    attributes.write_text("")
+    refused = both.pulumi("preview", *STACK, check=False)
+    assert "failed to load checkpoint: EOF" in refused.stdout + refused.stderr
+    if by == "up":
+        both.by("embedded", "up")
+    else:
+        both.stack().unlock()
+    both.nothing_to_do()
+
+
 def test_a_creation_that_the_cli_finished_is_not_repeated(both: Both, start: Callable[[str], Any]) -> None:
     """The CLI keeps the pending creation in the state, also when it has deleted the resource."""
     both.want(names=["a"])
