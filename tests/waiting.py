@@ -1,6 +1,7 @@
 """How tests wait: for a condition, with one deadline."""
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,23 @@ def wait_for(condition: Callable[[], object], what: str = "it", *, pace: float =
     while not condition():
         assert time.monotonic() - began < patience(), f"{what}: not within {patience():.0f} s"
         time.sleep(pace)
+
+
+class Meeting:
+    """Holds those who come until so many are there at once: a proof that they do not come one after another."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._here = count, 0
+        self._lock, self._complete = threading.Lock(), threading.Event()
+
+    def join(self) -> None:
+        with self._lock:
+            self._here += 1
+            if self._here >= self._count:
+                self._complete.set()
+        self._complete.wait(patience())
+        with self._lock:
+            self._here -= 1
 
 
 def lives(pid: int) -> bool:

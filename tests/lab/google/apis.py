@@ -8,7 +8,6 @@ others publish (tests/lab/public_files.py).
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -49,10 +48,8 @@ def refusal(status: int, message: str, *, reason: str = "", **metadata: str) -> 
 class GoogleApis:
     """Answers by the first rule that has an answer, until the end of a `with`."""
 
-    def __init__(self, *rules: Rule, seconds: float = 0) -> None:
-        """`seconds`: time of each answer."""
+    def __init__(self, *rules: Rule) -> None:
         self.rules = list(rules)
-        self.seconds = seconds
         self.asked: list[Asked] = []
         self.files: list[Asked] = []
         """Requests for files of other hosts, whose `id` is the host."""
@@ -77,7 +74,7 @@ class GoogleApis:
         self._server.server_close()
 
     def answer(self, method: str, target: str, body: dict[str, Any], headers: Mapping[str, str]) -> Answer:
-        """Answer a request after `seconds`."""
+        """Answer a request."""
         parts = urlsplit(target)
         # A quoted slash is part of a name.
         service, _, rest = unquote(parts.path.replace("%2F", "%252F")).removeprefix("/").partition("/")
@@ -85,7 +82,6 @@ class GoogleApis:
         if "." in service:
             file = Asked(method, service, path, query, body, headers, service)
             self.files.append(file)
-            time.sleep(self.seconds)
             answers = (rule(file) for rule in self.rules)
             return next((answer for answer in answers if answer is not None), (404, {}))
         found = document.method(method, path) if document else None
@@ -95,7 +91,6 @@ class GoogleApis:
         self.misfits += [f"sent to {found['id']}: {text}" for text in document.request(found, query, body)]
         asked = Asked(method, service, path, query, body, headers, found["id"])
         self.asked.append(asked)
-        time.sleep(self.seconds)
         for rule in self.rules:
             if (answer := rule(asked)) is not None:
                 if answer[0] == 200 and isinstance(answer[1], dict):
