@@ -66,7 +66,7 @@ def check(config: ClusterConfig, before: ClusterConfig | None = None, state: str
 
     def ask(request: CloudRequest | str) -> Answer | bool:
         # The address of a file that others publish is asked for without a credential.
-        return exists(request, SECONDS) if isinstance(request, str) else session.ask(request)
+        return exists(request, SECONDS) if isinstance(request, str) else session.ask(request, SECONDS)
 
     return rows(checks(stack), ask, SECONDS, "Google")
 
@@ -86,7 +86,7 @@ class Session:
             text = one_line(" ".join(str(error).split()))
             raise cloud_error(f"could not log in to Google Cloud: {text}", LOG_IN) from None
 
-    def ask(self, request: CloudRequest, seconds: float = SECONDS) -> Answer:
+    def ask(self, request: CloudRequest, seconds: float) -> Answer:
         """Return the answer. Raises NotAskedError: there is none within that time."""
         url, query = f"{GOOGLE.format(request.service)}/{request.path}", list(request.query)
         method, body = ("POST", {"permissions": list(request.tests)}) if request.tests else ("GET", None)

@@ -177,10 +177,11 @@ class TestNoAnswer:
             return None
 
         apis.rules.insert(0, blocked)
-        (seen,) = self.unasked(gpus())
+        (row,) = [row for row in rows(gpus()) if row.asked.startswith("sources of ")]
         assert not ended.is_set()
         ended.set()
-        assert seen in {"no answer within 2 s", f"{GITHUB} does not answer (TimeoutError)"}
+        assert row.outcome is CloudOutcome.NOT_ASKED
+        assert row.seen in {"no answer within 2 s", f"{GITHUB} does not answer (TimeoutError)"}
 
     def test_a_process_does_not_wait_for_it_at_its_end(self) -> None:
         text = """

@@ -488,9 +488,9 @@ class TestRefusals:
     def test_an_answer_that_does_not_come_in_time(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cloud_checks, "SECONDS", 2.0)
         api.after = lambda _number, call: time.sleep(4) if "PlatformService" in call.method else None
-        hidden = ask(cluster())
-        assert {(row.id, row.outcome) for row in hidden} == {("machine-type", CloudOutcome.NOT_ASKED)}
-        assert hidden[0].seen.startswith(("no answer within 2 s", "DEADLINE_EXCEEDED", "Nebius did not answer in time"))
+        (hidden, *_) = [row for row in ask(cluster()) if row.id == "machine-type"]
+        assert hidden.outcome is CloudOutcome.NOT_ASKED
+        assert hidden.seen.startswith(("no answer within 2 s", "DEADLINE_EXCEEDED", "Nebius did not answer in time"))
 
 
 def test_questions_are_asked_side_by_side(api: NebiusServer) -> None:
