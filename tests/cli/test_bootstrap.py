@@ -131,7 +131,7 @@ class TestEnvironment:
         _, err = process.communicate(timeout=300)
         assert process.returncode == 130
         assert err.endswith("hpc: interrupted; the next run goes on from here\n")
-        assert not lives(int(pid.read_text()))
+        wait_for(lambda: not lives(int(pid.read_text())))  # it was killed, and may not have ended yet
         assert checkout.hpc("up").returncode == 3
 
     def test_is_created_again_when_its_python_is_gone(self, checkout: Checkout) -> None:
