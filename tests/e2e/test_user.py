@@ -107,7 +107,7 @@ def test_leaves_once_there_are_no_jobs_and_nobody_gets_the_number(lab: Cluster, 
     assert lab.file.read_text() == before
     lab.run("scancel", number, user="carol")
     # As the command asks: a job that is completing counts.
-    eventually(lambda: lab.inside("controller", "squeue --noheader --user=carol").strip() == "", what="the job's end")
+    eventually(lambda: lab.inside("controller", "squeue --noheader --user=carol") == "", what="the job's end")
     lab.inside("login-0", "setsid runuser -u carol -- sleep 600 >/dev/null 2>&1 </dev/null & true")
     eventually(lambda: lab.inside("login-0", "pgrep -u carol sleep || true") != "", what="a process of hers")
     removed = user("remove", "carol", "--yes")

@@ -177,9 +177,11 @@ class TestNoAnswer:
             return None
 
         apis.rules.insert(0, blocked)
-        (row,) = [row for row in rows(gpus()) if row.asked.startswith("sources of ")]
+        found = rows(gpus())
         assert not ended.is_set()
         ended.set()
+        assert CloudReport(date="", request="", rows=found).ok
+        (row,) = [row for row in found if row.asked.startswith("sources of ")]
         assert row.outcome is CloudOutcome.NOT_ASKED
         assert row.seen in {"no answer within 2 s", f"{GITHUB} does not answer (TimeoutError)"}
 

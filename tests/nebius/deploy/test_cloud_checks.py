@@ -488,8 +488,9 @@ class TestRefusals:
     def test_an_answer_that_does_not_come_in_time(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cloud_checks, "SECONDS", 2.0)
         api.after = lambda _number, call: time.sleep(4) if "PlatformService" in call.method else None
-        (hidden, *_) = [row for row in ask(cluster()) if row.id == "machine-type"]
-        assert hidden.outcome is CloudOutcome.NOT_ASKED
+        found = ask(cluster())  # on a busy machine others may be late too, but nothing is wrong
+        assert {row.outcome for row in found} == {CloudOutcome.NOT_ASKED}
+        (hidden, *_) = [row for row in found if row.id == "machine-type"]
         assert hidden.seen.startswith(("no answer within 2 s", "DEADLINE_EXCEEDED", "Nebius did not answer in time"))
 
 
