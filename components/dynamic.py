@@ -88,7 +88,7 @@ class DynamicResource(Resource):
     def __init__(
         self, provider: ResourceProvider, name: str, props: dict[str, Any], opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        with _pickler_restored():
+        with pickler_restored():
             super().__init__(provider, name, props, opts)
 
 
@@ -106,7 +106,7 @@ class ActionResource(DynamicResource):
 
 
 @contextmanager
-def _pickler_restored() -> Iterator[None]:
+def pickler_restored() -> Iterator[None]:
     """Undo the SDK's changes of pickle's Pickler.
 
     Each dynamic resource wraps its methods once more (pulumi 3.272, dynamic.serialize_provider). So each resource would

@@ -4,13 +4,13 @@ import copy
 import json
 import multiprocessing
 import os
-import pickle
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from components.dynamic import pickler_restored
 from engine import Workspace, events
 from tests.waiting import wait_for
 
@@ -148,9 +148,5 @@ class Bench:
 def bench(tmp_path, monkeypatch):
     bench = Bench(tmp_path / "project")
     monkeypatch.setenv("LIVING", str(bench.living))
-    # At each dynamic resource the SDK puts one more function around these and leaves it there, until Python's limit of
-    # recursion is reached (serialize_provider in pulumi/dynamic/dynamic.py, v3.272.0; components/dynamic.py undoes it).
-    pickler = getattr(pickle, "_Pickler")  # noqa: B009 - private, as is what the SDK changes
-    for name in ("_batch_setitems", "save_dict"):
-        monkeypatch.setattr(pickler, name, getattr(pickler, name))
-    return bench
+    with pickler_restored():  # hundreds of runs of programs may share this process
+        yield bench
